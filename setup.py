@@ -1,0 +1,81 @@
+"""Builds the Cython sources in ext/ as the modules of kafkapy._ext; everything else is in pyproject.toml.
+
+The sources live in ext/ and the modules in kafkapy/_ext, so Cython is shown ext/ under the package's name
+through a link in build/: `from kafkapy._ext.cursor cimport Reader` finds ext/cursor.pxd.
+
+Environment:
+    KAFKAPY_BUILD_ONLY   names of modules separated by commas: build just these (development)
+    KAFKAPY_SANITIZE     set to build with AddressSanitizer (tests/fuzz/run_asan)
+"""
+
+import os
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+HERE = Path(__file__).parent
+CIMPORTS = Path("build") / "cimports"
+
+
+def link_sources_under_package_name() -> None:
+    package = HERE / CIMPORTS / "kafkapy"
+    package.mkdir(parents=True, exist_ok=True)
+    link = package / "_ext"
+    if not link.is_symlink() or link.resolve() != (HERE / "ext").resolve():
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to((HERE / "ext").resolve())
+
+
+class BuildOrStop(build_ext):
+    """A module that does not build stops the install with the reason: there is no slow fallback to hide behind."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as reason:
+            raise SystemExit(
+                f"kafkapy: the extension {ext.name} ({ext.sources[0]}) did not build: {reason}\n"
+                "kafkapy needs a C compiler and Python's headers (Debian: apt-get install gcc python3-dev)."
+            ) from reason
+
+
+def extensions() -> list[Extension]:
+    only = set(filter(None, os.environ.get("KAFKAPY_BUILD_ONLY", "").split(",")))
+    flags = ["-O2", "-fno-strict-overflow", "-Wno-unused-function"]
+    links: list[str] = []
+    if os.environ.get("KAFKAPY_SANITIZE"):
+        flags += ["-fsanitize=address", "-fno-omit-frame-pointer", "-g"]
+        links += ["-fsanitize=address"]
+    modules = sorted((HERE / "ext").glob("*.pyx"))
+    return [
+        Extension(
+            f"kafkapy._ext.{source.stem}",
+            [str(source.relative_to(HERE))],
+            extra_compile_args=flags,
+            extra_link_args=links,
+            depends=[str(header.relative_to(HERE)) for header in sorted((HERE / "ext").glob("*.pxd"))],
+        )
+        for source in modules
+        if not only or source.stem in only
+    ]
+
+
+link_sources_under_package_name()
+setup(
+    ext_modules=cythonize(
+        extensions(),
+        include_path=[str(CIMPORTS)],
+        build_dir="build/cython",
+        compiler_directives={
+            "language_level": 3,
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "freethreading_compatible": True,
+        },
+    ),
+    cmdclass={"build_ext": BuildOrStop},
+)
