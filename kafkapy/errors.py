@@ -198,7 +198,7 @@ _MESSAGES: dict[int, str] = {
     Errors.INVALID_TOPIC_EXCEPTION: "The topic's name is not legal, or the operation is not allowed on this topic.",
     Errors.RECORD_LIST_TOO_LARGE: "The records of one partition do not fit into one log segment.",
     Errors.NOT_ENOUGH_REPLICAS: "Fewer replicas are in sync than min.insync.replicas asks for.",
-    Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "Written, but fewer replicas are in sync than min.insync.replicas asks for.",
+    Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "Written, but with fewer replicas in sync than min.insync.replicas.",
     Errors.INVALID_REQUIRED_ACKS: "acks must be -1, 0 or 1.",
     Errors.ILLEGAL_GENERATION: "The generation of the group is not the current one.",
     Errors.INCONSISTENT_GROUP_PROTOCOL: "The member's protocols do not fit those of the group's other members.",
