@@ -1,0 +1,314 @@
+"""Topic settings: the table of every topic key of Kafka 3.9 and the parsed settings of one log.
+
+A log's settings are the broker's log.* settings (Kafka's ServerTopicConfigSynonyms, TOPIC_SYNONYMS here) with
+the topic's own overrides on top. Sizes are bytes, times are milliseconds; -1 means no limit where a limit may
+be absent.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kafkapy.runtime.config_def import ConfigError, ConfigKey, OneOf, Range, RangeOr, Rule, Validator, key_table
+from kafkapy.runtime.config_def import ConfigType as T
+
+LONG_MAX = 2**63 - 1
+DAY_MS = 24 * 60 * 60 * 1000
+HOUR_MS = 60 * 60 * 1000
+MINUTE_MS = 60 * 1000
+
+COMPRESSION_TYPES = OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+GZIP_LEVELS = RangeOr(1, 9, -1)
+LZ4_LEVELS = Range(1, 17)
+ZSTD_LEVELS = Range(-131072, 22)
+CLEANUP_POLICIES = OneOf("compact", "delete")
+TIMESTAMP_TYPES = OneOf("CreateTime", "LogAppendTime")
+
+# Kafka's MetadataVersion, oldest first. A short name such as "3.9" or "0.10.2.1" means the newest of its line.
+_VERSIONS = """
+0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1
+0.11.0-IV2 1.0-IV0 1.1-IV0 2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 2.4-IV1
+2.5-IV0 2.6-IV0 2.7-IV0 2.7-IV1 2.7-IV2 2.8-IV0 2.8-IV1 3.0-IV0 3.0-IV1 3.1-IV0 3.2-IV0 3.3-IV0 3.3-IV1 3.3-IV2
+3.3-IV3 3.4-IV0 3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4 3.8-IV0
+3.9-IV0 4.0-IV0 4.0-IV1
+"""
+METADATA_VERSIONS: tuple[str, ...] = tuple(_VERSIONS.split())
+
+
+def metadata_version(text: str) -> str | None:
+    """The full version that a short one means ("3.0" is 3.0-IV1), or None if there is none."""
+    if text in METADATA_VERSIONS:
+        return text
+    parts = text.split(".")
+    # Before 1.0 a line is three numbers long ("0.10.2"), since then two ("2.8"), with or without -IVn.
+    line = ".".join(parts[: 3 if parts[0] == "0" else 2])
+    found = [version for version in METADATA_VERSIONS if line in (version, version.partition("-")[0])]
+    return found[-1] if found else None
+
+
+def _version_problem(value: str) -> str | None:
+    return None if metadata_version(value) else "must be a version of Apache Kafka, such as 3.9 or 3.9-IV0"
+
+
+METADATA_VERSION_RULE: Validator = Rule("[" + ", ".join(METADATA_VERSIONS) + "]", _version_problem)
+
+
+def _throttled_problem(value: list[str]) -> str | None:
+    if "".join(value) == "*" or all(re.fullmatch("([0-9]+:[0-9]+)?", item, re.ASCII) for item in value):
+        return None
+    return "must be * or a list of PARTITION:BROKER pairs"
+
+
+THROTTLED_REPLICAS = Rule("[partitionId]:[brokerId],[partitionId]:[brokerId],...", _throttled_problem)
+
+# name, type, default, validator, has an effect here, meaning. Importance is MEDIUM but for one.
+_TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
+    ("cleanup.policy", T.LIST, ["delete"], CLEANUP_POLICIES, True,
+     "What happens to old segments: delete removes them by age and size, compact keeps the last value of each key."),
+    ("compression.gzip.level", T.INT, -1, GZIP_LEVELS, True, "Level used when compression.type is gzip."),
+    ("compression.lz4.level", T.INT, 9, LZ4_LEVELS, True, "Level used when compression.type is lz4."),
+    ("compression.type", T.STRING, "producer", COMPRESSION_TYPES, True,
+     "Codec of the stored batches; producer keeps whatever the producer chose."),
+    ("compression.zstd.level", T.INT, 3, ZSTD_LEVELS, True, "Level used when compression.type is zstd."),
+    ("delete.retention.ms", T.LONG, DAY_MS, Range(0), False, "How long a compacted log keeps its tombstones."),
+    ("file.delete.delay.ms", T.LONG, 60000, Range(0), True,
+     "Wait between taking a segment out of the log and removing its files."),
+    ("flush.messages", T.LONG, LONG_MAX, Range(1), True,
+     "Records appended between two fsyncs; 1 makes every acknowledged batch survive a power cut."),
+    ("flush.ms", T.LONG, LONG_MAX, Range(0), True, "Longest time a record waits for its fsync."),
+    ("follower.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, False,
+     "Replicas whose incoming replication traffic is throttled."),
+    ("index.interval.bytes", T.INT, 4096, Range(0), True, "Bytes of log between two entries of the offset index."),
+    ("leader.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, False,
+     "Replicas whose outgoing replication traffic is throttled."),
+    ("local.retention.bytes", T.LONG, -2, Range(-2), False,
+     "Size kept on local disk when older segments are in remote storage; -2 follows retention.bytes."),
+    ("local.retention.ms", T.LONG, -2, Range(-2), False,
+     "Age kept on local disk when older segments are in remote storage; -2 follows retention.ms."),
+    ("max.compaction.lag.ms", T.LONG, LONG_MAX, Range(1), False,
+     "Longest time a record may stay out of compaction."),
+    ("max.message.bytes", T.INT, 1048588, Range(0), True, "Largest record batch accepted, as it is sent."),
+    ("message.downconversion.enable", T.BOOLEAN, True, None, False,
+     "Whether batches are converted to older formats for old consumers."),
+    ("message.format.version", T.STRING, "3.0-IV1", METADATA_VERSION_RULE, False,
+     "Deprecated: the stored message format; batches are always stored in format 2."),
+    ("message.timestamp.after.max.ms", T.LONG, LONG_MAX, Range(0), True,
+     "How far a create time may lie ahead of the broker's clock."),
+    ("message.timestamp.before.max.ms", T.LONG, LONG_MAX, Range(0), True,
+     "How far a create time may lie behind the broker's clock."),
+    ("message.timestamp.difference.max.ms", T.LONG, LONG_MAX, Range(0), True,
+     "Deprecated: both limits on create times at once, where the newer two are not set."),
+    ("message.timestamp.type", T.STRING, "CreateTime", TIMESTAMP_TYPES, True,
+     "Whether records keep the producer's time or get the time of the append."),
+    ("min.cleanable.dirty.ratio", T.DOUBLE, 0.5, Range(0, 1), False,
+     "Share of a log that must be uncompacted before it is compacted."),
+    ("min.compaction.lag.ms", T.LONG, 0, Range(0), False, "Time during which a record is not compacted."),
+    ("min.insync.replicas", T.INT, 1, Range(1), True,
+     "In-sync replicas that a produce with acks=all needs to be accepted."),
+    ("preallocate", T.BOOLEAN, False, None, True, "Whether a new segment's file gets its full size at once."),
+    ("remote.log.copy.disable", T.BOOLEAN, False, None, False, "Stops copying segments to remote storage."),
+    ("remote.log.delete.on.disable", T.BOOLEAN, False, None, False,
+     "Removes the remote data when remote storage is switched off."),
+    ("remote.storage.enable", T.BOOLEAN, False, None, False, "Keeps older segments in remote storage."),
+    ("retention.bytes", T.LONG, -1, None, True,
+     "Size above which a partition loses its oldest segments; -1 is no limit."),
+    ("retention.ms", T.LONG, 7 * DAY_MS, Range(-1), True,
+     "Age above which a partition loses its oldest segments; -1 is no limit."),
+    ("segment.bytes", T.INT, 1024**3, Range(14), True, "Size at which a new segment is begun."),
+    ("segment.index.bytes", T.INT, 10 * 1024**2, Range(4), True, "Size limit of a segment's offset index."),
+    ("segment.jitter.ms", T.LONG, 0, Range(0), True,
+     "Random part taken off segment.ms, so that partitions do not roll all at once."),
+    ("segment.ms", T.LONG, 7 * DAY_MS, Range(1), True, "Age at which a new segment is begun."),
+    ("unclean.leader.election.enable", T.BOOLEAN, False, None, False,
+     "Whether a replica that is not in sync may become leader, which may lose records."),
+)  # fmt: skip
+
+TOPIC_KEYS: dict[str, ConfigKey] = key_table(
+    ConfigKey(
+        name,
+        type,
+        default,
+        validator,
+        "LOW" if name == "message.downconversion.enable" else "MEDIUM",
+        doc,
+        effect=effect,
+    )
+    for name, type, default, validator, effect, doc in _TOPIC_ROWS
+)
+
+# Broker settings behind each topic setting, in order of precedence, with the factor to milliseconds. A broker
+# setting without a value gives way to the next one.
+TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "message.format.version": (("log.message.format.version", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.difference.max.ms": (("log.message.timestamp.difference.max.ms", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "message.downconversion.enable": (("log.message.downconversion.enable", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+}
+
+_DEFAULTS = {name: key.default for name, key in TOPIC_KEYS.items()}
+
+
+class LogConfig:
+    """The settings of one log, read-only: an attribute per topic key, dots as underscores.
+
+    cleanup_policy is a frozenset of "delete" and "compact". The two message_timestamp limits already have the
+    deprecated difference in them. `overridden` names the keys that the topic sets itself; `values` has every
+    parsed value by key.
+    """
+
+    __slots__ = (*(name.replace(".", "_") for name in TOPIC_KEYS), "overridden", "values")
+
+    cleanup_policy: frozenset[str]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_ms: int
+    follower_replication_throttled_replicas: list[str]
+    index_interval_bytes: int
+    leader_replication_throttled_replicas: list[str]
+    local_retention_bytes: int
+    local_retention_ms: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_downconversion_enable: bool
+    message_format_version: str
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_difference_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+    overridden: frozenset[str]
+    values: Mapping[str, Any]
+
+    def __init__(self, values: Mapping[str, Any] | None = None, overridden: frozenset[str] = frozenset()) -> None:
+        """From parsed values by topic key; a missing one is Kafka's default. Does not check them."""
+        merged = {**_DEFAULTS, **values} if values else _DEFAULTS
+        for name, value in merged.items():
+            setattr(self, name.replace(".", "_"), value)
+        self.cleanup_policy = frozenset(merged["cleanup.policy"])
+        difference = self.message_timestamp_difference_max_ms
+        if self.message_timestamp_before_max_ms == LONG_MAX:
+            self.message_timestamp_before_max_ms = difference
+        if self.message_timestamp_after_max_ms == LONG_MAX:
+            self.message_timestamp_after_max_ms = difference
+        self.overridden = overridden
+        self.values = merged
+
+    @classmethod
+    def from_overrides(cls, broker_defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
+        """The broker's settings with a topic's overrides (text) on top; raises ConfigError."""
+        if not overrides:
+            return broker_defaults
+        values = dict(broker_defaults.values)
+        values.update(parse_topic_values(overrides))
+        check_topic_values(values)
+        return cls(values, frozenset(overrides))
+
+    @classmethod
+    def from_broker(cls, broker_values: Mapping[str, Any]) -> LogConfig:
+        """The settings of a topic without overrides, from parsed broker settings by key (None or absent: not set)."""
+        values: dict[str, Any] = {}
+        for name, synonyms in TOPIC_SYNONYMS.items():
+            for broker_name, factor in synonyms:
+                value = broker_values.get(broker_name)
+                if value is not None:
+                    values[name] = value * factor if factor != 1 else value
+                    break
+        if values.get("retention.ms", 0) < 0:
+            values["retention.ms"] = -1
+        return cls(values)
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for compression_type, None where it has none."""
+        level: int | None = self.values.get(f"compression.{self.compression_type}.level")
+        return level
+
+    @property
+    def max_segment_ms(self) -> int:
+        """Age at which the active segment rolls: compaction must not wait longer than its own limit."""
+        return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
+
+    def random_segment_jitter(self) -> int:
+        """Milliseconds to take off max_segment_ms for one segment."""
+        limit = min(self.segment_jitter_ms, self.segment_ms)
+        return random.randrange(limit) if limit > 0 else 0
+
+    def __repr__(self) -> str:
+        return "LogConfig(" + ", ".join(f"{name}={self.values[name]!r}" for name in sorted(self.overridden)) + ")"
+
+
+def parse_topic_values(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Parsed and checked values of a topic's own settings; raises ConfigError for an unknown key or a wrong value."""
+    values = {}
+    for name, text in overrides.items():
+        key = TOPIC_KEYS.get(name)
+        if key is None:
+            raise ConfigError(name, text, "is not a topic setting")
+        values[name] = key.parse(text)
+    return values
+
+
+def check_topic_values(values: Mapping[str, Any]) -> None:
+    """Rules between the settings of one topic, `values` being complete; raises ConfigError."""
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if low > high:
+        raise ConfigError("min.compaction.lag.ms", low, f"must be at most max.compaction.lag.ms, which is {high}")
+    for name in ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"):
+        if values[name]:
+            raise ConfigError(name, "true", "must be false: this broker has no remote storage")

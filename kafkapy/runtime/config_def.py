@@ -1,0 +1,308 @@
+"""What a setting is: its type, default, rule and meaning, and how text becomes its value.
+
+Every table of settings (topic settings in log.config, broker settings in server.config_keys) is made of
+ConfigKey. Parsing follows Apache Kafka's ConfigDef: text is trimmed, lists are split at commas, numbers must
+fit their Java type. A wrong value raises ConfigError, which names the key, the value and the broken rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+HIDDEN = "[hidden]"
+
+_INT_BOUNDS = {"INT": (-(2**31), 2**31 - 1), "SHORT": (-(2**15), 2**15 - 1), "LONG": (-(2**63), 2**63 - 1)}
+_BITS = {"INT": 32, "SHORT": 16, "LONG": 64}
+
+
+class ConfigType:
+    """Names of value types, spelled as in ConfigDef.Type; WIRE_CODES has DescribeConfigs' code of each."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    SHORT = "SHORT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+    UNKNOWN_CODE = 0
+    WIRE_CODES = {  # noqa: RUF012 - a constant
+        BOOLEAN: 1,
+        STRING: 2,
+        INT: 3,
+        SHORT: 4,
+        LONG: 5,
+        DOUBLE: 6,
+        LIST: 7,
+        CLASS: 8,
+        PASSWORD: 9,
+    }
+
+
+class UpdateMode:
+    """Whether a broker setting may change while the broker runs, and for whom (DynamicBrokerConfig)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used: `key`, `value` as the user gave it (hidden for passwords), `rule`."""
+
+    def __init__(self, key: str, value: object, rule: str) -> None:
+        shown = "null" if value is None else value
+        super().__init__(f"{key}={shown}: {rule}")
+        self.key = key
+        self.value = value
+        self.rule = rule
+
+
+class Validator:
+    """A rule for a parsed value: `problem` gives the broken rule as words, or None; str() says what is valid."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def problem(self, value: Any) -> str | None:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class Range(Validator):
+    """Numbers from `low` to `high`, both included; None is no bound."""
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: float | None = None, high: float | None = None) -> None:
+        parts = [str(low) if low is not None else "...", "..." if high is not None and low is not None else None]
+        parts.append(str(high) if high is not None else "...")
+        super().__init__("[" + ",".join(part for part in parts if part is not None) + "]")
+        self.low = low
+        self.high = high
+
+    def problem(self, value: Any) -> str | None:
+        if value is None:
+            return "must not be null"
+        if self.low is not None and value < self.low:
+            return f"must be at least {self.low}"
+        if self.high is not None and value > self.high:
+            return f"must be at most {self.high}"
+        return None
+
+
+class RangeOr(Range):
+    """A range plus one special value outside it (gzip level -1, Java's "default")."""
+
+    __slots__ = ("special",)
+
+    def __init__(self, low: int, high: int, special: int) -> None:
+        super().__init__(low, high)
+        self._text += f" or {special}"
+        self.special = special
+
+    def problem(self, value: Any) -> str | None:
+        if value == self.special:
+            return None
+        return f"must be from {self.low} to {self.high}, or {self.special}" if super().problem(value) else None
+
+
+class OneOf(Validator):
+    """One of the given words, or, for a list, every element one of them. With `any_case` the case is ignored."""
+
+    __slots__ = ("_accepted", "any_case", "words")
+
+    def __init__(self, *words: str, any_case: bool = False) -> None:
+        super().__init__(("(case insensitive) " if any_case else "") + "[" + ", ".join(words) + "]")
+        self.words = words
+        self.any_case = any_case
+        self._accepted = frozenset(word.upper() if any_case else word for word in words)
+
+    def problem(self, value: Any) -> str | None:
+        for word in value if isinstance(value, list) else (value,):
+            if word is None or (word.upper() if self.any_case else word) not in self._accepted:
+                return f"must be one of {', '.join(self.words)}" + (f" ({word} is not)" if word is not value else "")
+        return None
+
+
+class NonEmpty(Validator):
+    """A text or list that is not empty. Null passes, as in ConfigDef.NonEmptyString."""
+
+    __slots__ = ()
+
+    def problem(self, value: Any) -> str | None:
+        return "must not be empty" if value is not None and len(value) == 0 else None
+
+
+class Rule(Validator):
+    """A rule given as a function from value to problem-or-None, with its description."""
+
+    __slots__ = ("_problem",)
+
+    def __init__(self, text: str, problem: Callable[[Any], str | None]) -> None:
+        super().__init__(text)
+        self._problem = problem
+
+    def problem(self, value: Any) -> str | None:
+        return self._problem(value)
+
+
+class ConfigKey:
+    """One setting.
+
+    name, type (ConfigType), default (a parsed value; None is Kafka's null), validator, importance (HIGH, MEDIUM,
+    LOW), doc (a sentence), mode (UpdateMode; broker settings only), effect (False: it parses, but this broker
+    does nothing with it), internal (not shown in documentation).
+    """
+
+    __slots__ = ("default", "doc", "effect", "importance", "internal", "mode", "name", "type", "validator")
+
+    def __init__(
+        self,
+        name: str,
+        type: str,
+        default: Any,
+        validator: Validator | None,
+        importance: str,
+        doc: str,
+        *,
+        mode: str = UpdateMode.READ_ONLY,
+        effect: bool = True,
+        internal: bool = False,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.validator = validator
+        self.importance = importance
+        self.doc = doc
+        self.mode = mode
+        self.effect = effect
+        self.internal = internal
+
+    @property
+    def sensitive(self) -> bool:
+        """True for passwords: never shown, logged or sent to a client."""
+        return self.type == ConfigType.PASSWORD
+
+    def parse(self, raw: Any) -> Any:
+        """The checked value of `raw` (text, or already a value of the right Python type); raises ConfigError."""
+        shown = HIDDEN if self.sensitive else raw
+        value = parse_value(self.name, self.type, raw, shown)
+        if self.validator is not None:
+            rule = self.validator.problem(value)
+            if rule is not None:
+                raise ConfigError(self.name, shown, rule)
+        return value
+
+    def format(self, value: Any) -> str | None:
+        """The value as Kafka writes it in configs and DescribeConfigs; None for null."""
+        return format_value(self.type, value)
+
+    def __repr__(self) -> str:
+        return f"ConfigKey({self.name!r}, {self.type}, default={HIDDEN if self.sensitive else self.default!r})"
+
+
+def key_table(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
+    """The keys by name; a name that is there twice is a mistake in the tables."""
+    table: dict[str, ConfigKey] = {}
+    for key in keys:
+        if key.name in table:
+            raise ValueError(f"the setting {key.name} is defined twice")
+        table[key.name] = key
+    return table
+
+
+def parse_value(name: str, type: str, raw: Any, shown: Any = None) -> Any:
+    """`raw` as a value of `type`, as ConfigDef.parseType. Lists come back as list[str], classes as their name."""
+    if raw is None:
+        return None
+    shown = raw if shown is None else shown
+    text = raw.strip() if isinstance(raw, str) else None
+    if type in _INT_BOUNDS:
+        return _parse_int(name, type, raw if text is None else text, shown)
+    if type == ConfigType.BOOLEAN:
+        word = str(raw).lower() if text is None else text.lower()
+        if word not in ("true", "false"):
+            raise ConfigError(name, shown, "must be true or false")
+        return word == "true"
+    if type == ConfigType.DOUBLE:
+        return _parse_double(name, raw if text is None else text, shown)
+    if type == ConfigType.LIST:
+        if text is None:
+            return [str(item) for item in raw]
+        return [item.strip() for item in text.split(",")] if text else []
+    if text is None:
+        raise ConfigError(name, shown, "must be text")
+    return text
+
+
+def _parse_int(name: str, type: str, raw: Any, shown: Any) -> int:
+    low, high = _INT_BOUNDS[type]
+    if isinstance(raw, str):
+        digits = raw[1:] if raw[:1] in ("+", "-") else raw
+        # int() would also take "1_000" and " 7", which Java's parser refuses.
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 40:
+            raise ConfigError(name, shown, f"must be a whole number of {_BITS[type]} bits")
+        value = int(raw)
+    elif isinstance(raw, int) and not isinstance(raw, bool):
+        value = raw
+    else:
+        raise ConfigError(name, shown, f"must be a whole number of {_BITS[type]} bits")
+    if not low <= value <= high:
+        raise ConfigError(name, shown, f"must be a whole number of {_BITS[type]} bits, from {low} to {high}")
+    return value
+
+
+def _parse_double(name: str, raw: Any, shown: Any) -> float:
+    try:
+        if isinstance(raw, bool) or (isinstance(raw, str) and "_" in raw):
+            raise ValueError
+        value = float(raw)
+    except (TypeError, ValueError):
+        raise ConfigError(name, shown, "must be a number") from None
+    if math.isnan(value):
+        raise ConfigError(name, shown, "must be a number")
+    return value
+
+
+def format_value(type: str, value: Any) -> str | None:
+    """A parsed value as text, as ConfigDef.convertToString; passwords come out in clear, callers hide them."""
+    if value is None:
+        return None
+    if type == ConfigType.BOOLEAN:
+        return "true" if value else "false"
+    if type == ConfigType.LIST:
+        return ",".join(value)
+    if type == ConfigType.DOUBLE:
+        return java_double(value)
+    return str(value)
+
+
+def java_double(value: float) -> str:
+    """The text of Java's Double.toString: plain from 0.001 to 10 million, else one digit before the point and E."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(float(value))
+    sign = "-" if value < 0 else ""
+    text, _, exponent = repr(abs(float(value))).partition("e")
+    whole, _, fraction = text.partition(".")
+    if exponent:
+        power, digits = int(exponent), whole + fraction
+    elif whole != "0":
+        power, digits = len(whole) - 1, whole + fraction
+    else:
+        digits = fraction.lstrip("0")
+        power = len(digits) - len(fraction) - 1
+    digits = digits.rstrip("0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"
