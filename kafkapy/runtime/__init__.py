@@ -1,0 +1,1 @@
+"""What everything stands on: clock, timer, purgatory, disk pool, scheduler, counters, logging."""
