@@ -1,0 +1,139 @@
+"""The registry: one `Api` for every schema in `schemas/`, compiled when it is first used.
+
+What is here can be decoded and encoded; what a broker serves is decided by its handlers.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kafkapy.errors import UnsupportedVersion
+from kafkapy.protocol.compiler import Field, Head, Schema, parse, parse_head
+from kafkapy.protocol.layout import lay_out
+from kafkapy.protocol.message import make_class
+from kafkapy.protocol.reference import Program
+
+_SCHEMAS = Path(__file__).parent / "schemas"
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Api:
+    """One API: its key and name, the versions of its schema, its message classes and their codec.
+
+    `Request` and `Response` are message classes (see `message`). `encode_*` raise UnsupportedVersion for a version
+    that the schema does not have and for a value that the version cannot carry, ValueError for a value that does
+    not fit its field. `decode_*` raise ProtocolError, and UnsupportedVersion.
+    """
+
+    def __init__(self, key: int, name: str, file: str) -> None:
+        self.key = key
+        self.name = name
+        self._file = file
+        self._request_programs: dict[int, Program] = {}
+        self._response_programs: dict[int, Program] = {}
+
+    def __repr__(self) -> str:
+        return f"<Api {self.key} {self.name}>"
+
+    @cached_property
+    def _text(self) -> str:
+        return (_SCHEMAS / self._file).read_text(encoding="utf-8")
+
+    @cached_property
+    def _head(self) -> Head:
+        return parse_head(self._text, self._file)
+
+    @cached_property
+    def _schema(self) -> Schema:
+        return parse(self._text, self._file)
+
+    @cached_property
+    def min_version(self) -> int:
+        """The first version of the schema."""
+        return self._head.versions.first
+
+    @cached_property
+    def max_version(self) -> int:
+        """The last version of the schema."""
+        return self._head.versions.last
+
+    @cached_property
+    def flexible_from(self) -> int:
+        """The first flexible version; above `max_version` if there is none."""
+        return self._head.flexible
+
+    @cached_property
+    def Request(self) -> Any:
+        """The class of the request's messages."""
+        return make_class(f"{self.name}Request", self._schema.request, __name__)
+
+    @cached_property
+    def Response(self) -> Any:
+        """The class of the response's messages."""
+        return make_class(f"{self.name}Response", self._schema.response, __name__)
+
+    def has_version(self, version: int) -> bool:
+        """Whether the schema has this version."""
+        return self.min_version <= version <= self.max_version
+
+    def decode_request(self, buffer: Buffer, version: int, offset: int = 0) -> Any:
+        """Read the request that begins at `offset`, after the header."""
+        return self.request_program(version).decode(buffer, offset)
+
+    def encode_request(self, message: Any, version: int) -> bytes:
+        """Write the request, without header."""
+        return self.request_program(version).encode(message)
+
+    def decode_response(self, buffer: Buffer, version: int, offset: int = 0) -> Any:
+        """Read the response that begins at `offset`, after the header."""
+        return self.response_program(version).decode(buffer, offset)
+
+    def encode_response(self, message: Any, version: int) -> bytes:
+        """Write the response, without header."""
+        return self.response_program(version).encode(message)
+
+    def request_program(self, version: int) -> Program:
+        """The codec of this version's requests, made at first use."""
+        program = self._request_programs.get(version)
+        if program is None:
+            program = self._compile("request", self.Request, self._schema.request, version)
+            self._request_programs[version] = program
+        return program
+
+    def response_program(self, version: int) -> Program:
+        """The codec of this version's responses, made at first use."""
+        program = self._response_programs.get(version)
+        if program is None:
+            program = self._compile("response", self.Response, self._schema.response, version)
+            self._response_programs[version] = program
+        return program
+
+    def _compile(self, side: str, cls: type[Any], fields: tuple[Field, ...], version: int) -> Program:
+        if not self.has_version(version):
+            raise UnsupportedVersion(
+                f"{self.name} has the versions {self.min_version} to {self.max_version}, not {version}"
+            )
+        return Program(lay_out(cls, fields, self._head, version, f"{self.name} {side} v{version}"))
+
+
+PRODUCE = Api(0, "Produce", "00_produce.schema")
+FETCH = Api(1, "Fetch", "01_fetch.schema")
+LIST_OFFSETS = Api(2, "ListOffsets", "02_list_offsets.schema")
+METADATA = Api(3, "Metadata", "03_metadata.schema")
+API_VERSIONS = Api(18, "ApiVersions", "18_api_versions.schema")
+CREATE_TOPICS = Api(19, "CreateTopics", "19_create_topics.schema")
+DELETE_TOPICS = Api(20, "DeleteTopics", "20_delete_topics.schema")
+DELETE_RECORDS = Api(21, "DeleteRecords", "21_delete_records.schema")
+INIT_PRODUCER_ID = Api(22, "InitProducerId", "22_init_producer_id.schema")
+OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", "23_offset_for_leader_epoch.schema")
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", "32_describe_configs.schema")
+ALTER_CONFIGS = Api(33, "AlterConfigs", "33_alter_configs.schema")
+DESCRIBE_LOG_DIRS = Api(35, "DescribeLogDirs", "35_describe_log_dirs.schema")
+CREATE_PARTITIONS = Api(37, "CreatePartitions", "37_create_partitions.schema")
+ELECT_LEADERS = Api(43, "ElectLeaders", "43_elect_leaders.schema")
+INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", "44_incremental_alter_configs.schema")
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", "60_describe_cluster.schema")
+DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", "61_describe_producers.schema")
+
+APIS: dict[int, Api] = {api.key: api for api in list(vars().values()) if isinstance(api, Api)}

@@ -1,0 +1,243 @@
+"""Turns a schema text into a tree of fields, and says in which line a schema is wrong.
+
+The form, a field a line, with two more spaces of indentation for what is inside a struct:
+
+    api 3 Metadata    versions 0-12    flexible 9+          # "flexible none" for an API that never is
+
+    request
+      topics        []               nullable 1+            # an array of structs
+        name        string           nullable 10+
+      flag          bool      4+     default true
+    response
+      ...
+
+    NAME  TYPE  [VERSIONS]  [nullable [VERSIONS]]  [default VALUE]  [tag NUMBER]  [ignorable]
+
+VERSIONS is `3`, `3-5` or `3+`; without it a field lives as long as what it is in. TYPE is one of `PRIMITIVES`,
+`struct`, or either as an array: `[]int32`, `[]` (of structs). A field with a tag is a tagged field in all its
+versions. `ignorable` as in Kafka's message definitions: a version that does not have the field may lose its value.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+PRIMITIVES = frozenset(INTEGERS) | {"bool", "float64", "uuid", "string", "bytes", "records"}
+NULLABLE = frozenset({"string", "bytes", "records", "struct"})
+ZERO_UUID = bytes(16)
+MADE_ANEW = ()  # the default of an array and of a struct: an empty list, a struct of defaults, new each time
+
+
+class SchemaError(ValueError):
+    """A schema text is wrong; the sentence begins with `source:line`."""
+
+
+class Versions(NamedTuple):
+    """A closed range of versions; `last < first` is the range without any."""
+
+    first: int
+    last: int
+
+    def cover(self, version: int) -> bool:
+        """Whether the version lies in the range."""
+        return self.first <= version <= self.last
+
+    def within(self, outer: "Versions") -> bool:
+        """Whether all of this range lies in the other."""
+        return outer.first <= self.first and self.last <= outer.last
+
+
+class Field(NamedTuple):
+    """One line of a schema. `kind` is a primitive type or `struct`; `default` is the value of a field left out.
+
+    Records left out are None, as in Kafka, although null is not written for those that are not nullable.
+    """
+
+    name: str
+    kind: str
+    array: bool
+    versions: Versions
+    nullable: Versions | None
+    default: object
+    tag: int | None
+    ignorable: bool
+    fields: tuple["Field", ...]  # of a struct
+
+    def null_in(self, version: int) -> bool:
+        """Whether null may be written in this version."""
+        return self.nullable is not None and self.nullable.cover(version)
+
+
+class Head(NamedTuple):
+    """The first line of a schema: `flexible` is the first flexible version, above `versions.last` if none is."""
+
+    key: int
+    name: str
+    versions: Versions
+    flexible: int
+
+
+class Schema(NamedTuple):
+    """A whole schema text: request and response of one API, all versions."""
+
+    head: Head
+    request: tuple[Field, ...]
+    response: tuple[Field, ...]
+
+
+class _Line(NamedTuple):
+    where: str  # source:number
+    depth: int
+    words: list[str]
+
+    def error(self, what: str) -> SchemaError:
+        return SchemaError(f"{self.where}: {what}")
+
+
+def parse_head(text: str, source: str) -> Head:
+    """Read only the first line, which is all that the registry needs until an API is used."""
+    for line in _lines(text, source):
+        return _head(line)
+    raise SchemaError(f"{source}:1: the schema is empty")
+
+
+def parse(text: str, source: str) -> Schema:
+    """Read a whole schema text. `source` is its name in errors."""
+    lines = list(_lines(text, source))
+    head = parse_head(text, source)
+    starts = [i for i, line in enumerate(lines) if line.depth == 0]
+    if [lines[i].words for i in starts[1:]] != [["request"], ["response"]]:
+        line = lines[starts[1]] if len(starts) > 1 else lines[0]
+        raise line.error("after the api line there must be a line `request` and a line `response`, in this order")
+    if starts[1] != 1:
+        raise lines[1].error("only `request` may follow the api line")
+    request = _struct(lines[starts[1] + 1 : starts[2]], 1, head.versions, head)
+    response = _struct(lines[starts[2] + 1 :], 1, head.versions, head)
+    return Schema(head, request, response)
+
+
+def _lines(text: str, source: str) -> Iterator[_Line]:
+    for number, raw in enumerate(text.splitlines(), 1):
+        content = raw.partition("#")[0].rstrip()
+        if content:
+            indent = len(content) - len(content.lstrip(" "))
+            line = _Line(f"{source}:{number}", indent // 2, content.split())
+            if indent % 2 or "\t" in content:
+                raise line.error("indent by two spaces a level, without tabs")
+            yield line
+
+
+def _head(line: _Line) -> Head:
+    words = line.words
+    if len(words) != 7 or (words[0], words[3], words[5]) != ("api", "versions", "flexible") or line.depth:
+        raise line.error("the first line must read `api KEY NAME versions A-B flexible C+` (or `flexible none`)")
+    if not words[1].isdigit():
+        raise line.error(f"{words[1]} is no API key")
+    everything = Versions(0, 0x7FFF)
+    versions = _versions(words[4], everything, line)
+    if versions.last == everything.last:
+        raise line.error(f"versions {words[4]} must end somewhere")
+    flexible = versions.last + 1 if words[6] == "none" else _versions(words[6], versions, line).first
+    return Head(int(words[1]), words[2], versions, flexible)
+
+
+def _versions(word: str, outer: Versions, line: _Line) -> Versions:
+    first, dash, last = word.rstrip("+").partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()) or word.endswith("++") or (dash and word.endswith("+")):
+        raise line.error(f"{word} is no range of versions (3, 3-5 or 3+)")
+    end = outer.last if word.endswith("+") else int(last if dash else first)
+    versions = Versions(int(first), end)
+    if versions.last < versions.first or not versions.within(outer):
+        raise line.error(f"versions {word} are not within {outer.first}-{outer.last}")
+    return versions
+
+
+def _struct(lines: list[_Line], depth: int, outer: Versions, head: Head) -> tuple[Field, ...]:
+    fields: list[Field] = []
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        if line.depth != depth:
+            raise line.error(f"indented by {2 * line.depth} spaces where {2 * depth} are right")
+        end = position + 1
+        while end < len(lines) and lines[end].depth > depth:
+            end += 1
+        field = _field(line, lines[position + 1 : end], outer, head)
+        if any(field.name == other.name for other in fields):
+            raise line.error(f"a second field {field.name} in one struct")
+        if field.tag is not None and any(field.tag == other.tag for other in fields):
+            raise line.error(f"a second field with tag {field.tag} in one struct")
+        fields.append(field)
+        position = end
+    return tuple(fields)
+
+
+def _field(line: _Line, inside: list[_Line], outer: Versions, head: Head) -> Field:
+    words = list(line.words)
+    if len(words) < 2:
+        raise line.error("a field needs a name and a type")
+    name, type_ = words[:2]
+    del words[:2]
+    if not name.isidentifier() or name != name.lower():
+        raise line.error(f"{name} is no name in snake case")
+    array = type_.startswith("[]")
+    kind = (type_[2:] or "struct") if array else type_
+    if kind != "struct" and kind not in PRIMITIVES:
+        raise line.error(f"unknown type {type_}")
+    versions = _versions(words.pop(0), outer, line) if words and words[0][0].isdigit() else outer
+
+    nullable: Versions | None = None
+    default = _natural_default(kind, array)
+    tag: int | None = None
+    ignorable = False
+    while words:
+        word = words.pop(0)
+        if word == "nullable":
+            nullable = _versions(words.pop(0), versions, line) if words and words[0][0].isdigit() else versions
+            if not array and kind not in NULLABLE:
+                raise line.error(f"a field of type {kind} cannot be null")
+        elif word == "default" and words:
+            default = _default(words.pop(0), kind, array, nullable, line)
+        elif word == "tag" and words and words[0].isdigit():
+            tag = int(words.pop(0))
+            if versions.first < head.flexible:
+                raise line.error(f"a tagged field cannot live before the first flexible version, {head.flexible}")
+        elif word == "ignorable":
+            ignorable = True
+        else:
+            raise line.error(f"{word} is not understood here")
+
+    if (kind == "struct") != bool(inside):
+        raise (inside or [line])[0].error("a struct needs fields" if not inside else f"{type_} {name} has no fields")
+    fields = _struct(inside, line.depth + 1, versions, head)
+    return Field(name, kind, array, versions, nullable, default, tag, ignorable, fields)
+
+
+def _natural_default(kind: str, array: bool) -> object:
+    if array or kind == "struct":
+        return MADE_ANEW
+    if kind in INTEGERS:
+        return 0
+    return {"bool": False, "float64": 0.0, "uuid": ZERO_UUID, "string": "", "bytes": b""}.get(kind)
+
+
+def _default(word: str, kind: str, array: bool, nullable: Versions | None, line: _Line) -> object:
+    if word == "null":
+        if nullable is None:
+            raise line.error("`default null` must come after `nullable`")
+        return None
+    try:
+        if kind in INTEGERS and not array:
+            value = int(word, 0)
+            limit = 1 << (INTEGERS[kind] - 1)
+            if -limit <= value < limit:
+                return value
+        elif kind == "bool" and not array:
+            return {"true": True, "false": False}[word]
+        elif kind == "float64" and not array:
+            return float(word)
+        elif kind == "string" and not array:
+            return word
+    except (KeyError, ValueError):
+        pass
+    raise line.error(f"{word} cannot be the default of a field of type {'[]' * array}{kind}")

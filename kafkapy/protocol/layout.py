@@ -1,0 +1,73 @@
+"""The fields of one message in one version, in the order of the wire: what both codecs run.
+
+`ext.codec` turns a Layout into a table in C; `reference` walks it as it is.
+"""
+
+from typing import Any, NamedTuple
+
+from kafkapy.protocol.compiler import Field, Head
+from kafkapy.protocol.message import camel_case
+
+
+class Step(NamedTuple):
+    """One field in one version."""
+
+    name: str  # attribute of the message
+    where: str  # for errors: "Metadata response v9: topics.name"
+    kind: str
+    array: bool
+    nullable: bool
+    default: Any  # MADE_ANEW for arrays and structs
+    tag: int | None
+    layout: "Layout | None"  # of a struct
+
+
+class Layout(NamedTuple):
+    """One struct, or a whole message, in one version.
+
+    `steps` are written one after the other, `tagged` (by ascending tag) in the tagged section that ends every
+    struct of a flexible version. `absent` are the fields that this version does not have: a decoded message gets
+    their defaults, and what is written has to have them too, unless the field is in `ignorable`.
+    """
+
+    cls: type[Any]
+    where: str  # its tagged section, for errors: "Metadata response v9: topics.(tagged fields)"
+    flexible: bool
+    steps: tuple[Step, ...]
+    tagged: tuple[Step, ...]
+    absent: tuple[Step, ...]
+    ignorable: frozenset[str]
+
+
+def lay_out(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int, title: str) -> Layout:
+    """Choose what `version` has of a message. `title` names it in errors: "Metadata response v9"."""
+    return _struct(cls, fields, head, version, f"{title}: ")
+
+
+def _struct(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int, where: str) -> Layout:
+    steps, tagged, absent = [], [], []
+    for field in fields:
+        step = _step(cls, field, head, version, where)
+        if not field.versions.cover(version):
+            absent.append(step)
+        elif field.tag is None:
+            steps.append(step)
+        else:
+            tagged.append(step)
+    return Layout(
+        cls=cls,
+        where=f"{where}(tagged fields)",
+        flexible=version >= head.flexible,
+        steps=tuple(steps),
+        tagged=tuple(sorted(tagged, key=lambda step: step.tag or 0)),
+        absent=tuple(absent),
+        ignorable=frozenset(field.name for field in fields if field.ignorable),
+    )
+
+
+def _step(cls: type[Any], field: Field, head: Head, version: int, where: str) -> Step:
+    layout = None
+    path = where + field.name
+    if field.kind == "struct":
+        layout = _struct(getattr(cls, camel_case(field.name)), field.fields, head, version, path + ".")
+    return Step(field.name, path, field.kind, field.array, field.null_in(version), field.default, field.tag, layout)

@@ -1,0 +1,76 @@
+"""Message classes, made from a schema: one a request, response or struct, for all versions.
+
+A struct's class is an attribute of its owner's, in camel case: `METADATA.Response.Topics.Partitions`. Instances
+take keywords only, have their fields as plain attributes, compare by value and print themselves.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkapy.protocol.compiler import MADE_ANEW, Field
+
+_LEFT_OUT = object()
+
+
+class Message:
+    """What all messages and structs have. `_fields` are the names in the schema's order."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if self.__class__ is not other.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self._fields)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{self.__class__.__qualname__}({values})"
+
+
+def camel_case(name: str) -> str:
+    """`partition_data` -> `PartitionData`."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def make_class(name: str, fields: tuple[Field, ...], module: str) -> type[Any]:
+    """Make the class called `name` (dotted for a struct) and, as its attributes, those of the structs in it."""
+    namespace: dict[str, Any] = {
+        "__slots__": tuple(field.name for field in fields),
+        "__module__": module,
+        "__qualname__": name,
+        "_fields": tuple(field.name for field in fields),
+    }
+    for field in fields:
+        if field.kind == "struct":
+            inner = camel_case(field.name)
+            namespace[inner] = make_class(f"{name}.{inner}", field.fields, module)
+    namespace["__init__"] = _constructor(fields, namespace)
+    return type(name.rpartition(".")[2], (Message,), namespace)
+
+
+def _constructor(fields: tuple[Field, ...], classes: dict[str, Any]) -> Callable[..., None]:
+    # Written out as source (as dataclasses does): a constructor that loops over the fields takes four times as long.
+    scope: dict[str, Any] = {"_left_out": _LEFT_OUT}
+    parameters, body = [], []
+    for field in fields:
+        name = field.name
+        if field.default is MADE_ANEW and field.array:
+            parameters.append(f"{name}=_left_out")
+            body.append(f"self.{name} = [] if {name} is _left_out else {name}")
+        elif field.default is MADE_ANEW:
+            inner = camel_case(name)
+            scope[inner] = classes[inner]
+            parameters.append(f"{name}=_left_out")
+            body.append(f"self.{name} = {inner}() if {name} is _left_out else {name}")
+        else:
+            scope[f"_default_{name}"] = field.default
+            parameters.append(f"{name}=_default_{name}")
+            body.append(f"self.{name} = {name}")
+    star = "*, " if parameters else ""
+    source = f"def __init__(self, {star}{', '.join(parameters)}):\n    " + "\n    ".join(body or ["pass"])
+    exec(source, scope)
+    constructor: Callable[..., None] = scope["__init__"]
+    return constructor
