@@ -1,0 +1,124 @@
+"""One thread that calls back at given times: the time-outs of delayed operations and of connections.
+
+Entries are nearly always cancelled before their time (a fetch is answered, a member heartbeats), so
+cancelling is one assignment; the heap is swept when most of it is cancelled.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from itertools import count
+
+from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
+
+log = logging.getLogger(__name__)
+
+_SWEEP_FROM = 1024
+
+
+class TimerEntry:
+    """A scheduled call; cancelled entries hold nothing alive."""
+
+    __slots__ = ("_timer", "callback")
+
+    def __init__(self, timer: Timer, callback: Callable[[], object]) -> None:
+        self._timer: Timer | None = timer
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        """Keeps the call from being made, unless the timer thread has begun it. Harmless to repeat."""
+        timer, self._timer, self.callback = self._timer, None, None
+        if timer is not None:
+            timer._note_cancelled()
+
+
+class Timer:
+    """Calls back on its own thread, in order of time. Callbacks must be short: they share the thread."""
+
+    def __init__(self, clock: Clock = SYSTEM_CLOCK, name: str = "timer") -> None:
+        self._clock = clock
+        self._name = name
+        self._condition = threading.Condition(threading.Lock())
+        self._heap: list[tuple[float, int, TimerEntry]] = []
+        self._order = count()
+        self._cancelled = 0
+        self._wakes_at = float("-inf")
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        with self._condition:
+            if self._thread is None and not self._stopped:
+                self._thread = threading.Thread(target=self._run, name=f"kafkapy-{self._name}", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Drops all entries and waits for a callback that is being made. Later entries are never called."""
+        with self._condition:
+            self._stopped = True
+            self._heap.clear()
+            self._condition.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def schedule(self, delay_s: float, callback: Callable[[], object]) -> TimerEntry:
+        """Calls `callback()` on the timer's thread in `delay_s` seconds; at once if that is not positive."""
+        entry = TimerEntry(self, callback)
+        due = self._clock.monotonic() + delay_s
+        with self._condition:
+            if not self._stopped:
+                heapq.heappush(self._heap, (due, next(self._order), entry))
+                # The thread sleeps until some earlier entry, often a cancelled one: most calls wake nobody.
+                if due < self._wakes_at:
+                    self._wakes_at = due
+                    self._condition.notify()
+        return entry
+
+    def __len__(self) -> int:
+        """Entries that are still to be called."""
+        with self._condition:
+            return sum(entry.callback is not None for _, _, entry in self._heap)
+
+    def _note_cancelled(self) -> None:
+        # A lost count under a race only delays the sweep.
+        self._cancelled += 1
+        if self._cancelled >= _SWEEP_FROM and self._cancelled * 2 > len(self._heap):
+            with self._condition:
+                self._heap = [item for item in self._heap if item[2].callback is not None]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+
+    def _run(self) -> None:
+        while (entry := self._next()) is not None:
+            callback = entry.callback
+            entry.callback = entry._timer = None
+            if callback is None:
+                continue
+            try:
+                callback()
+            except Exception:
+                log.exception("a callback of the %s failed: %s", self._name, callback)
+            del callback, entry
+
+    def _next(self) -> TimerEntry | None:
+        with self._condition:
+            while not self._stopped:
+                if not self._heap:
+                    self._wakes_at = float("inf")
+                    self._condition.wait()
+                    continue
+                due = self._heap[0][0]
+                if self._heap[0][2].callback is None:
+                    heapq.heappop(self._heap)
+                    self._cancelled = max(0, self._cancelled - 1)
+                elif due <= self._clock.monotonic():
+                    self._wakes_at = float("-inf")  # awake: nobody needs to notify
+                    return heapq.heappop(self._heap)[2]
+                else:
+                    self._wakes_at = due
+                    self._clock.wait_until(self._condition, due)
+            return None
