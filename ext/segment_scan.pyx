@@ -1,0 +1,543 @@
+"""Searches in segment and index files, and the scan that recovery makes, in C.
+
+A search that may not wait (`nowait`) asks the kernel for what is in memory only and raises BlockingIOError when
+the disk would be needed; it keeps the interpreter's lock, since it takes microseconds. All others release it.
+
+Positions are bytes in the file. `end` is where the segment's valid bytes end: nothing behind it is looked at, so
+a search may run while another thread appends.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, EIO, ENOSYS, EOPNOTSUPP, errno
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memmove, memset
+from kafkapy._ext.crc32c cimport crc_of
+from kafkapy._ext.cursor cimport load16, load32, load64
+
+import os
+
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+    Py_ssize_t preadv2(int fd, const iovec *iov, int count, int64_t position, int flags)
+
+cdef extern from *:
+    """
+    #include <sys/uio.h>
+    #ifndef RWF_NOWAIT
+    #define RWF_NOWAIT 0x00000008
+    #endif
+    """
+    int RWF_NOWAIT
+
+cdef enum:
+    LOG_OVERHEAD = 12           # base offset and length, which the length does not count
+    UP_TO_MAGIC = 17            # Kafka looks at a batch only when this much is there
+    SMALLEST_MESSAGE = 14       # length of the smallest message, magic 0
+    V2_HEADER = 61
+    LEGACY_HEADER = 26          # up to the timestamp of magic 1
+    CRC_COVERS_FROM = 21        # attributes and all that follows
+    LOOK = 8192                 # window of a search: about two index intervals
+    CHECK = 262144              # window of a full scan: stays in the second-level cache
+    RECENT_SLOTS = 1024
+    RETAINED = 5                # batches that Kafka remembers of a producer
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    INDEX_PAGE = 512            # entries that a search in an index reads at once
+
+
+class CorruptSegment(ValueError):
+    """There is no batch where one should begin."""
+
+
+# --- reading
+
+cdef Py_ssize_t read_at(int fd, void *into, Py_ssize_t size, int64_t position, int flags) noexcept nogil:
+    """Reads until `size` bytes are there or the file ends; -errno if it fails."""
+    cdef iovec part
+    cdef Py_ssize_t done = 0, n
+    while done < size:
+        part.iov_base = <uint8_t *>into + done
+        part.iov_len = size - done
+        n = preadv2(fd, &part, 1, position + done, flags)
+        if n < 0:
+            if errno == EINTR:
+                continue
+            if flags and (errno == EOPNOTSUPP or errno == ENOSYS):
+                flags = 0       # this file system cannot say, so it may have to wait
+                continue
+            return -errno
+        if n == 0:
+            break
+        done += n
+    return done
+
+
+cdef const uint8_t *have(Walk *walk, int64_t position, Py_ssize_t wanted) noexcept nogil:
+    """The `wanted` bytes at `position`, which must lie before walk.end; NULL with walk.error if they cannot be read."""
+    cdef Py_ssize_t kept = 0, got
+    cdef int64_t offset = position - walk.window_at
+    if 0 <= offset and offset + wanted <= walk.window_size:
+        return walk.window + offset
+    if 0 <= offset < walk.window_size:      # keep what is there already
+        kept = walk.window_size - offset
+        memmove(walk.window, walk.window + offset, kept)
+    walk.window_at = position
+    walk.window_size = kept
+    got = walk.room - kept
+    if got > walk.end - position - kept:
+        got = walk.end - position - kept
+    got = read_some(walk, kept, got, wanted)
+    if got < 0:
+        walk.error = <int>-got
+        return NULL
+    walk.window_size = kept + got
+    if walk.window_size < wanted:
+        walk.error = EIO                    # the file is shorter than the log believes
+        return NULL
+    return walk.window
+
+
+cdef Py_ssize_t read_some(Walk *walk, Py_ssize_t kept, Py_ssize_t size, Py_ssize_t wanted) noexcept nogil:
+    """Reads up to `size` bytes behind the `kept` ones, at least so many that `wanted` are there."""
+    cdef iovec part
+    cdef Py_ssize_t done = 0, n
+    while done < size and kept + done < wanted:
+        part.iov_base = walk.window + kept + done
+        part.iov_len = size - done
+        n = preadv2(walk.fd, &part, 1, walk.window_at + kept + done, walk.flags)
+        if n < 0:
+            if errno == EINTR:
+                continue
+            if walk.flags and (errno == EOPNOTSUPP or errno == ENOSYS):
+                walk.flags = 0
+                continue
+            return -errno
+        if n == 0:
+            break
+        done += n
+    return done
+
+
+# --- the walk
+
+cdef Step look(Walk *walk) noexcept nogil:
+    """Reads the header of the batch at walk.position."""
+    cdef int64_t left = walk.end - walk.position
+    cdef int64_t wanted = V2_HEADER if left > V2_HEADER else left
+    cdef const uint8_t *at
+    if left < UP_TO_MAGIC:
+        return STEP_END
+    at = have(walk, walk.position, wanted)
+    if at == NULL:
+        return STEP_ERROR
+    walk.header = at
+    walk.base_offset = <int64_t>load64(at)
+    walk.size = <int64_t><int32_t>load32(at + 8)
+    if walk.size < SMALLEST_MESSAGE:
+        return STEP_CORRUPT
+    walk.size += LOG_OVERHEAD
+    walk.magic = <int><signed char>at[16]
+    if walk.magic >= 2 and walk.size < V2_HEADER:
+        return STEP_CORRUPT
+    if walk.size > left:
+        return STEP_END
+    if walk.magic >= 2:
+        walk.last_offset = walk.base_offset + <int32_t>load32(at + 23)
+        walk.max_timestamp = <int64_t>load64(at + 35)
+    else:
+        walk.last_offset = walk.base_offset
+        walk.max_timestamp = -1
+        if walk.magic == 1 and walk.size >= LEGACY_HEADER:
+            walk.max_timestamp = <int64_t>load64(at + 18)
+    return STEP_BATCH
+
+
+cdef void begin(Walk *walk, int fd, int64_t position, int64_t end, bint nowait, uint8_t *window,
+                Py_ssize_t room) noexcept nogil:
+    memset(walk, 0, sizeof(Walk))
+    walk.fd = fd
+    walk.flags = RWF_NOWAIT if nowait else 0
+    walk.position = position
+    walk.end = end
+    walk.window = window
+    walk.room = room
+
+
+cdef object failure(Walk *walk, Step step):
+    if step == STEP_CORRUPT:
+        return CorruptSegment(
+            f"there is no batch at byte {walk.position}: its length would be {walk.size} bytes, its magic {walk.magic}"
+        )
+    if walk.error == EAGAIN:
+        return BlockingIOError(EAGAIN, "not in memory")
+    return OSError(walk.error, f"{os.strerror(walk.error)} (reading at byte {walk.position})")
+
+
+# --- searches
+
+cdef Step find_offset(Walk *walk, int64_t offset) noexcept nogil:
+    cdef Step step = look(walk)
+    while step == STEP_BATCH and walk.last_offset < offset:
+        walk.position += walk.size
+        step = look(walk)
+    return step
+
+
+def locate(int fd, int64_t position, int64_t end, int64_t offset, bint nowait=False):
+    """The first batch from `position` on whose last offset is at least `offset`: (position, size, base offset).
+
+    None if there is none before `end`. Raises CorruptSegment, BlockingIOError (nowait), OSError.
+    """
+    cdef uint8_t window[LOOK]
+    cdef Walk walk
+    cdef Step step
+    begin(&walk, fd, position, end, nowait, window, LOOK)
+    if nowait:
+        step = find_offset(&walk, offset)
+    else:
+        with nogil:
+            step = find_offset(&walk, offset)
+    if step == STEP_BATCH:
+        return walk.position, walk.size, walk.base_offset
+    if step == STEP_END:
+        return None
+    raise failure(&walk, step)
+
+
+def locate_timestamp(int fd, int64_t position, int64_t end, int64_t timestamp, int64_t offset):
+    """The first batch from `position` on with a max timestamp of at least `timestamp` that reaches `offset`.
+
+    (position, size), or None. Raises CorruptSegment, OSError.
+    """
+    cdef uint8_t window[LOOK]
+    cdef Walk walk
+    cdef Step step
+    begin(&walk, fd, position, end, False, window, LOOK)
+    with nogil:
+        step = look(&walk)
+        while step == STEP_BATCH and (walk.max_timestamp < timestamp or walk.last_offset < offset):
+            walk.position += walk.size
+            step = look(&walk)
+    if step == STEP_BATCH:
+        return walk.position, walk.size
+    if step == STEP_END:
+        return None
+    raise failure(&walk, step)
+
+
+def floor_entry(int fd, Py_ssize_t count, int width, int64_t target, bint nowait=False):
+    """The last entry of a sorted index file with a key up to `target`: (slot, key, value), or None.
+
+    width 8: offset index (relative offset, position); width 12: time index (timestamp, relative offset).
+    Raises BlockingIOError (nowait), OSError.
+    """
+    cdef uint8_t page[(INDEX_PAGE + 1) * 12]
+    cdef Py_ssize_t low = 0, high = count, middle, got
+    cdef int flags = RWF_NOWAIT if nowait else 0
+    cdef int64_t key
+    if width != 8 and width != 12:
+        raise ValueError(f"an index has entries of 8 or 12 bytes, not {width}")
+    # Invariant: entries before `low` have keys up to the target, those from `high` on have greater ones.
+    while high - low > INDEX_PAGE:
+        middle = (low + high) >> 1
+        got = index_read(fd, page, width, middle * width, flags)
+        if got < width:
+            raise index_failure(got)
+        if entry_key(page, width) <= target:
+            low = middle + 1
+        else:
+            high = middle
+    # One entry more at the front: it is the answer if the search ended to its right.
+    cdef Py_ssize_t first = low - 1 if low else 0
+    cdef Py_ssize_t number = high - first
+    got = index_read(fd, page, number * width, first * width, flags)
+    if got < number * width:
+        raise index_failure(got)
+    low = 0
+    high = number
+    while low < high:
+        middle = (low + high) >> 1
+        if entry_key(page + middle * width, width) <= target:
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return None
+    cdef const uint8_t *found = page + (low - 1) * width
+    key = entry_key(found, width)
+    return first + low - 1, key, <int64_t><int32_t>load32(found + width - 4)
+
+
+cdef Py_ssize_t index_read(int fd, uint8_t *into, Py_ssize_t size, int64_t position, int flags):
+    cdef Py_ssize_t got
+    if flags:
+        return read_at(fd, into, size, position, flags)
+    with nogil:
+        got = read_at(fd, into, size, position, 0)
+    return got
+
+
+cdef int64_t entry_key(const uint8_t *entry, int width) noexcept nogil:
+    return <int64_t>load64(entry) if width == 12 else <int64_t><int32_t>load32(entry)
+
+
+cdef object index_failure(Py_ssize_t got):
+    if got >= 0:
+        return OSError(EIO, "the index file is shorter than its entries")
+    if got == -EAGAIN:
+        return BlockingIOError(EAGAIN, "not in memory")
+    return OSError(<int>-got, os.strerror(<int>-got))
+
+
+# --- the scan
+
+cdef uint8_t *grow(Heap *heap, size_t size) noexcept nogil:
+    """Room for `size` bytes more, counted as used; NULL if there is no memory."""
+    cdef size_t room
+    cdef uint8_t *data
+    if heap.size + size > heap.room:
+        room = heap.room * 2 if heap.room else 4096
+        data = <uint8_t *>realloc(heap.data, room)
+        if data == NULL:
+            return NULL
+        heap.data = data
+        heap.room = room
+    heap.size += size
+    return heap.data + heap.size - size
+
+
+cdef object taken(Heap *heap):
+    return PyBytes_FromStringAndSize(<char *>heap.data, heap.size)
+
+
+cdef enum Stop:
+    STOP_END
+    STOP_INCOMPLETE
+    STOP_LENGTH
+    STOP_MAGIC
+    STOP_CRC
+    STOP_OFFSET
+    STOP_RANGE
+    STOP_ERROR
+    STOP_MEMORY
+
+
+@cython.final
+cdef class Scan:
+    """What a scan found; see `scan`."""
+
+    cdef readonly int64_t valid_end             # position behind the last good batch
+    cdef readonly int64_t next_offset           # offset behind the last good batch; -1 if there is none
+    cdef readonly int64_t batches
+    cdef readonly int64_t max_timestamp         # -1 if there is none
+    cdef readonly int64_t max_timestamp_offset  # last offset of the first batch that has it
+    cdef readonly bytes offset_entries          # native uint64 each: relative offset << 32 | position
+    cdef readonly bytes time_stamps             # native int64 each
+    cdef readonly bytes time_offsets            # native int32 each: relative offset
+    cdef readonly bytes epochs                  # native pairs of int64: leader epoch, offset at which it begins
+    cdef readonly bytes producers               # struct "=qqqqqiiihh" each, see ProducerBatch
+    cdef readonly object stopped_by             # None, or a sentence: why the bytes behind valid_end are no batch
+    cdef readonly bint foreign                  # stopped at a whole batch of another magic
+
+
+cdef Stop check_crc(Walk *walk) noexcept nogil:
+    """Walks the rest of the batch through the window."""
+    cdef int64_t at = walk.position + CRC_COVERS_FROM
+    cdef int64_t stop = walk.position + walk.size
+    cdef uint32_t stored = load32(walk.header + 17)
+    cdef uint32_t crc = 0
+    cdef Py_ssize_t part
+    cdef const uint8_t *data
+    while at < stop:
+        data = have(walk, at, 1)
+        if data == NULL:
+            return STOP_ERROR
+        part = walk.window_size - (data - walk.window)
+        if part > stop - at:
+            part = stop - at
+        crc = crc_of(crc, data, part)
+        at += part
+    return STOP_END if crc == stored else STOP_CRC
+
+
+cdef bint collect(Walk *walk, Heap *producers, Recent *recent, int16_t attributes, int64_t producer_id,
+                  int16_t epoch, int32_t base_sequence, int32_t delta) noexcept nogil:
+    """Notes a producer's batch. Of plain batches only the last five of a producer are kept: no more are remembered."""
+    cdef Recent *slot = &recent[<uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15 >> 54]
+    cdef ProducerBatch *batch
+    cdef int32_t place
+    if attributes & (TRANSACTIONAL | CONTROL):
+        slot.count = 0
+    elif slot.count == 0 or slot.producer_id != producer_id or slot.producer_epoch != epoch:
+        slot.producer_id = producer_id
+        slot.producer_epoch = epoch
+        slot.count = 0
+        slot.oldest = 0
+    if slot.count == RETAINED and not attributes & (TRANSACTIONAL | CONTROL):
+        place = slot.at[slot.oldest]
+        slot.oldest = (slot.oldest + 1) % RETAINED
+    else:
+        place = <int32_t>(producers.size // sizeof(ProducerBatch))
+        if grow(producers, sizeof(ProducerBatch)) == NULL:
+            return False
+        if not attributes & (TRANSACTIONAL | CONTROL):
+            slot.at[slot.count] = place
+            slot.count += 1
+    batch = <ProducerBatch *>producers.data + place
+    batch.base_offset = walk.base_offset
+    batch.last_offset = walk.last_offset
+    batch.producer_id = producer_id
+    batch.max_timestamp = walk.max_timestamp
+    batch.position = walk.position
+    batch.base_sequence = base_sequence
+    batch.last_sequence = -1
+    if base_sequence >= 0:      # wraps from 2^31 - 1 to 0
+        batch.last_sequence = <int32_t>((<int64_t>base_sequence + delta) & 0x7FFFFFFF)
+    batch.size = <int32_t>walk.size
+    batch.producer_epoch = epoch
+    batch.attributes = attributes
+    return True
+
+
+cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bint verify, Heap *heaps,
+              Recent *recent) noexcept nogil:
+    cdef Heap *entries = &heaps[0]
+    cdef Heap *stamps = &heaps[1]
+    cdef Heap *stamp_offsets = &heaps[2]
+    cdef Heap *epochs = &heaps[3]
+    cdef Heap *producers = &heaps[4]
+    cdef int64_t last_entry = walk.position, last_stamp = -1, latest_epoch = -1, producer_id, relative
+    cdef int32_t epoch, base_sequence, delta
+    cdef int16_t attributes, producer_epoch
+    cdef uint8_t *at
+    cdef Step step
+    cdef Stop stop
+    while True:
+        step = look(walk)
+        if step == STEP_END:
+            return STOP_END if walk.position == walk.end else STOP_INCOMPLETE
+        if step == STEP_CORRUPT:
+            return STOP_LENGTH
+        if step == STEP_ERROR:
+            return STOP_ERROR
+        if walk.magic != 2:
+            return STOP_MAGIC
+        epoch = <int32_t>load32(walk.header + 12)
+        attributes = <int16_t>load16(walk.header + 21)
+        producer_id = <int64_t>load64(walk.header + 43)
+        producer_epoch = <int16_t>load16(walk.header + 51)
+        base_sequence = <int32_t>load32(walk.header + 53)
+        delta = <int32_t>load32(walk.header + 23)
+        if walk.base_offset < base_offset or walk.base_offset < found.next_offset or walk.last_offset < walk.base_offset:
+            return STOP_OFFSET
+        relative = walk.last_offset - base_offset
+        if relative > 0x7FFFFFFF:
+            return STOP_RANGE
+        if verify:
+            stop = check_crc(walk)
+            if stop != STOP_END:
+                return stop
+        # From here on walk.header may be gone: the check has moved the window.
+        if producer_id >= 0 and not collect(
+            walk, producers, recent, attributes, producer_id, producer_epoch, base_sequence, delta
+        ):
+            return STOP_MEMORY
+        if walk.max_timestamp > found.max_timestamp:
+            found.max_timestamp = walk.max_timestamp
+            found.max_timestamp_offset = walk.last_offset
+        if walk.position - last_entry > interval:
+            at = grow(entries, 8)
+            if at == NULL:
+                return STOP_MEMORY
+            (<uint64_t *>at)[0] = <uint64_t>relative << 32 | <uint64_t>walk.position
+            if found.max_timestamp > last_stamp:
+                last_stamp = found.max_timestamp
+                at = grow(stamps, 8)
+                if at == NULL:
+                    return STOP_MEMORY
+                (<int64_t *>at)[0] = last_stamp
+                at = grow(stamp_offsets, 4)
+                if at == NULL:
+                    return STOP_MEMORY
+                (<int32_t *>at)[0] = <int32_t>(found.max_timestamp_offset - base_offset)
+            last_entry = walk.position
+        if epoch > latest_epoch:
+            latest_epoch = epoch
+            at = grow(epochs, 16)
+            if at == NULL:
+                return STOP_MEMORY
+            (<int64_t *>at)[0] = epoch
+            (<int64_t *>at)[1] = walk.base_offset
+        found.batches += 1
+        found.next_offset = walk.last_offset + 1
+        walk.position += walk.size
+        found.valid_end = walk.position
+
+
+def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t interval, bint verify=True):
+    """Walks the batches from `position` to `end`, checking each (`verify`) or only their headers; returns a Scan.
+
+    It stops at the first thing that is not a good batch: wrong length, magic or CRC, or offsets that go back.
+    Index entries are made as an append of each batch would have made them (Kafka's LogSegment.recover): one when
+    more than `interval` bytes lie between it and the last; relative to `base_offset`. Of each producer's plain
+    batches those from the last five on are collected, of transactional and control batches all, unordered.
+    Raises OSError, MemoryError. Takes no lock and holds none.
+    """
+    cdef Heap heaps[5]
+    cdef Walk walk
+    cdef Stop stop
+    cdef Scan found = Scan.__new__(Scan)
+    cdef Py_ssize_t room = CHECK if verify else LOOK
+    cdef Recent *recent = <Recent *>malloc(RECENT_SLOTS * sizeof(Recent))
+    cdef uint8_t *window = <uint8_t *>malloc(room)
+    cdef int i
+    memset(heaps, 0, sizeof(heaps))
+    try:
+        if recent == NULL or window == NULL:
+            raise MemoryError
+        memset(recent, 0, RECENT_SLOTS * sizeof(Recent))
+        begin(&walk, fd, position, end, False, window, room)
+        found.valid_end = position
+        found.next_offset = -1
+        found.max_timestamp = -1
+        found.max_timestamp_offset = base_offset
+        with nogil:
+            stop = run(&walk, found, base_offset, interval, verify, heaps, recent)
+        if stop == STOP_ERROR:
+            raise failure(&walk, STEP_ERROR)
+        if stop == STOP_MEMORY:
+            raise MemoryError
+        found.offset_entries = taken(&heaps[0])
+        found.time_stamps = taken(&heaps[1])
+        found.time_offsets = taken(&heaps[2])
+        found.epochs = taken(&heaps[3])
+        found.producers = taken(&heaps[4])
+        found.foreign = stop == STOP_MAGIC and 0 <= walk.magic < 2
+        found.stopped_by = sentence(&walk, stop)
+    finally:
+        free(recent)
+        free(window)
+        for i in range(5):
+            free(heaps[i].data)
+    return found
+
+
+cdef object sentence(Walk *walk, Stop stop):
+    where = f"at byte {walk.position}"
+    if stop == STOP_END:
+        return None
+    if stop == STOP_INCOMPLETE:
+        return f"the batch {where} is not complete: {walk.end - walk.position} bytes are there"
+    if stop == STOP_LENGTH:
+        return f"the length {where} is not that of a batch"
+    if stop == STOP_MAGIC:
+        return f"the batch {where} has magic {walk.magic}, expected 2"
+    if stop == STOP_CRC:
+        return f"the batch {where} (base offset {walk.base_offset}, {walk.size} bytes) has a wrong CRC"
+    if stop == STOP_OFFSET:
+        return f"the batch {where} has offsets {walk.base_offset} to {walk.last_offset}, which do not follow those before"
+    return f"the batch {where} has last offset {walk.last_offset}, which is too far from the segment's base offset"
