@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kafkapy._ext.codec import Program
 from kafkapy.errors import UnsupportedVersion
 from kafkapy.protocol.compiler import Field, Head, Schema, parse, parse_head
 from kafkapy.protocol.layout import lay_out
 from kafkapy.protocol.message import make_class
-from kafkapy.protocol.reference import Program
 
 _SCHEMAS = Path(__file__).parent / "schemas"
 

@@ -129,7 +129,7 @@ class _Decoder:
         value = 0
         for index in range(5):
             if self._at + index >= len(self._view):
-                raise ProtocolError(f"{where}: the frame ends inside a varint at byte {self._at}")
+                raise ProtocolError(f"{where}: {index + 1} bytes wanted at byte {self._at} with {index} bytes left")
             byte = self._view[self._at + index]
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
@@ -204,7 +204,7 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
     elif kind == "float64":
         try:
             out += _FLOAT64.pack(value)
-        except struct.error:
+        except (TypeError, OverflowError, struct.error):
             raise ValueError(f"{step.where}: {value!r} is no float64") from None
     elif kind == "uuid":
         if not isinstance(value, bytes) or len(value) != 16:
@@ -230,10 +230,10 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
         out += content
     else:
         try:
-            view = memoryview(value)
+            view = memoryview(value).cast("B")  # refuses what does not lie in one piece
         except TypeError:
             raise ValueError(f"{step.where}: {value!r} is no bytes-like object") from None
-        _put_length(out, view.nbytes, flexible, 4)
+        _put_length(out, len(view), flexible, 4)
         out += view
 
 
