@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 HIDDEN = "[hidden]"
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
 
 _INT_BOUNDS = {"INT": (-(2**31), 2**31 - 1), "SHORT": (-(2**15), 2**15 - 1), "LONG": (-(2**63), 2**63 - 1)}
 _BITS = {"INT": 32, "SHORT": 16, "LONG": 64}
@@ -101,11 +103,11 @@ class Range(Validator):
 
 
 class RangeOr(Range):
-    """A range plus one special value outside it (gzip level -1, Java's "default")."""
+    """A range plus one special value outside it (gzip level -1 lets the library choose)."""
 
     __slots__ = ("special",)
 
-    def __init__(self, low: int, high: int, special: int) -> None:
+    def __init__(self, low: int, high: int | None, special: int) -> None:
         super().__init__(low, high)
         self._text += f" or {special}"
         self.special = special
@@ -113,7 +115,8 @@ class RangeOr(Range):
     def problem(self, value: Any) -> str | None:
         if value == self.special:
             return None
-        return f"must be from {self.low} to {self.high}, or {self.special}" if super().problem(value) else None
+        problem = super().problem(value)
+        return f"{problem}, or {self.special}" if problem else None
 
 
 class OneOf(Validator):

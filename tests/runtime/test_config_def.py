@@ -107,7 +107,7 @@ def test_range_or_takes_its_special_value_and_nothing_else_outside() -> None:
     rule = RangeOr(1, 9, -1)
     assert rule.problem(-1) is None
     assert rule.problem(9) is None
-    assert rule.problem(0) == "must be from 1 to 9, or -1"
+    assert rule.problem(0) == "must be at least 1, or -1"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,201 @@
+"""The broker's settings: read from server.properties and overrides, parsed, checked, with dynamic ones on top.
+
+`config["num.partitions"]` gives any setting's value; those that the broker uses are attributes too, dots as
+underscores. An instance never changes: dynamic changes make a new one (`with_dynamic`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kafkapy.log.config import LogConfig
+from kafkapy.runtime.config_def import HIDDEN, ConfigError
+from kafkapy.server import config_rules
+from kafkapy.server.config_keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals
+from kafkapy.server.config_listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
+from kafkapy.server.config_properties import PropertiesError, load_properties, parse_properties
+
+__all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
+
+
+class BrokerConfig:
+    """Checked settings of one broker.
+
+    static_values, dynamic_default and dynamic_broker are the texts as they were set, by source; `unknown` and
+    `inert` name those that no setting has, and those without effect in this broker. broker_id is -1 while the
+    broker has to find its own. Listeners of a KRaft controller are left out of `listeners`.
+    """
+
+    auto_create_topics_enable: bool
+    background_threads: int
+    broker_id: int
+    broker_id_generation_enable: bool
+    broker_rack: str | None
+    connections_max_idle_ms: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    kafkapy_decompressed_max_bytes: int
+    kafkapy_disk_pool_threads: int
+    kafkapy_log_level: str
+    kafkapy_metrics_listen: str
+    kafkapy_stall_threshold_ms: float
+    kafkapy_zero_copy_enable: bool
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_incremental_fetch_session_cache_slots: int
+    message_max_bytes: int
+    num_network_threads: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    reserved_broker_max_id: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+
+    def __init__(
+        self,
+        static_values: Mapping[str, Any] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """Parses and checks everything; raises ConfigError for the first setting that is wrong."""
+        self.static_values: dict[str, str] = {name: _text(value) for name, value in (static_values or {}).items()}
+        _pair_ids(self.static_values)
+        self.dynamic_default: dict[str, str] = dict(dynamic_default or {})
+        self.dynamic_broker: dict[str, str] = dict(dynamic_broker or {})
+        given = _merge(self.static_values, self.dynamic_default, self.dynamic_broker)
+        self.values: dict[str, Any] = dict(DEFAULT_VALUES)
+        self.unknown: list[str] = []
+        self.inert: list[str] = []
+        for name, text in given.items():
+            self._take(name, text)
+        self._given = given
+        for name in _ATTRIBUTES:
+            setattr(self, name, self.values[name.replace("_", ".")])
+        self._derive()
+        config_rules.check(self)
+
+    @classmethod
+    def load(cls, path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
+        """From a .properties file and settings that go over it; raises OSError, PropertiesError or ConfigError."""
+        settings: dict[str, Any] = dict(load_properties(path)) if path is not None else {}
+        return cls(_override(settings, overrides or {}))
+
+    @classmethod
+    def from_text(cls, text: str, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
+        """From .properties text; raises PropertiesError or ConfigError."""
+        return cls(_override(dict(parse_properties(text)), overrides or {}))
+
+    def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """These settings with dynamic ones for all brokers and for this one on top; raises ConfigError."""
+        return BrokerConfig(self.static_values, default, broker)
+
+    def __getitem__(self, name: str) -> Any:
+        """A setting's parsed value; KeyError for a name that no setting has."""
+        return self.values[name]
+
+    def is_set(self, name: str) -> bool:
+        """Whether somebody gave the setting a value, rather than its default."""
+        return name in self._given
+
+    def warnings(self) -> list[str]:
+        """Lines to log at the start: settings that nothing here knows or uses."""
+        lines = []
+        if self.unknown:
+            lines.append("unknown settings, ignored: " + ", ".join(sorted(self.unknown)))
+        if self.inert:
+            lines.append("settings without effect in this broker: " + ", ".join(sorted(self.inert)))
+        return lines
+
+    def _take(self, name: str, text: str) -> None:
+        key = key_of(name)
+        if key is None:
+            self.unknown.append(name)
+            return
+        base = listener_base(name)
+        value = key.parse(text)
+        if base is None and name in BROKER_KEYS:
+            self.values[name] = value
+        if base is not None or not key.effect:
+            self.inert.append(name)
+
+    def _derive(self) -> None:
+        """What several settings say together."""
+        directories = self.values["log.dirs"] or self.values["log.dir"] or ""
+        self.log_dirs: tuple[Path, ...] = tuple(Path(part.strip()) for part in directories.split(",") if part.strip())
+        self.log_config: LogConfig = LogConfig.from_broker(self.values)
+        self.max_connections_per_ip_overrides: dict[str, int] = parse_per_ip(
+            "max.connections.per.ip.overrides", self.values["max.connections.per.ip.overrides"]
+        )
+        self._derive_listeners()
+
+    def _derive_listeners(self) -> None:
+        protocols = parse_protocol_map("listener.security.protocol.map", self.values["listener.security.protocol.map"])
+        controllers = {name.strip().upper() for name in (self.values["controller.listener.names"] or "").split(",")}
+        for name in controllers:
+            protocols.setdefault(name, "PLAINTEXT")
+        listeners = parse_listeners("listeners", self.values["listeners"], protocols)
+        advertised = listeners
+        if self.values["advertised.listeners"] is not None:
+            advertised = parse_listeners(
+                "advertised.listeners", self.values["advertised.listeners"], protocols, distinct_ports=False
+            )
+        self.listeners: tuple[Listener, ...] = tuple(one for one in listeners if one.name not in controllers)
+        self.advertised_listeners: tuple[Listener, ...] = tuple(
+            one for one in advertised if one.name not in controllers
+        )
+        name = self.values["inter.broker.listener.name"] or self.values["security.inter.broker.protocol"]
+        self.inter_broker_listener: str = name.upper()
+
+    def __repr__(self) -> str:
+        shown = {name: _shown(name, text) for name, text in self._given.items()}
+        return f"BrokerConfig({shown!r})"
+
+
+_ATTRIBUTES = tuple(BrokerConfig.__annotations__)
+
+
+def _text(value: Any) -> str:
+    """The text of a setting given from Python."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _shown(name: str, text: str) -> str:
+    key = key_of(name)
+    return HIDDEN if key is None or key.sensitive else text
+
+
+def _pair_ids(settings: dict[str, str]) -> None:
+    """broker.id and node.id are one setting with two names."""
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in settings:
+            settings.setdefault(other, settings[name])
+
+
+def _override(settings: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others over them, which also push their rivals out: log.roll.hours given last beats log.roll.ms."""
+    for name in overrides:
+        for rival in rivals(name):
+            settings.pop(rival, None)
+    settings.update(overrides)
+    return settings
+
+
+def _merge(static: Mapping[str, str], default: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
+    return _override(_override(dict(static), default), broker)

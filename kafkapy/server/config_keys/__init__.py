@@ -1,0 +1,125 @@
+"""Every broker setting of Apache Kafka 3.9, and kafkapy's own, in one table a family.
+
+BROKER_KEYS has them all by name. Names, types, defaults, rules, importance and update modes are Kafka's
+(AbstractKafkaConfig, DynamicBrokerConfig) except for what DEFAULTS_HERE and READ_ONLY_HERE list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkapy.runtime.config_def import LONG_MAX, ConfigKey, ConfigType, Range, UpdateMode, key_table
+from kafkapy.server.config_keys import (
+    coordinator,
+    general,
+    kraft,
+    log,
+    metrics,
+    network,
+    own,
+    remote,
+    replication,
+    security,
+    ssl,
+    zookeeper,
+)
+from kafkapy.server.config_keys.row import MEDIUM, Row
+
+FAMILIES = (general, network, log, replication, coordinator, security, ssl, metrics, zookeeper, kraft, remote, own)
+
+# One network thread serves best where Python threads share a lock. A cluster of one holds one replica.
+DEFAULTS_HERE: dict[str, Any] = {
+    "num.network.threads": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+
+# Kafka can change these while it runs; this broker would have to be started again.
+READ_ONLY_HERE = frozenset(
+    {"advertised.listeners", "listener.security.protocol.map", "listeners", "num.network.threads"}
+)
+
+_MODES = {"C": UpdateMode.CLUSTER_WIDE, "B": UpdateMode.PER_BROKER}
+
+
+def _key(row: Row) -> ConfigKey:
+    name, type, default, validator, importance, flags, doc = row
+    mode = UpdateMode.READ_ONLY
+    if name not in READ_ONLY_HERE:
+        mode = _MODES.get(flags.replace("E", "").replace("I", ""), mode)
+    default = DEFAULTS_HERE.get(name, default)
+    return ConfigKey(
+        name, type, default, validator, importance, doc, mode=mode, effect="E" in flags, internal="I" in flags
+    )
+
+
+BROKER_KEYS: dict[str, ConfigKey] = key_table(_key(row) for family in FAMILIES for row in family.ROWS)
+
+# Settings that exist only as dynamic ones (DynamicConfig.Broker).
+DYNAMIC_ONLY_KEYS: dict[str, ConfigKey] = key_table(
+    ConfigKey(name, ConfigType.LONG, LONG_MAX, Range(0), MEDIUM, doc, mode=UpdateMode.CLUSTER_WIDE, effect=False)
+    for name, doc in (
+        ("leader.replication.throttled.rate", "Most bytes a second that throttled replicas send to followers."),
+        ("follower.replication.throttled.rate", "Most bytes a second that throttled replicas take from leaders."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "Most bytes a second moved between log directories."),
+    )
+)
+
+DEFAULT_VALUES: dict[str, Any] = {name: key.default for name, key in BROKER_KEYS.items()}
+
+# Keys that set the same thing; the first one that is set counts (DynamicBrokerConfig.brokerConfigSynonyms).
+_GROUPS = (
+    ("broker.id", "node.id"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_RIVALS: dict[str, tuple[str, ...]] = {name: group for group in _GROUPS for name in group}
+# The scheduler's interval stands in for the flush interval, but has a meaning of its own. The two names of the
+# broker's number are always both set.
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    **{name: group for group in _GROUPS[1:] for name in group},
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+}
+
+LISTENER_PREFIX = "listener.name."
+_MECHANISM_KEYS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+def listener_base(name: str) -> str | None:
+    """The setting that `listener.name.NAME[.MECHANISM].SETTING` sets for one listener; None for another name."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    _, dot, base = name[len(LISTENER_PREFIX) :].partition(".")
+    if not dot:
+        return None
+    return next((key for key in _MECHANISM_KEYS if base.endswith(key)), base)
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """The keys that may give the value of `name`, in order of precedence."""
+    base = listener_base(name)
+    if base is not None:
+        return (name, base)
+    return _SYNONYMS.get(name, (name,))
+
+
+def rivals(name: str) -> tuple[str, ...]:
+    """The keys that stop counting once `name` is set from a stronger source."""
+    return _RIVALS.get(name, ())
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """The definition behind a broker setting's name, of a listener's own settings too; None for an unknown name."""
+    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    if key is None:
+        base = listener_base(name)
+        key = BROKER_KEYS.get(base) if base is not None else None
+    return key

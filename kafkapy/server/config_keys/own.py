@@ -1,0 +1,34 @@
+"""Broker settings that only kafkapy has; their names begin with "kafkapy."."""
+
+from __future__ import annotations
+
+from kafkapy.runtime.config_def import ConfigType as T
+from kafkapy.runtime.config_def import OneOf, Range, Rule
+from kafkapy.server.config_keys.row import LOW, MEDIUM, Row
+
+
+def _listen_problem(value: str) -> str | None:
+    if not value:
+        return None
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        return "must be HOST:PORT, such as 127.0.0.1:9404 or [::1]:9404, or empty"
+    return None
+
+
+HOST_AND_PORT = Rule("HOST:PORT or empty", _listen_problem)
+
+ROWS: tuple[Row, ...] = (
+    ("kafkapy.zero.copy.enable", T.BOOLEAN, True, None, MEDIUM, "E",
+     "Whether fetched records go from file to socket by sendfile; false reads and copies them."),
+    ("kafkapy.metrics.listen", T.STRING, "", HOST_AND_PORT, MEDIUM, "E",
+     "Where metrics are served over HTTP in Prometheus form; empty serves none."),
+    ("kafkapy.disk.pool.threads", T.INT, 4, Range(1, 256), MEDIUM, "E",
+     "Threads for what may wait for a disk: cold reads, fsync, new segments, deletion."),
+    ("kafkapy.stall.threshold.ms", T.DOUBLE, 1.0, Range(0), LOW, "E",
+     "A write that takes longer moves a log directory's appends to the disk pool until it recovers."),
+    ("kafkapy.decompressed.max.bytes", T.LONG, 1024**3, Range(1), MEDIUM, "E",
+     "Largest size of a compressed batch once decompressed; a batch beyond it is refused."),
+    ("kafkapy.log.level", T.STRING, "INFO", OneOf("DEBUG", "INFO", "WARNING", "ERROR", any_case=True), LOW, "E",
+     "Least severe messages that are logged."),
+)  # fmt: skip

@@ -1,0 +1,101 @@
+"""Listeners: what `listeners`, `advertised.listeners` and `listener.security.protocol.map` say (Kafka's EndPoint)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kafkapy.runtime.config_def import ConfigError
+
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+# What this broker can speak.
+SUPPORTED_PROTOCOLS = frozenset({"PLAINTEXT"})
+ANY_ADDRESSES = frozenset({"0.0.0.0", "::"})
+
+
+class Listener(NamedTuple):
+    """One address. `name` is in capitals; an empty `host` is every address of the machine; `port` 0 is any free one."""
+
+    name: str
+    host: str
+    port: int
+    protocol: str
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(key: str, text: str) -> dict[str, str]:
+    """Security protocol by listener name, from NAME:PROTOCOL pairs; raises ConfigError."""
+    protocols = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, protocol = (part.strip() for part in pair.rpartition(":"))
+        if not colon or not name:
+            raise ConfigError(key, text, f"must be a list of NAME:PROTOCOL ({pair} is not)")
+        if protocol.upper() not in PROTOCOLS:
+            raise ConfigError(key, text, f"{protocol} is not one of {', '.join(PROTOCOLS)}")
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def parse_listeners(
+    key: str, text: str, protocols: Mapping[str, str], *, distinct_ports: bool = True
+) -> tuple[Listener, ...]:
+    """The listeners in `text`, NAME://HOST:PORT with commas between; raises ConfigError naming `key`.
+
+    Names must differ; so must ports other than 0, if `distinct_ports`, but for one IPv4 and one IPv6 address.
+    """
+    listeners: list[Listener] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        listener = _parse_listener(key, text, part, protocols)
+        for other in listeners:
+            if other.name == listener.name:
+                raise ConfigError(key, text, f"two listeners have the name {listener.name}")
+            if distinct_ports and listener.port == other.port != 0 and not _two_families(listener.host, other.host):
+                raise ConfigError(key, text, f"two listeners have the port {listener.port}")
+        listeners.append(listener)
+    return tuple(listeners)
+
+
+def _parse_listener(key: str, text: str, part: str, protocols: Mapping[str, str]) -> Listener:
+    name, separator, address = part.partition("://")
+    host, colon, port_text = address.rpartition(":")
+    if not separator or not name or not colon:
+        raise ConfigError(key, text, f"must be a list of NAME://HOST:PORT ({part} is not)")
+    if not (port_text.isascii() and port_text.isdigit()) or int(port_text) > 65535:
+        raise ConfigError(key, text, f"a port must be a number from 0 to 65535 ({port_text or 'nothing'} is not)")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigError(key, text, f"an IPv6 address must be in brackets ([{host}], not {host})")
+    if any(char in "[]/ \t@" for char in host) or (bracketed and ":" not in host):
+        raise ConfigError(key, text, f"{host} is not a host name or address")
+    name = name.strip().upper()
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(key, text, f"{name} has no security protocol; give it one in listener.security.protocol.map")
+    return Listener(name, host, int(port_text), protocol)
+
+
+def _two_families(host: str, other: str) -> bool:
+    return bool(host and other) and (":" in host) != (":" in other) and _is_address(host) and _is_address(other)
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or all(part.isdigit() for part in host.split("."))
+
+
+def parse_per_ip(key: str, text: str) -> dict[str, int]:
+    """Limits by host from HOST:NUMBER pairs, IPv6 with or without brackets; raises ConfigError."""
+    limits = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        host, _, number = pair.rpartition(":")
+        host = host.strip()
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        if not host or not (number.strip().isascii() and number.strip().isdigit()):
+            raise ConfigError(key, text, f"must be a list of HOST:NUMBER ({pair} is not)")
+        limits[host] = int(number)
+    return limits

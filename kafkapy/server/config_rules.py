@@ -1,0 +1,118 @@
+"""Rules between broker settings, as KafkaConfig.validateValues has them for a broker without KRaft."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkapy.log.config import check_topic_values
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.config_listeners import ANY_ADDRESSES, SUPPORTED_PROTOCOLS
+
+if TYPE_CHECKING:
+    from kafkapy.server.config import BrokerConfig
+
+_MIB = 1024 * 1024
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError for the first rule that is broken."""
+    _check_home(config)
+    _check_id(config)
+    _check_log(config)
+    _check_listeners(config)
+    _check_limits(config)
+
+
+def _check_home(config: BrokerConfig) -> None:
+    if config["zookeeper.connect"]:
+        raise ConfigError(
+            "zookeeper.connect",
+            config["zookeeper.connect"],
+            "this broker cannot live in a ZooKeeper cluster; remove the line to use embedded metadata",
+        )
+    roles = config["process.roles"]
+    if roles and "broker" not in roles:
+        raise ConfigError("process.roles", ",".join(roles), "must name the role broker; there is no controller here")
+
+
+def _check_id(config: BrokerConfig) -> None:
+    broker_id, highest = config.broker_id, config.reserved_broker_max_id
+    if config["node.id"] != broker_id:
+        raise ConfigError("node.id", config["node.id"], f"must be the same as broker.id, which is {broker_id}")
+    if config.broker_id_generation_enable:
+        if not -1 <= broker_id <= highest:
+            raise ConfigError("broker.id", broker_id, f"must be from -1 to reserved.broker.max.id, which is {highest}")
+    elif broker_id < 0:
+        raise ConfigError("broker.id", broker_id, "must be at least 0 while broker.id.generation.enable=false")
+
+
+def _check_log(config: BrokerConfig) -> None:
+    if not config.log_dirs:
+        raise ConfigError("log.dirs", config["log.dirs"], "must name at least one directory")
+    log = config.log_config
+    if log.segment_ms < 1:
+        raise ConfigError("log.roll.ms", log.segment_ms, "must be at least 1")
+    if log.segment_jitter_ms < 0:
+        raise ConfigError("log.roll.jitter.ms", log.segment_jitter_ms, "must be at least 0")
+    if log.retention_ms < 1 and log.retention_ms != -1:
+        raise ConfigError("log.retention.ms", log.retention_ms, "must be at least 1, or -1 for no limit")
+    check_topic_values(log.values)
+    memory, threads = config["log.cleaner.dedupe.buffer.size"], config["log.cleaner.threads"]
+    if threads and memory // threads <= _MIB:
+        raise ConfigError("log.cleaner.dedupe.buffer.size", memory, f"must be over {_MIB} for each cleaner thread")
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    given = config["listeners"]
+    if not config.listeners:
+        raise ConfigError("listeners", given, "must have a listener for clients")
+    for listener in config.listeners:
+        if listener.protocol not in SUPPORTED_PROTOCOLS:
+            raise ConfigError(
+                "listeners", given, f"{listener.name} uses {listener.protocol}; this broker only speaks PLAINTEXT"
+            )
+    names = {listener.name for listener in config.listeners}
+    advertised = {listener.name for listener in config.advertised_listeners}
+    given = config["advertised.listeners"]
+    if not advertised:
+        raise ConfigError("advertised.listeners", given, "must have a listener for clients")
+    if not advertised <= names:
+        unknown = ", ".join(sorted(advertised - names))
+        raise ConfigError("advertised.listeners", given, f"{unknown} is not in listeners")
+    for listener in config.advertised_listeners:
+        # Kafka copies listeners here where nothing else is said, and refuses "any address" all the same.
+        if listener.host in ANY_ADDRESSES:
+            raise ConfigError(
+                "listeners" if given is None else "advertised.listeners",
+                config["listeners"] if given is None else given,
+                f"clients cannot connect to {listener.host}; put a real host into advertised.listeners",
+            )
+    if config.is_set("inter.broker.listener.name") and config.is_set("security.inter.broker.protocol"):
+        raise ConfigError(
+            "inter.broker.listener.name",
+            config["inter.broker.listener.name"],
+            "must not be set together with security.inter.broker.protocol",
+        )
+    if config.inter_broker_listener not in advertised:
+        raise ConfigError(
+            "inter.broker.listener.name",
+            config.inter_broker_listener,
+            f"must be an advertised listener: one of {', '.join(sorted(advertised))}",
+        )
+
+
+def _check_limits(config: BrokerConfig) -> None:
+    wait = config["replica.fetch.wait.max.ms"]
+    for name in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        if wait > config[name]:
+            raise ConfigError("replica.fetch.wait.max.ms", wait, f"must be at most {name}, which is {config[name]}")
+    queued, largest = config["queued.max.request.bytes"], config.socket_request_max_bytes
+    if 0 < queued < largest:
+        raise ConfigError("queued.max.request.bytes", queued, f"must be at least socket.request.max.bytes ({largest})")
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise ConfigError("max.connections.per.ip", 0, "may be 0 only with max.connections.per.ip.overrides")
+    delay, idle = config["connection.failed.authentication.delay.ms"], config.connections_max_idle_ms
+    if 0 <= idle <= delay:
+        raise ConfigError(
+            "connection.failed.authentication.delay.ms", delay, f"must be below connections.max.idle.ms ({idle})"
+        )
