@@ -1,0 +1,1 @@
+# Cutting received bytes into frames. Only Python functions: one call cuts everything that has arrived.

@@ -1,0 +1,57 @@
+"""Cuts received bytes into frames: four bytes of size, big-endian, then that many bytes.
+
+In C because it is done for every request; the rest of receiving is done once for many.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_Check
+from libc.stdint cimport int32_t, uint8_t
+
+from kafkapy._ext.cursor cimport load32
+
+
+class BadFrameSize(ValueError):
+    """The size in front of a frame is negative or above the limit. `size` is what it says."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a frame of {size} bytes, which is " + (
+            "negative" if size < 0 else f"above the limit of {limit}"
+        ))
+        self.size = size
+        self.limit = limit
+
+
+def split(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most, int32_t limit):
+    """Cuts view[start:end] (a memoryview of bytes) into at most `most` frames of at most `limit` bytes each.
+
+    Returns (frames, position, needed): the frames without their sizes, as slices of `view`; where the first byte lies
+    that is in none of them; and how many bytes the frame that begins there needs with its size, or 0 when that cannot
+    be said yet. A bad size is raised as BadFrameSize when it is the first; behind good frames it ends them, so that
+    they are answered before the connection is closed for it.
+    """
+    cdef Py_buffer held
+    cdef const uint8_t *data
+    cdef Py_ssize_t position = start, needed = 0
+    cdef int32_t size
+    cdef list frames = []
+    if not PyMemoryView_Check(view):
+        raise TypeError("frames are cut from a memoryview")
+    PyObject_GetBuffer(view, &held, PyBUF_SIMPLE)
+    try:
+        if start < 0 or end > held.len or start > end:
+            raise ValueError(f"{start}:{end} is not in a buffer of {held.len} bytes")
+        data = <const uint8_t *>held.buf
+        while end - position >= 4:
+            size = <int32_t>load32(data + position)
+            if size < 0 or size > limit:
+                if not frames:
+                    raise BadFrameSize(size, limit)
+                break
+            if size > end - position - 4 or len(frames) >= most:
+                needed = 4 + <Py_ssize_t>size
+                break
+            frames.append(view[position + 4:position + 4 + size])
+            position += 4 + size
+    finally:
+        PyBuffer_Release(&held)
+    return frames, position, needed

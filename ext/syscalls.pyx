@@ -1,0 +1,316 @@
+"""System calls without the interpreter's cost around them: EAGAIN is a return value, short calls keep the lock.
+
+Measured: a socket method that releases the interpreter's lock takes a network thread from 14,600 to 266 requests/s
+while another thread is busy with Python. So what lasts a few microseconds keeps it, and what is large releases it.
+
+Every function returns what the system call returns, or -1 for EAGAIN, and raises OSError for anything else.
+Sockets must be non-blocking.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_SetFromErrno
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memset
+from posix.types cimport off_t
+from posix.uio cimport iovec
+
+cdef extern from "sys/socket.h" nogil:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <limits.h>
+    #include <sys/epoll.h>
+    #include <sys/sendfile.h>
+    #include <sys/socket.h>
+    #include <sys/uio.h>
+    #include <unistd.h>
+    """
+    struct msghdr:
+        iovec *msg_iov
+        size_t msg_iovlen
+    ssize_t c_recv "recv"(int fd, void *to, size_t size, int flags)
+    ssize_t c_send "send"(int fd, const void *data, size_t size, int flags)
+    ssize_t c_sendmsg "sendmsg"(int fd, const msghdr *message, int flags)
+    int C_MSG_DONTWAIT "MSG_DONTWAIT"
+    int C_MSG_MORE "MSG_MORE"
+    int C_MSG_NOSIGNAL "MSG_NOSIGNAL"
+    int C_MSG_PEEK "MSG_PEEK"
+
+cdef extern from "sys/sendfile.h" nogil:
+    ssize_t c_sendfile "sendfile"(int out, int source, off_t *position, size_t count)
+
+cdef extern from "sys/uio.h" nogil:
+    ssize_t c_pwritev "pwritev"(int fd, const iovec *vectors, int count, off_t position)
+    int IOV_MAX
+
+cdef extern from "unistd.h" nogil:
+    ssize_t c_pwrite "pwrite"(int fd, const void *data, size_t size, off_t position)
+    ssize_t c_read "read"(int fd, void *to, size_t size)
+    ssize_t c_write "write"(int fd, const void *data, size_t size)
+
+cdef extern from "sys/epoll.h" nogil:
+    ctypedef union epoll_data:
+        int fd
+    struct epoll_event:
+        uint32_t events
+        epoll_data data
+    int c_epoll_wait "epoll_wait"(int epoll, epoll_event *events, int most, int timeout)
+
+MSG_MORE = C_MSG_MORE
+
+cdef enum:
+    EVENTS = 256
+
+
+cdef object failed():
+    """-1 when the call would have had to wait; raises OSError otherwise."""
+    if errno == EAGAIN:
+        return -1
+    PyErr_SetFromErrno(OSError)
+
+
+# Receiving
+
+def recv_into(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
+    """Receives into buffer[start:end], keeping the lock. Bytes received, 0 at the peer's end of sending."""
+    cdef Py_buffer view
+    cdef ssize_t n
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if start < 0 or end > view.len or start >= end:
+            raise ValueError(f"cannot receive into {start}:{end} of a buffer of {view.len} bytes")
+        n = c_recv(fd, <char *>view.buf + start, end - start, C_MSG_DONTWAIT)
+    finally:
+        PyBuffer_Release(&view)
+    return n if n >= 0 else failed()
+
+
+def recv_into_long(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end):
+    """As recv_into; releases the lock while at least RELEASE_FROM bytes are wanted."""
+    cdef Py_buffer view
+    cdef ssize_t n
+    PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE)
+    try:
+        if start < 0 or end > view.len or start >= end:
+            raise ValueError(f"cannot receive into {start}:{end} of a buffer of {view.len} bytes")
+        if end - start < RELEASE_FROM:
+            n = c_recv(fd, <char *>view.buf + start, end - start, C_MSG_DONTWAIT)
+        else:
+            with nogil:
+                n = c_recv(fd, <char *>view.buf + start, end - start, C_MSG_DONTWAIT)
+    finally:
+        PyBuffer_Release(&view)
+    return n if n >= 0 else failed()
+
+
+def unread(int fd):
+    """Whether bytes wait to be received: 1 yes, 0 the peer has finished sending, -1 nothing there now."""
+    cdef char byte
+    cdef ssize_t n = c_recv(fd, &byte, 1, C_MSG_DONTWAIT | C_MSG_PEEK)
+    return n if n >= 0 else failed()
+
+
+# Sending
+
+def send(int fd, data not None, bint more=False):
+    """Sends what the socket takes of `data`; `more` says that the next part follows at once (MSG_MORE)."""
+    cdef Py_buffer view
+    cdef ssize_t n
+    cdef int flags = C_MSG_DONTWAIT | C_MSG_NOSIGNAL | (C_MSG_MORE if more else 0)
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len < RELEASE_FROM:
+            n = c_send(fd, view.buf, view.len, flags)
+        else:
+            with nogil:
+                n = c_send(fd, view.buf, view.len, flags)
+    finally:
+        PyBuffer_Release(&view)
+    return n if n >= 0 else failed()
+
+
+def sendmsg(int fd, list parts not None, Py_ssize_t first, Py_ssize_t last, Py_ssize_t skip=0, bint more=False):
+    """Sends parts[first:last] (buffers) without the first `skip` bytes, as one call of at most 64 parts.
+
+    Bytes sent. `more` is dropped when not all the parts fit the call, as the rest follows anyway.
+    """
+    cdef Py_buffer views[PARTS]
+    cdef iovec vectors[PARTS]
+    cdef Gather all_of
+    cdef msghdr message
+    cdef ssize_t n
+    cdef int flags = C_MSG_DONTWAIT | C_MSG_NOSIGNAL
+    if first < 0 or last > len(parts) or first >= last:
+        raise ValueError(f"cannot send the parts {first}:{last} of {len(parts)}")
+    all_of.vectors = vectors
+    all_of.views = views
+    all_of.room = PARTS
+    try:
+        gather(&all_of, parts, first, last, skip)
+        if more or all_of.count < last - first:
+            flags |= C_MSG_MORE
+        memset(&message, 0, sizeof(message))
+        message.msg_iov = vectors
+        message.msg_iovlen = all_of.count
+        if all_of.size < RELEASE_FROM:
+            n = c_sendmsg(fd, &message, flags)
+        else:
+            with nogil:
+                n = c_sendmsg(fd, &message, flags)
+    finally:
+        let_go(&all_of)
+    return n if n >= 0 else failed()
+
+
+def sendfile(int out, int source, off_t position, Py_ssize_t count):
+    """Sends up to `count` bytes of the file `source` from `position`. 0 means that the file ends there.
+
+    Releases the lock from RELEASE_FROM bytes. Waits for the disk when the pages are not in memory, also on a
+    non-blocking socket: ask `residency` first.
+    """
+    cdef ssize_t n
+    if count < RELEASE_FROM:
+        n = c_sendfile(out, source, &position, count)
+    else:
+        with nogil:
+            n = c_sendfile(out, source, &position, count)
+    return n if n >= 0 else failed()
+
+
+# Files
+
+def pwrite(int fd, data not None, off_t position):
+    """Writes `data` at `position`; bytes written, which a full disk can make fewer. Releases the lock from 64 KiB."""
+    cdef Py_buffer view
+    cdef ssize_t n
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while True:
+            if view.len < RELEASE_FROM:
+                n = c_pwrite(fd, view.buf, view.len, position)
+            else:
+                with nogil:
+                    n = c_pwrite(fd, view.buf, view.len, position)
+            if n >= 0 or errno != EINTR:
+                break
+    finally:
+        PyBuffer_Release(&view)
+    return n if n >= 0 else failed()
+
+
+def pwritev(int fd, parts not None, off_t position):
+    """Writes the buffers one after the other at `position`, as one call; bytes written, which can be fewer.
+
+    At most IOV_MAX (1,024) buffers go into a call: the rest is simply not written. Releases the lock from 64 KiB.
+    """
+    cdef Py_buffer few_views[PARTS]
+    cdef iovec few_vectors[PARTS]
+    cdef Gather all_of
+    cdef ssize_t n
+    cdef Py_ssize_t count
+    parts = parts if type(parts) is list else list(parts)
+    count = len(parts)
+    if count == 0:
+        return 0
+    all_of.count = 0
+    all_of.vectors = few_vectors
+    all_of.views = few_views
+    all_of.room = PARTS
+    try:
+        if count > PARTS:
+            all_of.room = <int>min(count, <Py_ssize_t>IOV_MAX)
+            all_of.vectors = <iovec *>PyMem_Malloc(all_of.room * sizeof(iovec))
+            all_of.views = <Py_buffer *>PyMem_Malloc(all_of.room * sizeof(Py_buffer))
+            if all_of.vectors is NULL or all_of.views is NULL:
+                raise MemoryError()
+        gather(&all_of, parts, 0, count, 0)
+        while True:
+            if all_of.size < RELEASE_FROM:
+                n = c_pwritev(fd, all_of.vectors, all_of.count, position)
+            else:
+                with nogil:
+                    n = c_pwritev(fd, all_of.vectors, all_of.count, position)
+            if n >= 0 or errno != EINTR:
+                break
+    finally:
+        let_go(&all_of)
+        if all_of.vectors is not few_vectors:
+            PyMem_Free(all_of.vectors)
+        if all_of.views is not few_views:
+            PyMem_Free(all_of.views)
+    return n if n >= 0 else failed()
+
+
+# Waiting
+
+def epoll_wait(int epoll, int timeout_ms):
+    """What is ready: a list of (fd, events), at most 256. 0 keeps the lock; anything else (-1: for ever) releases it.
+
+    An interrupted wait is an empty list.
+    """
+    cdef epoll_event events[EVENTS]
+    cdef int n, i
+    cdef list ready
+    if timeout_ms == 0:
+        n = c_epoll_wait(epoll, events, EVENTS, 0)
+    else:
+        with nogil:
+            n = c_epoll_wait(epoll, events, EVENTS, timeout_ms)
+    if n < 0:
+        if errno != EINTR:
+            PyErr_SetFromErrno(OSError)
+        return []
+    ready = []
+    for i in range(n):
+        ready.append((events[i].data.fd, events[i].events))
+    return ready
+
+
+def event_set(int fd):
+    """Adds 1 to an eventfd: whoever waits for it wakes up."""
+    cdef uint64_t one = 1
+    if c_write(fd, &one, 8) < 0 and errno != EAGAIN:  # EAGAIN: it is full, so it is set anyway
+        PyErr_SetFromErrno(OSError)
+
+
+def event_clear(int fd):
+    """Sets a non-blocking eventfd back to 0."""
+    cdef uint64_t value
+    if c_read(fd, &value, 8) < 0 and errno != EAGAIN:
+        PyErr_SetFromErrno(OSError)
+
+
+# Gathering
+
+cdef int gather(Gather *into, object parts, Py_ssize_t first, Py_ssize_t last, Py_ssize_t skip) except -1:
+    cdef Py_buffer *view
+    cdef Py_ssize_t index
+    into.count = 0
+    into.size = 0
+    for index in range(first, last):
+        if into.count == into.room:
+            break
+        view = &into.views[into.count]
+        PyObject_GetBuffer(parts[index], view, PyBUF_SIMPLE)
+        into.vectors[into.count].iov_base = view.buf
+        into.vectors[into.count].iov_len = view.len
+        into.count += 1
+        if skip:
+            if skip < 0 or skip > view.len:
+                raise ValueError(f"cannot skip {skip} bytes of a part of {view.len}")
+            into.vectors[0].iov_base = <char *>view.buf + skip
+            into.vectors[0].iov_len = view.len - skip
+            into.size -= skip
+            skip = 0
+        into.size += view.len
+    return 0
+
+
+cdef void let_go(Gather *of) noexcept:
+    cdef int index
+    for index in range(of.count):
+        PyBuffer_Release(&of.views[index])
+    of.count = 0
