@@ -1,0 +1,314 @@
+"""The hand-made Produce and Fetch paths against the codec: same values, same bytes, errors in the same places."""
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy._ext import hotpath
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol import headers
+from kafkapy.protocol.apis import FETCH, METADATA, PRODUCE, Api
+from kafkapy.protocol.compiler import ZERO_UUID
+from tests.protocol.random_messages import layout_of, mutate, random_message
+
+PRODUCE_VERSIONS = range(3, 12)
+FETCH_VERSIONS = range(4, 18)
+CLIENT_IDS = (None, "", "rdkafka", "été", "c" * 300)
+
+
+class Region:
+    """Something with a length that is not in memory, as a FileRegion."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.length = len(content)
+
+
+def expected_produce(frame: bytes) -> dict[str, Any]:
+    header, offset = headers.read_request_header(frame)
+    request = PRODUCE.decode_request(frame, header.api_version, offset)
+    return {
+        "api_version": header.api_version,
+        "correlation_id": header.correlation_id,
+        "client_id": header.client_id,
+        "transactional_id": request.transactional_id,
+        "acks": request.acks,
+        "timeout_ms": request.timeout_ms,
+        "topics": [
+            (topic.name, [(part.index, part.records) for part in topic.partition_data]) for topic in request.topic_data
+        ],
+    }
+
+
+def expected_fetch(frame: bytes) -> dict[str, Any]:
+    header, offset = headers.read_request_header(frame)
+    request = FETCH.decode_request(frame, header.api_version, offset)
+    state = request.replica_state
+    of_state = header.api_version >= 15
+    return {
+        "api_version": header.api_version,
+        "correlation_id": header.correlation_id,
+        "client_id": header.client_id,
+        "cluster_id": request.cluster_id,
+        "replica_id": state.replica_id if of_state else request.replica_id,
+        "replica_epoch": state.replica_epoch,
+        "max_wait_ms": request.max_wait_ms,
+        "min_bytes": request.min_bytes,
+        "max_bytes": request.max_bytes,
+        "isolation_level": request.isolation_level,
+        "session_id": request.session_id,
+        "session_epoch": request.session_epoch,
+        "topics": [
+            (
+                topic.topic,
+                topic.topic_id,
+                [
+                    (
+                        part.partition,
+                        part.current_leader_epoch,
+                        part.fetch_offset,
+                        part.last_fetched_epoch,
+                        part.log_start_offset,
+                        part.partition_max_bytes,
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+        "forgotten": [(topic.topic, topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data],
+        "rack_id": request.rack_id,
+    }
+
+
+def found(request: Any, names: dict[str, Any]) -> dict[str, Any]:
+    return {name: getattr(request, name) for name in names}
+
+
+def outcome(action: Any, frame: bytes) -> Any:
+    try:
+        return action(frame)
+    except headers.UnsupportedApi:
+        return None
+    except ProtocolError:
+        return ProtocolError
+
+
+CASES = [(PRODUCE, version, hotpath.decode_produce_frame, expected_produce) for version in PRODUCE_VERSIONS] + [
+    (FETCH, version, hotpath.decode_fetch_frame, expected_fetch) for version in FETCH_VERSIONS
+]
+
+
+@pytest.mark.parametrize(("api", "version", "decode", "expected"), CASES)
+def test_request_frames_are_read_as_the_codec_reads_them(api: Api, version: int, decode: Any, expected: Any) -> None:
+    layout = layout_of(api, "request", version)
+
+    @settings(max_examples=15, deadline=None)
+    @given(seed=st.integers(0, 2**64 - 1))
+    def run(seed: int) -> None:
+        rng = random.Random(seed)
+        message = random_message(layout, rng)
+        frame = headers.request_frame(api, version, rng.randrange(1 << 31), rng.choice(CLIENT_IDS), message)[4:]
+        values = expected(frame)
+        assert found(decode(frame), values) == values
+        for _ in range(25):
+            damaged = frame[:4] + mutate(frame[4:], rng)
+            values = outcome(expected, damaged) if len(damaged) >= 8 else None
+            request = outcome(decode, damaged)
+            if isinstance(values, dict) and isinstance(request, (hotpath.ProduceRequest, hotpath.FetchRequest)):
+                request = found(request, values)
+            assert request == values
+
+    run()
+
+
+@pytest.mark.parametrize(("api", "version", "decode", "expected"), CASES)
+def test_every_prefix_of_a_frame_is_refused(api: Api, version: int, decode: Any, expected: Any) -> None:
+    message = random_message(layout_of(api, "request", version), random.Random(version))
+    frame = headers.request_frame(api, version, 1, "client", message)[4:]
+    for end in range(8, len(frame)):
+        with pytest.raises(ProtocolError, match=rf"^{api.name} request v{version}: "):
+            decode(frame[:end])
+
+
+@settings(max_examples=400, deadline=None)
+@given(key=st.sampled_from([0, 1]), version=st.integers(3, 17), rest=st.binary(max_size=120))
+def test_any_bytes_are_read_or_refused_as_by_the_codec(key: int, version: int, rest: bytes) -> None:
+    frame = bytes([0, key, 0, version]) + rest
+    decode, expected = [
+        (hotpath.decode_produce_frame, expected_produce),
+        (hotpath.decode_fetch_frame, expected_fetch),
+    ][key]
+    request = outcome(decode, frame)
+    if request is None:
+        assert len(frame) < 8 or version > 11 or version < 4
+        return
+    values = outcome(expected, frame)
+    assert (request if values is ProtocolError else found(request, values)) == values
+
+
+def test_frames_of_other_apis_and_versions_are_left_to_the_general_path() -> None:
+    metadata = headers.request_frame(METADATA, 9, 1, "c", METADATA.Request())[4:]
+    old_produce = headers.request_frame(PRODUCE, 2, 1, "c", PRODUCE.Request())[4:]
+    old_fetch = headers.request_frame(FETCH, 3, 1, "c", FETCH.Request())[4:]
+    for frame in (metadata, old_produce, old_fetch, b"", bytes(7), bytes.fromhex("0000 000c 00000001 0000")):
+        assert hotpath.decode_produce_frame(frame) is None
+        assert hotpath.decode_fetch_frame(frame) is None
+
+
+def test_records_are_writable_slices_of_the_frame() -> None:
+    request = PRODUCE.Request
+    topic = request.TopicData
+    part = topic.PartitionData
+    message = request(topic_data=[topic(name="t", partition_data=[part(index=0, records=b"ab"), part(index=1)])])
+    frame = bytearray(headers.request_frame(PRODUCE, 9, 1, "c", message)[4:])
+    [(_, [(_, records), (_, nothing)])] = hotpath.decode_produce_frame(memoryview(frame)).topics
+    assert nothing is None
+    at = frame.index(b"ab")
+    records[:] = b"cd"
+    assert frame[at : at + 2] == b"cd"
+
+
+def test_a_request_without_its_header() -> None:
+    message = random_message(layout_of(PRODUCE, "request", 9), random.Random(1))
+    data = b"??" + PRODUCE.encode_request(message, 9)
+    request = hotpath.decode_produce(data, 9, 2)
+    assert (request.acks, request.timeout_ms) == (message.acks, message.timeout_ms)
+    with pytest.raises(ProtocolError):
+        hotpath.decode_produce(data[:-1], 9, 2)
+    with pytest.raises(ValueError, match="versions 3 to 11, not 12"):
+        hotpath.decode_produce(data, 12)
+
+
+def test_names_that_come_again_are_the_same_object_and_made_up_ones_do_not_pile_up() -> None:
+    def name_in(name: str) -> str:
+        topic = PRODUCE.Request.TopicData(name=name)
+        frame = headers.request_frame(PRODUCE, 9, 1, "c", PRODUCE.Request(topic_data=[topic]))[4:]
+        decoded: str = hotpath.decode_produce_frame(frame).topics[0][0]
+        return decoded
+
+    assert name_in("flights-again") is name_in("flights-again")
+    for number in range(5000):
+        assert name_in(f"made-up-{number}") == f"made-up-{number}"
+    assert name_in("flights-again") is name_in("flights-again")
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+def test_produce_responses_are_the_codecs_bytes(version: int) -> None:
+    layout = layout_of(PRODUCE, "response", version)
+
+    @settings(max_examples=15, deadline=None)
+    @given(seed=st.integers(0, 2**64 - 1))
+    def run(seed: int) -> None:
+        rng = random.Random(seed)
+        message = random_message(layout, rng)
+        message.node_endpoints = []
+        topics = []
+        for topic in message.responses:
+            parts = []
+            for part in topic.partition_responses:
+                part.current_leader = layout.cls.Responses.PartitionResponses.CurrentLeader()
+                errors = [(error.batch_index, error.batch_index_error_message) for error in part.record_errors]
+                parts.append(
+                    (
+                        part.index,
+                        part.error_code,
+                        part.base_offset,
+                        part.log_append_time_ms,
+                        part.log_start_offset,
+                        errors or rng.choice((None, [])),
+                        part.error_message,
+                    )
+                )
+            topics.append((topic.name, parts))
+        frame = hotpath.encode_produce_response(version, 77, topics, message.throttle_time_ms)
+        assert frame == headers.response_frame(PRODUCE, version, 77, message)
+
+    run()
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_fetch_responses_are_the_codecs_bytes_with_regions_between_them(version: int) -> None:
+    layout = layout_of(FETCH, "response", version)
+
+    @settings(max_examples=15, deadline=None)
+    @given(seed=st.integers(0, 2**64 - 1))
+    def run(seed: int) -> None:
+        rng = random.Random(seed)
+        message = random_message(layout, rng)
+        message.node_endpoints = []
+        topics, regions = [], []
+        for topic in message.responses:
+            parts = []
+            for part in topic.partitions:
+                cls = type(part)
+                part.diverging_epoch, part.current_leader = cls.DivergingEpoch(), cls.CurrentLeader()
+                part.snapshot_id = cls.SnapshotId()
+                if part.records is not None and rng.random() < 0.2:
+                    part.records = rng.randbytes(5000)
+                records = part.records
+                if records is not None and rng.random() < 0.5:
+                    records = Region(part.records)
+                    regions.append(records)
+                aborted = part.aborted_transactions
+                parts.append(
+                    (
+                        part.partition_index,
+                        part.error_code,
+                        part.high_watermark,
+                        part.last_stable_offset,
+                        part.log_start_offset,
+                        None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted],
+                        part.preferred_read_replica,
+                        records,
+                    )
+                )
+            topics.append((topic.topic, topic.topic_id, parts))
+        sent = hotpath.encode_fetch_response(
+            version, 77, message.throttle_time_ms, message.error_code, message.session_id, topics
+        )
+        assert [part for part in sent if isinstance(part, Region)] == [region for region in regions if region.length]
+        content = b"".join(part.content if isinstance(part, Region) else part for part in sent)
+        assert content == headers.response_frame(FETCH, version, 77, message)
+
+    run()
+
+
+def test_large_bytes_are_a_part_of_their_own_and_small_ones_are_not() -> None:
+    def parts_of(*records: Any) -> list[Any]:
+        parts = [(index, 0, 9, 9, 0, None, -1, data) for index, data in enumerate(records)]
+        return hotpath.encode_fetch_response(11, 1, 0, 0, 0, [("t", ZERO_UUID, parts)])
+
+    large = bytearray(4097)
+    assert len(parts_of(b"small", b"", None)) == 1
+    assert [part is large for part in parts_of(b"small", large)] == [False, True]
+    assert [part is large for part in parts_of(large, b"small")] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("length", "sentence"),
+    [(-2, "records of -2 bytes"), (1 << 31, "records of 2147483648 bytes"), ((1 << 31) - 2, "a response of 21474837")],
+)
+def test_a_response_that_is_no_frame_is_refused(length: int, sentence: str) -> None:
+    region = Region(b"")
+    region.length = length
+    parts = [(0, 0, 9, 9, 0, None, -1, region)]
+    with pytest.raises(ValueError, match=sentence):
+        hotpath.encode_fetch_response(11, 1, 0, 0, 0, [("t", ZERO_UUID, parts)])
+
+
+def test_values_that_do_not_fit_are_refused() -> None:
+    long = "x" * 32768
+    with pytest.raises(ValueError, match="a string of 32768 bytes"):
+        hotpath.encode_produce_response(8, 1, [("t", [(0, 1, -1, -1, -1, None, long)])])
+    with pytest.raises(OverflowError):
+        hotpath.encode_produce_response(8, 1, [("t", [(1 << 31, 0, 0, -1, 0, None, None)])])
+    with pytest.raises(ValueError, match="is no uuid"):
+        hotpath.encode_fetch_response(13, 1, 0, 0, 0, [("", b"short", [])])
+    with pytest.raises(ValueError, match="versions 3 to 11, not 2"):
+        hotpath.encode_produce_response(2, 1, [])
+    with pytest.raises(ValueError, match="versions 4 to 17, not 18"):
+        hotpath.encode_fetch_response(18, 1, 0, 0, 0, [])
