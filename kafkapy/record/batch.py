@@ -1,0 +1,167 @@
+"""Records and batches of format 2 for clients and tools: decoding, building, searching.
+
+The broker itself never makes an object of a record (see kafkapy._ext.validation); this is for everything that
+wants to look inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from kafkapy._ext import batch as _batch
+from kafkapy._ext.batch import BatchHeader
+from kafkapy._ext.records import RecordsEncoder, decode_records
+from kafkapy._ext.records import find_timestamp as _find_timestamp
+from kafkapy.record.compression import NONE, compress, decompress
+
+APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
+
+# Tools and clients read what a broker has accepted; this only keeps a damaged file from eating all memory.
+MAX_PAYLOAD = 1 << 30
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
+
+
+class Record(NamedTuple):
+    """One record. timestamp: milliseconds, as a consumer gets it; sequence: -1 where the producer gave none."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    sequence: int
+
+
+def payload_of(buffer: Buffer, header: BatchHeader, limit: int = MAX_PAYLOAD) -> Buffer:
+    """The records of the batch that `header` was read from, decompressed; raises DecompressionError."""
+    view = memoryview(buffer)[header.position + _batch.HEADER : header.position + header.size]
+    if header.codec == NONE:
+        return view
+    return decompress(header.codec, view, limit)
+
+
+def records_of(buffer: Buffer, header: BatchHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
+    """Decode all records of a batch. Raises DecompressionError or CorruptRecords (both ValueError)."""
+    return decode_records(payload_of(buffer, header, limit) if header.count else b"", header, Record)
+
+
+def find_timestamp(
+    buffer: Buffer, header: BatchHeader, timestamp: int, min_offset: int = 0, limit: int = MAX_PAYLOAD
+) -> tuple[int, int] | None:
+    """The first record with at least this timestamp and offset: (offset, timestamp), or None."""
+    return _find_timestamp(payload_of(buffer, header, limit), header, timestamp, min_offset) if header.count else None
+
+
+class BatchBuilder:
+    """Collects records and makes them a batch.
+
+    max_bytes: what the batch may have before compression, header included; `append` answers False instead of
+    going beyond it, except that the first record always goes in. base_timestamp: what the stored timestamps are
+    relative to, by default the first record's.
+    """
+
+    def __init__(
+        self, codec: int = NONE, max_bytes: int | None = None, *, base_timestamp: int | None = None, room: int = 1024
+    ) -> None:
+        self.codec = codec
+        self.max_bytes = max_bytes
+        self._records = RecordsEncoder(base_timestamp, room)
+
+    @property
+    def count(self) -> int:
+        """Records so far."""
+        return self._records.count
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, header included, before compression."""
+        return _batch.HEADER + self._records.size
+
+    def append(
+        self,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Headers = (),
+        *,
+        offset_delta: int | None = None,
+    ) -> bool:
+        """Add a record; False when the batch is full. offset_delta: one more than the last one's unless given."""
+        if self.max_bytes is not None and self.count:
+            headers = tuple(headers)
+            most = 36 + len(key or b"") + len(value or b"")
+            most += sum(10 + 4 * len(name) + len(content or b"") for name, content in headers)
+            if self.size + most > self.max_bytes:
+                return False
+        self._records.append(timestamp, key, value, headers, offset_delta)
+        return True
+
+    def build(
+        self,
+        *,
+        base_offset: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+        control: bool = False,
+        leader_epoch: int = -1,
+        timestamp_type: int = 0,
+        max_timestamp: int | None = None,
+        last_offset_delta: int | None = None,
+        delete_horizon: bool = False,
+        level: int | None = None,
+    ) -> bytes:
+        """The batch's bytes. max_timestamp and last_offset_delta are those of the records unless given."""
+        records = self._records
+        attributes = self.codec | (APPEND_TIME if timestamp_type else 0)
+        attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+        attributes |= DELETE_HORIZON if delete_horizon else 0
+        return _batch.assemble(
+            compress(self.codec, records.payload(), level) if records.count else b"",
+            count=records.count,
+            attributes=attributes,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            last_offset_delta=records.last_offset_delta if last_offset_delta is None else last_offset_delta,
+            base_timestamp=records.base_timestamp,
+            max_timestamp=records.max_timestamp if max_timestamp is None else max_timestamp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+
+
+def build(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None, Headers]],
+    *,
+    codec: int = NONE,
+    base_offset: int = 0,
+    base_timestamp: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+    timestamp_type: int = 0,
+    level: int | None = None,
+) -> bytes:
+    """Make one batch of (timestamp, key, value, headers) records with consecutive offsets."""
+    builder = BatchBuilder(codec, base_timestamp=base_timestamp)
+    for timestamp, key, value, headers in records:
+        builder.append(timestamp, key, value, headers)
+    return builder.build(
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+        leader_epoch=leader_epoch,
+        timestamp_type=timestamp_type,
+        level=level,
+    )

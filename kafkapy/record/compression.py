@@ -1,0 +1,235 @@
+"""The codecs of record batches: gzip, snappy, lz4 and zstd, through the libraries of those names.
+
+Each library is imported when its codec is first used. Everything is decompressed piece by piece and never beyond
+a limit that the caller gives, so that a small batch which unpacks to gigabytes costs neither memory nor time.
+
+What is written is what Kafka's Java clients write: gzip with an empty header, snappy in the framing of
+snappy-java (blocks of 32 KiB), lz4 frames of independent 64 KiB blocks, zstd frames without content size. What is
+read is all that producers write, raw snappy blocks (librdkafka) and several gzip members included.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+
+# Kafka's level for "as the library likes it" (CompressionType); lz4's 9 means the fast compressor there.
+DEFAULT_LEVELS = {GZIP: -1, LZ4: 9, ZSTD: 3}
+
+# Bytes given out at a time: such pieces come from the allocator's warm memory and stay in the processor's cache.
+PIECE = 65536
+_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK = 32768
+# A snappy element of 3 bytes can stand for 64, so nothing unpacks to more than this times its size.
+_SNAPPY_MOST = 22
+_ZSTD_MAGIC = 0xFD2FB528
+
+
+class DecompressionError(ValueError):
+    """The data is not what its codec wants, or is cut short."""
+
+
+class RecordTooLarge(DecompressionError):
+    """The data unpacks to more than the limit that was given."""
+
+    def __init__(self, codec: int, limit: int) -> None:
+        super().__init__(f"{NAMES[codec]} data that unpacks to more than {limit} bytes")
+
+
+def codec_of(name: str) -> int:
+    """The number of a codec's name as Kafka's configuration writes it ("uncompressed" is "none" there)."""
+    name = "none" if name == "uncompressed" else name
+    if name not in NAMES:
+        raise ValueError(f"there is no codec {name!r}; there are {', '.join(NAMES)}")
+    return NAMES.index(name)
+
+
+def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
+    """Compress `data`; `level` is Kafka's for the codec (gzip 1..9, lz4 1..17, zstd up to 22), None its default."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == SNAPPY:
+        return _snappy_compress(data)
+    if codec not in DEFAULT_LEVELS:
+        raise ValueError(f"there is no codec {codec}")
+    if level is None:
+        level = DEFAULT_LEVELS[codec]
+    if codec == GZIP:
+        packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        end = (zlib.crc32(data)).to_bytes(4, "little") + (len(data) & 0xFFFFFFFF).to_bytes(4, "little")
+        return b"".join((_GZIP_HEADER, packer.compress(data), packer.flush(), end))
+    if codec == LZ4:
+        import lz4.frame
+
+        frame: bytes = lz4.frame.compress(
+            data,
+            compression_level=0 if level == DEFAULT_LEVELS[LZ4] else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+        return frame
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=level, write_content_size=False).compress(data)
+
+
+def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int) -> bytes:
+    """Decompress all of `data`; raises RecordTooLarge beyond `limit` bytes, DecompressionError when it is broken."""
+    return b"".join(pieces(codec, data, limit))
+
+
+def pieces(codec: int, data: bytes | bytearray | memoryview, limit: int) -> Iterator[bytes]:
+    """Decompress `data` piece by piece; what `decompress` raises comes when that place is reached."""
+    if codec not in _READERS:
+        raise DecompressionError(f"there is no codec {codec}")
+    total = 0
+    try:
+        for piece in _READERS[codec](memoryview(data), limit):
+            total += len(piece)
+            if total > limit:
+                raise RecordTooLarge(codec, limit)
+            yield piece
+    except DecompressionError:
+        raise
+    except MemoryError:
+        raise
+    except Exception as reason:
+        # Each library has its own exceptions; all that they throw here is about the data.
+        raise DecompressionError(f"broken {NAMES[codec]} data: {reason}") from reason
+
+
+def _read_plain(data: memoryview, limit: int) -> Iterator[bytes]:
+    if len(data) > limit:
+        raise RecordTooLarge(NONE, limit)
+    yield bytes(data)
+
+
+def _read_gzip(data: memoryview, limit: int) -> Iterator[bytes]:
+    position = 0
+    while position < len(data):
+        unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
+        waiting: bytes | memoryview = b""
+        while not unpacker.eof:
+            # zlib copies what it could not use yet, so it gets its input in small parts.
+            if not waiting:
+                waiting = data[position : position + PIECE // 4]
+                position += len(waiting)
+            piece = unpacker.decompress(waiting, PIECE)
+            if not piece and not waiting and not unpacker.eof:
+                raise DecompressionError("gzip data that is cut short")
+            waiting = unpacker.unconsumed_tail
+            if piece:
+                yield piece
+        position -= len(unpacker.unused_data)
+
+
+def _snappy_block(unpack: Callable[[Any], bytes], block: memoryview, limit: int) -> bytes:
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise DecompressionError("a snappy block without a length")
+    if size > limit:
+        raise RecordTooLarge(SNAPPY, limit)
+    if size > _SNAPPY_MOST * len(block):
+        raise DecompressionError(f"a snappy block of {len(block)} bytes that claims to hold {size}")
+    return unpack(block)
+
+
+def _read_snappy(data: memoryview, limit: int) -> Iterator[bytes]:
+    import snappy
+
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        yield _snappy_block(snappy.uncompress, data, limit)
+        return
+    position = len(_XERIAL_HEADER)
+    if len(data) < position:
+        raise DecompressionError("a snappy header that is cut short")
+    while position < len(data):
+        size = int.from_bytes(data[position : position + 4], "big")
+        position += 4
+        if size > len(data) - position or len(data) < position:
+            raise DecompressionError(f"a snappy block of {size} bytes where {max(len(data) - position, 0)} are left")
+        piece = _snappy_block(snappy.uncompress, data[position : position + size], limit)
+        limit -= len(piece)
+        position += size
+        yield piece
+
+
+def _snappy_compress(data: bytes) -> bytes:
+    import snappy
+
+    parts = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK):
+        block = snappy.compress(view[start : start + _XERIAL_BLOCK])
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
+
+
+def _read_lz4(data: memoryview, limit: int) -> Iterator[bytes]:
+    import lz4.frame
+
+    context = lz4.frame.create_decompression_context()
+    position, ended = 0, False
+    while not ended:
+        piece, taken, ended = lz4.frame.decompress_chunk(context, data[position:], max_length=PIECE)
+        position += taken
+        if piece:
+            yield piece
+        elif not taken:
+            raise DecompressionError("lz4 data that is cut short")
+    if position < len(data):
+        raise DecompressionError(f"{len(data) - position} bytes after the end of the lz4 frame")
+
+
+def _zstd_frame_end(data: memoryview, start: int) -> int:
+    """Where the frame that begins at `start` ends (RFC 8878): the library does not tell a cut one from a whole one."""
+    if len(data) - start < 6 or int.from_bytes(data[start : start + 4], "little") != _ZSTD_MAGIC:
+        raise DecompressionError(f"no zstd frame at byte {start}")
+    flags = data[start + 4]
+    single = flags >> 5 & 1
+    content_size = (1 if single else 0, 2, 4, 8)[flags >> 6]
+    position = start + 5 + (0 if single else 1) + (0, 1, 2, 4)[flags & 3] + content_size
+    last = False
+    while not last:
+        if len(data) - position < 3:
+            raise DecompressionError("zstd data that is cut short")
+        block = int.from_bytes(data[position : position + 3], "little")
+        last = bool(block & 1)
+        # A block of kind 1 is one byte, repeated.
+        position += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
+    position += 4 if flags & 4 else 0
+    if position > len(data):
+        raise DecompressionError("zstd data that is cut short")
+    return position
+
+
+def _read_zstd(data: memoryview, limit: int) -> Iterator[bytes]:
+    import zstandard
+
+    position = 0
+    while position < len(data):
+        position = _zstd_frame_end(data, position)
+    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True, closefd=False) as reader:
+        while piece := reader.read(PIECE):
+            yield piece
+
+
+_READERS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {
+    NONE: _read_plain,
+    GZIP: _read_gzip,
+    SNAPPY: _read_snappy,
+    LZ4: _read_lz4,
+    ZSTD: _read_zstd,
+}

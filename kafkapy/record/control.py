@@ -1,0 +1,77 @@
+"""Control records: the markers that end a transaction (KIP-98; Kafka's ControlRecordType, EndTransactionMarker).
+
+The key is version (int16) and type (int16); the value of a transaction marker is version (int16) and the epoch
+of the coordinator that wrote it (int32). Later versions may be longer: what is behind is left alone.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from kafkapy._ext.batch import BatchHeader
+from kafkapy.record.batch import Buffer, records_of
+
+ABORT, COMMIT = 0, 1
+NAMES = {
+    ABORT: "ABORT",
+    COMMIT: "COMMIT",
+    2: "LEADER_CHANGE",
+    3: "SNAPSHOT_HEADER",
+    4: "SNAPSHOT_FOOTER",
+    5: "KRAFT_VERSION",
+    6: "KRAFT_VOTERS",
+}
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+
+
+class ControlRecord(NamedTuple):
+    """type: one of ABORT, COMMIT or another of NAMES; coordinator_epoch: of a transaction marker, else None."""
+
+    type: int
+    coordinator_epoch: int | None
+
+    @property
+    def name(self) -> str:
+        return NAMES.get(self.type, "UNKNOWN")
+
+
+def decode_key(key: Buffer | None) -> int:
+    """The type in a control record's key. Raises ValueError."""
+    if key is None or len(key) < _KEY.size:
+        raise ValueError(f"a control record's key has {_KEY.size} bytes, not {0 if key is None else len(key)}")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise ValueError(f"a control record's key has the version {version}")
+    return int(kind)
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> ControlRecord:
+    """Decode a control record. Raises ValueError."""
+    kind = decode_key(key)
+    if kind not in (ABORT, COMMIT):
+        return ControlRecord(kind, None)
+    if value is None or len(value) < _MARKER.size:
+        raise ValueError(f"a transaction marker has {_MARKER.size} bytes, not {0 if value is None else len(value)}")
+    version, epoch = _MARKER.unpack_from(value)
+    if version < 0:
+        raise ValueError(f"a transaction marker has the version {version}")
+    return ControlRecord(kind, int(epoch))
+
+
+def control_record_of(buffer: Buffer, header: BatchHeader) -> ControlRecord | None:
+    """Decode the (only) record of a control batch; None when compaction has left it empty. Raises ValueError."""
+    records = records_of(buffer, header)
+    return decode(records[0].key, records[0].value) if records else None
+
+
+def encode_key(kind: int) -> bytes:
+    """The key of a control record."""
+    return _KEY.pack(0, kind)
+
+
+def encode_marker(coordinator_epoch: int) -> bytes:
+    """The value of a transaction marker."""
+    return _MARKER.pack(0, coordinator_epoch)

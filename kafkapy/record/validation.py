@@ -1,0 +1,84 @@
+"""Where a produced batch is validated before the log appends it.
+
+The rules and error codes are those of Kafka 3.9 (ProduceRequest.validateRecords, UnifiedLog and LogValidator);
+the work is done in C by kafkapy._ext.validation, which this gives the codecs to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkapy._ext.validation import InvalidBatch, ValidatedBatch, assign
+from kafkapy._ext.validation import validate as _validate
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.record import compression
+
+__all__ = ["MAX_DECOMPRESSED", "RecordError", "ValidatedBatch", "assign", "validate"]
+
+# What one batch may unpack to. Kafka has no such limit and unpacks for as long as it takes; 128 MiB is a thousand
+# times the usual batch, and a gzip stream of that size takes a quarter of a second.
+MAX_DECOMPRESSED = 128 * 1024 * 1024
+
+_FOREVER = (1 << 63) - 1
+
+
+class RecordError(KafkaError):
+    """A batch that is refused; `record_errors` names single records: [(index in the batch, sentence)]."""
+
+    def __init__(self, code: int, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+def validate(
+    buffer: bytes | bytearray | memoryview,
+    *,
+    now_ms: int,
+    timestamp_type: int = 0,
+    before_max_ms: int = _FOREVER,
+    after_max_ms: int = _FOREVER,
+    compact: bool = False,
+    target_codec: int = -1,
+    target_level: int | None = None,
+    zstd_allowed: bool = True,
+    max_message_bytes: int = -1,
+    max_decompressed: int = MAX_DECOMPRESSED,
+) -> ValidatedBatch:
+    """Validate what a client produced to one partition: exactly one batch of format 2. Raises RecordError.
+
+    buffer: the records field, best a writable memoryview of the receive buffer: timestamp type, max timestamp and
+        checksum are rewritten in it where the topic asks for it, and `assign` writes the offset into it.
+    now_ms: the time of the append. timestamp_type: the topic's, 0 CreateTime, 1 LogAppendTime.
+    before_max_ms, after_max_ms: how far a timestamp may lie from now (message.timestamp.before.max.ms, after).
+    compact: whether every record needs a key.
+    target_codec: the topic's codec, -1 for "producer"; another than the batch's gives a rebuilt batch, compressed
+        with target_level.
+    zstd_allowed: false for produce requests before version 7. max_message_bytes: -1 for no limit.
+    max_decompressed: the most bytes the records may unpack to.
+    """
+
+    def unpack(codec: int, payload: memoryview) -> Iterator[bytes]:
+        try:
+            yield from compression.pieces(codec, payload, max_decompressed)
+        except compression.DecompressionError as reason:
+            raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
+
+    def pack(codec: int, payload: bytes) -> bytes:
+        return compression.compress(codec, payload, target_level)
+
+    try:
+        return _validate(
+            buffer,
+            unpack,
+            pack,
+            now_ms=now_ms,
+            timestamp_type=timestamp_type,
+            before_max_ms=before_max_ms,
+            after_max_ms=after_max_ms,
+            compact=compact,
+            target_codec=target_codec,
+            zstd_allowed=zstd_allowed,
+            max_message_bytes=max_message_bytes,
+        )
+    except InvalidBatch as reason:
+        raise RecordError(reason.code, reason.message, reason.record_errors) from None
