@@ -1,1 +1,24 @@
-"""kafkapy: a Kafka-protocol broker for Linux in Python with Cython hot paths."""
+"""kafkapy: a Kafka-protocol broker for Linux in Python with Cython hot paths.
+
+with kafkapy.Broker() as broker:
+    broker.bootstrap_servers  # "127.0.0.1:41873"
+"""
+
+from typing import TYPE_CHECKING
+
+from kafkapy.version import VERSION
+
+if TYPE_CHECKING:
+    from kafkapy.testing.broker import Broker
+
+__all__ = ["Broker", "__version__"]
+__version__ = VERSION
+
+
+def __getattr__(name: str) -> object:
+    # Loaded when asked for: everything imports this package first, the broker's start above all.
+    if name == "Broker":
+        from kafkapy.testing.broker import Broker
+
+        return Broker
+    raise AttributeError(f"module 'kafkapy' has no attribute {name!r}")

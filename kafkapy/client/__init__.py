@@ -1,0 +1,39 @@
+"""The project's own small client: a connection, the cluster's metadata, an admin, a producer and a consumer.
+
+    from kafkapy.client import Admin, Consumer, Producer
+
+    with Producer("127.0.0.1:9092") as producer:
+        producer.send("greetings", b"hello", key=b"k")
+
+    with Consumer("127.0.0.1:9092") as consumer:
+        consumer.assign_topic("greetings")
+        for record in consumer.records():
+            print(record.offset, record.value)
+
+Everything blocks and belongs to one thread. A failure of the connection is a `ClientError`; an error code from the
+broker is a `kafkapy.errors.KafkaError`.
+"""
+
+from kafkapy.client.admin import Admin
+from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
+from kafkapy.client.connection import Connection
+from kafkapy.client.consumer import Consumer, ConsumerRecord
+from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed, ProduceFailed, UnsupportedByBroker
+from kafkapy.client.producer import Producer
+
+__all__ = [
+    "Admin",
+    "Broker",
+    "BrokerTimedOut",
+    "ClientError",
+    "Cluster",
+    "Connection",
+    "ConnectionFailed",
+    "Consumer",
+    "ConsumerRecord",
+    "Partition",
+    "ProduceFailed",
+    "Producer",
+    "Topic",
+    "UnsupportedByBroker",
+]

@@ -1,0 +1,323 @@
+"""Administration: topics, partitions, configs, offsets, log directories."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkapy.client.cluster import Broker, Cluster, Topic
+from kafkapy.client.connection import Connection
+from kafkapy.errors import Errors, KafkaError, message_of
+from kafkapy.protocol import apis
+
+TOPIC, BROKER = 2, 4  # resource types of the config APIs (Kafka's ConfigResource.Type)
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # operations of IncrementalAlterConfigs (KIP-339)
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3  # what ListOffsets takes instead of a timestamp
+
+# Kafka's DescribeConfigsResponse.ConfigSource
+CONFIG_SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class NewTopic:
+    """`partitions` and `replication_factor` -1: as the broker is set. `assignment`: partition -> broker ids."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str | None] | None = None
+    assignment: Mapping[int, Sequence[int]] | None = None
+
+
+@dataclass(frozen=True)
+class ConfigEntry:
+    """A setting as the broker describes it; `source` is one of CONFIG_SOURCES' values."""
+
+    name: str
+    value: str | None
+    source: str
+    read_only: bool
+    sensitive: bool
+    documentation: str | None = None
+    synonyms: tuple[tuple[str, str | None, str], ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == "DEFAULT_CONFIG"
+
+
+@dataclass(frozen=True)
+class FoundOffset:
+    """An answer of ListOffsets: offset and timestamp are -1 where no record fits."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True)
+class ClusterDescription:
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True)
+class LogDir:
+    """A log directory of one broker; `partitions` maps (topic, partition) to the size in bytes."""
+
+    broker: int
+    path: str
+    error_code: int
+    total_bytes: int
+    usable_bytes: int
+    partitions: dict[TopicPartition, int]
+
+
+class Admin:
+    """Blocking administration. Every method raises KafkaError with what the broker said of the first thing that
+    failed, and ClientError when the broker cannot be asked."""
+
+    def __init__(self, cluster: Cluster | str | Sequence[str], *, timeout_s: float = 30.0) -> None:
+        self._owns_cluster = not isinstance(cluster, Cluster)
+        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster, timeout_s=timeout_s)
+
+    def __enter__(self) -> "Admin":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._owns_cluster:
+            self.cluster.close()
+
+    # Topics
+
+    def list_topics(self) -> list[Topic]:
+        self.cluster.refresh()
+        return sorted(self.cluster.topics.values(), key=lambda topic: topic.name)
+
+    def describe_topic(self, name: str) -> Topic:
+        return self.cluster.topic(name, refresh=True)
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[Topic]:
+        """Creates all and returns them, partitions with leaders; with `validate_only` nothing is made or returned."""
+        wanted = list(topics)
+        shape = apis.CREATE_TOPICS.Request
+        request = shape(
+            topics=[
+                shape.Topics(
+                    name=topic.name,
+                    num_partitions=-1 if topic.assignment else topic.partitions,
+                    replication_factor=-1 if topic.assignment else topic.replication_factor,
+                    assignments=[
+                        shape.Topics.Assignments(partition_index=index, broker_ids=list(brokers))
+                        for index, brokers in (topic.assignment or {}).items()
+                    ],
+                    configs=[
+                        shape.Topics.Configs(name=key, value=value) for key, value in (topic.configs or {}).items()
+                    ],
+                )
+                for topic in wanted
+            ],
+            timeout_ms=self._timeout_ms,
+            validate_only=validate_only,
+        )
+        for result in self._to_controller(apis.CREATE_TOPICS, request).topics:
+            _check(result.error_code, result.error_message, f"topic {result.name!r}")
+        if validate_only:
+            return []
+        # A topic just made may take a moment to reach the broker that we ask: here an unknown one is waited for.
+        return [self.cluster.topic(topic.name, refresh=True, patient=True) for topic in wanted]
+
+    def create_topic(self, name: str, partitions: int = -1, **more: Any) -> Topic:
+        """One topic; `more` as in NewTopic."""
+        return self.create_topics([NewTopic(name, partitions, **more)])[0]
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        # Version 5 is the last one that takes plain names.
+        request = apis.DELETE_TOPICS.Request(topic_names=list(names), timeout_ms=self._timeout_ms)
+        for result in self._to_controller(apis.DELETE_TOPICS, request, at_most=5).responses:
+            _check(result.error_code, result.error_message, f"topic {result.name!r}")
+            self.cluster.topics.pop(result.name, None)
+
+    def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
+        """Raises the number of partitions to `count`."""
+        shape = apis.CREATE_PARTITIONS.Request
+        request = shape(
+            topics=[shape.Topics(name=topic, count=count, assignments=None)],
+            timeout_ms=self._timeout_ms,
+            validate_only=validate_only,
+        )
+        for result in self._to_controller(apis.CREATE_PARTITIONS, request).results:
+            _check(result.error_code, result.error_message, f"topic {result.name!r}")
+        self.cluster.topics.pop(topic, None)
+
+    # Configs
+
+    def describe_configs(
+        self, kind: int, name: str, keys: Sequence[str] | None = None, *, documentation: bool = False
+    ) -> list[ConfigEntry]:
+        """Settings of a topic (kind TOPIC) or of a broker (kind BROKER, name its id), with what they stand on."""
+        shape = apis.DESCRIBE_CONFIGS.Request
+        resource = shape.Resources(
+            resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
+        )
+        request = shape(resources=[resource], include_synonyms=True, include_documentation=documentation)
+        (result,) = self._for_resource(kind, name).call(apis.DESCRIBE_CONFIGS, request).results
+        _check(result.error_code, result.error_message, _resource(kind, name))
+        return [
+            ConfigEntry(
+                entry.name,
+                entry.value,
+                CONFIG_SOURCES.get(entry.config_source, "UNKNOWN"),
+                entry.read_only,
+                entry.is_sensitive,
+                entry.documentation,
+                tuple((s.name, s.value, CONFIG_SOURCES.get(s.source, "UNKNOWN")) for s in entry.synonyms),
+            )
+            for entry in sorted(result.configs, key=lambda entry: entry.name)
+        ]
+
+    def alter_configs(
+        self, kind: int, name: str, changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Changes single settings: (key, SET | DELETE | APPEND | SUBTRACT, value)."""
+        shape = apis.INCREMENTAL_ALTER_CONFIGS.Request
+        configs = [
+            shape.Resources.Configs(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ]
+        request = shape(
+            resources=[shape.Resources(resource_type=kind, resource_name=name, configs=configs)],
+            validate_only=validate_only,
+        )
+        (result,) = self._for_resource(kind, name).call(apis.INCREMENTAL_ALTER_CONFIGS, request).responses
+        _check(result.error_code, result.error_message, _resource(kind, name))
+
+    # Records and offsets
+
+    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        """For each partition the offset of a timestamp (ms), or of EARLIEST, LATEST or MAX_TIMESTAMP.
+
+        With a timestamp: the first record at or after it, and its own timestamp; -1 where there is none.
+        """
+        return self.cluster.retry(lambda: self._offsets(wanted), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+
+    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+        shape = apis.LIST_OFFSETS.Request
+        found: dict[TopicPartition, FoundOffset] = {}
+        for leader, asked in self._by_leader(wanted).items():
+            topics = [
+                shape.Topics(
+                    name=topic,
+                    partitions=[
+                        shape.Topics.Partitions(partition_index=index, timestamp=wanted[topic, index])
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in _grouped(asked).items()
+            ]
+            request = shape(replica_id=-1, isolation_level=0, topics=topics)
+            response = self.cluster.connection(leader).call(apis.LIST_OFFSETS, request)
+            for topic in response.topics:
+                for answer in topic.partitions:
+                    if answer.error_code:
+                        self.cluster.topics.pop(topic.name, None)
+                        _check(answer.error_code, None, f"{topic.name}-{answer.partition_index}")
+                    found[topic.name, answer.partition_index] = FoundOffset(
+                        answer.offset, answer.timestamp, answer.leader_epoch
+                    )
+        return found
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Deletes records below an offset (-1: all); returns the new first offset of each partition."""
+        shape = apis.DELETE_RECORDS.Request
+        result: dict[TopicPartition, int] = {}
+        for leader, asked in self._by_leader(before).items():
+            topics = [
+                shape.Topics(
+                    name=topic,
+                    partitions=[
+                        shape.Topics.Partitions(partition_index=index, offset=before[topic, index]) for index in indexes
+                    ],
+                )
+                for topic, indexes in _grouped(asked).items()
+            ]
+            request = shape(topics=topics, timeout_ms=self._timeout_ms)
+            for topic in self.cluster.connection(leader).call(apis.DELETE_RECORDS, request).topics:
+                for answer in topic.partitions:
+                    _check(answer.error_code, None, f"{topic.name}-{answer.partition_index}")
+                    result[topic.name, answer.partition_index] = answer.low_watermark
+        return result
+
+    # The cluster
+
+    def describe_cluster(self) -> ClusterDescription:
+        response = self.cluster.any_connection().call(apis.DESCRIBE_CLUSTER, apis.DESCRIBE_CLUSTER.Request())
+        _check(response.error_code, response.error_message, "the cluster")
+        brokers = tuple(Broker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
+        return ClusterDescription(response.cluster_id, response.controller_id, brokers)
+
+    def describe_log_dirs(self) -> list[LogDir]:
+        """The log directories of every broker, with the partitions in them."""
+        self.cluster.refresh([])
+        found = []
+        for node in sorted(self.cluster.brokers):
+            request = apis.DESCRIBE_LOG_DIRS.Request(topics=None)
+            response = self.cluster.connection(node).call(apis.DESCRIBE_LOG_DIRS, request)
+            _check(response.error_code, None, f"the log directories of broker {node}")
+            for one in response.results:
+                sizes = {(t.name, p.partition_index): p.partition_size for t in one.topics for p in t.partitions}
+                found.append(LogDir(node, one.log_dir, one.error_code, one.total_bytes, one.usable_bytes, sizes))
+        return found
+
+    # How requests find their broker
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self.cluster.timeout_s * 1000)
+
+    def _to_controller(self, api: apis.Api, request: Any, *, at_most: int | None = None) -> Any:
+        return self.cluster.controller().call(api, request, at_most=at_most)
+
+    def _for_resource(self, kind: int, name: str) -> Connection:
+        """Settings of a broker are known to that broker alone; those of topics to any."""
+        if kind == BROKER and name:
+            self.cluster.refresh([])
+            if not name.isascii() or not name.isdigit() or int(name) not in self.cluster.brokers:
+                known = ", ".join(str(node) for node in sorted(self.cluster.brokers))
+                raise KafkaError(Errors.INVALID_REQUEST, f"there is no broker {name!r}; the cluster has {known}")
+            return self.cluster.connection(int(name))
+        return self.cluster.any_connection()
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        leaders: dict[int, list[TopicPartition]] = {}
+        for topic, index in partitions:
+            leaders.setdefault(self.cluster.leader_of(topic, index), []).append((topic, index))
+        return leaders
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return topics
+
+
+def _resource(kind: int, name: str) -> str:
+    return f"topic {name!r}" if kind == TOPIC else f"broker {name!r}"
+
+
+def _check(code: int, message: str | None, what: str) -> None:
+    if code != Errors.NONE:
+        raise KafkaError(code, f"{what}: {message or message_of(code)}")

@@ -1,0 +1,219 @@
+"""One connection to one broker: frames, correlation ids, versions that both sides know, time limits."""
+
+import errno
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed, UnsupportedByBroker
+from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
+from kafkapy.protocol.apis import API_VERSIONS, Api
+from kafkapy.protocol.headers import read_response_header, request_frame
+from kafkapy.version import VERSION
+
+LARGEST_FRAME = 1 << 30  # more is no Kafka broker: "HTTP" read as a size is 1.2 GB
+
+_SIZE = struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+
+
+class Waiting(NamedTuple):
+    """A request that was sent and whose answer is to come."""
+
+    api: Api
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """A blocking connection. Requests may be sent ahead (`send`), answers come in the same order (`receive`).
+
+    After any error but an error code inside a response the connection is closed and cannot be used again.
+
+    Args:
+        timeout_s: how long an answer may take, unless a call says otherwise.
+        connect_timeout_s: how long connecting may take, address by address.
+    Raises:
+        ConnectionFailed: nobody listens there, or no Kafka broker does.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "kafkapy",
+        timeout_s: float = 30.0,
+        connect_timeout_s: float = 10.0,
+    ) -> None:
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.client_id = client_id
+        self.timeout_s = timeout_s
+        self._correlation_id = 0
+        self._waiting: deque[Waiting] = deque()
+        self._ranges: dict[int, tuple[int, int]] = {}
+        try:
+            self._socket = socket.create_connection((host, port), connect_timeout_s)
+        except OSError as error:
+            raise ConnectionFailed(
+                f"No connection to {self.address}: {_reason(error)}. Is a broker listening there?"
+            ) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._negotiate()
+
+    @property
+    def closed(self) -> bool:
+        return self._socket.fileno() < 0
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answers have not been received."""
+        return len(self._waiting)
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._socket.close()
+
+    def version_of(self, api: Api, at_most: int | None = None) -> int:
+        """The newest version that the broker, this client and `at_most` allow; raises UnsupportedByBroker."""
+        low, high = self._ranges.get(api.key, (0, -1))
+        newest = min(high, api.max_version if at_most is None else at_most)
+        if newest < max(low, api.min_version):
+            has = f"versions {low} to {high} of it" if high >= 0 else "no such API"
+            raise UnsupportedByBroker(
+                f"The broker at {self.address} cannot do {api.name} for this client: it has {has}, "
+                f"the client versions {api.min_version} to {api.max_version if at_most is None else at_most}."
+            )
+        return newest
+
+    def call(self, api: Api, request: Any, *, at_most: int | None = None, timeout_s: float | None = None) -> Any:
+        """Sends one request and waits for its answer, after those of requests sent before, which are dropped."""
+        waiting = self.send(api, request, at_most=at_most)
+        while True:
+            answered, response = self.receive(timeout_s)
+            if answered is waiting:
+                return response
+
+    def send(self, api: Api, request: Any, *, at_most: int | None = None, answer: bool = True) -> Waiting:
+        """Sends a request; `answer=False` for those that get none (Produce with acks=0)."""
+        version = self.version_of(api, at_most)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        waiting = Waiting(api, version, self._correlation_id)
+        self._transmit(request_frame(api, version, waiting.correlation_id, self.client_id, request))
+        if answer:
+            self._waiting.append(waiting)
+        return waiting
+
+    def answer_is_here(self) -> bool:
+        """Whether `receive` would find something at once (the beginning of an answer, or a hang-up)."""
+        return bool(self._waiting) and not self.closed and bool(select.select([self._socket], [], [], 0)[0])
+
+    def receive(self, timeout_s: float | None = None) -> tuple[Waiting, Any]:
+        """The next answer: which request it belongs to, and the response message.
+
+        Raises:
+            BrokerTimedOut: it did not come in time.
+            ConnectionFailed: the broker hung up, or sent what is not the answer.
+        """
+        if not self._waiting:
+            raise ValueError(f"no request to {self.address} waits for an answer")
+        waiting = self._waiting.popleft()
+        with self._closing_on_failure(waiting):
+            deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
+            frame, body = self._answer_to(waiting, deadline)
+            return waiting, waiting.api.decode_response(frame, waiting.version, body)
+
+    def _negotiate(self) -> None:
+        """Asks for the broker's versions in the newest form. A broker that does not know that form says so in the
+        oldest (KIP-511), whatever was asked: error code first, so it is looked at before the rest is decoded."""
+        self._ranges = {API_VERSIONS.key: (0, API_VERSIONS.max_version)}
+        request = API_VERSIONS.Request(client_software_name="kafkapy", client_software_version=VERSION)
+        response: Any = None
+        for at_most in (None, 0):
+            waiting = self.send(API_VERSIONS, request, at_most=at_most)
+            with self._closing_on_failure(self._waiting.popleft()):
+                frame, body = self._answer_to(waiting, time.monotonic() + self.timeout_s)
+                refused = len(frame) >= body + 2 and _INT16.unpack_from(frame, body)[0] == Errors.UNSUPPORTED_VERSION
+                response = API_VERSIONS.decode_response(frame, 0 if refused else waiting.version, body)
+            if not refused:
+                break
+        if response.error_code != Errors.NONE:
+            self.close()
+            raise KafkaError(response.error_code, f"the broker at {self.address} does not tell its versions")
+        self._ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+
+    @contextmanager
+    def _closing_on_failure(self, waiting: Waiting) -> Iterator[None]:
+        """Closes the connection and says which broker and request failed: what comes next on it would be misread."""
+        try:
+            yield
+        except TimeoutError as error:
+            self.close()
+            raise BrokerTimedOut(f"The broker at {self.address} did not answer {waiting.api.name} in time.") from error
+        except (ProtocolError, UnsupportedVersion) as error:
+            self.close()
+            raise ConnectionFailed(
+                f"What {self.address} answered to {waiting.api.name} version {waiting.version} is not a Kafka "
+                f"response: {error}."
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def _answer_to(self, waiting: Waiting, deadline: float) -> tuple[memoryview, int]:
+        frame = self._read_frame(deadline)
+        correlation_id, body = read_response_header(frame, waiting.api, waiting.version)
+        if correlation_id != waiting.correlation_id:
+            raise ProtocolError(f"correlation id {correlation_id} instead of {waiting.correlation_id}")
+        return frame, body
+
+    def _transmit(self, frame: bytes) -> None:
+        try:
+            self._socket.settimeout(self.timeout_s)
+            self._socket.sendall(frame)
+        except TimeoutError as error:
+            self.close()
+            raise BrokerTimedOut(
+                f"The broker at {self.address} took no request of {len(frame)} bytes within {self.timeout_s:g} s."
+            ) from error
+        except OSError as error:
+            self.close()
+            raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
+
+    def _read_frame(self, deadline: float) -> memoryview:
+        (size,) = _SIZE.unpack(self._read(4, deadline))
+        if not 4 <= size <= LARGEST_FRAME:
+            raise ProtocolError(f"a frame of {size} bytes")
+        return self._read(size, deadline)
+
+    def _read(self, size: int, deadline: float) -> memoryview:
+        data = memoryview(bytearray(size))
+        have = 0
+        while have < size:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            try:
+                got = self._socket.recv_into(data[have:])
+            except TimeoutError:
+                raise
+            except OSError as error:
+                raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
+            if got == 0:
+                raise ConnectionFailed(f"The broker at {self.address} closed the connection.")
+            have += got
+        return data
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    if error.errno == errno.ECONNREFUSED:
+        return "connection refused"
+    return error.strerror or str(error)

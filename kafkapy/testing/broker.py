@@ -1,0 +1,188 @@
+"""`kafkapy.Broker`: a real broker for as long as a `with` block runs, in this process or as a child."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkapy.server.broker import BrokerServer
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+LISTENER = "PLAINTEXT://127.0.0.1:0"
+
+
+class BrokerFailed(RuntimeError):
+    """A broker that did not start, or did not stop cleanly; the text has what it wrote to standard error."""
+
+
+class Broker:
+    """A broker on the embedded metadata, on a free port of 127.0.0.1.
+
+        with kafkapy.Broker(num_partitions=4) as broker:
+            client = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+
+    Args:
+        log_dir: where it keeps its data; None: a new directory, removed at the end.
+        process: run `kafkapy start` as a child, instead of threads of this process.
+        config: settings by their names ({"num.partitions": 4}); they go over everything else.
+        overrides: settings with underscores for dots (num_partitions=4).
+
+    Attributes:
+        bootstrap_servers: "host:port", what clients take.
+        listeners: "PLAINTEXT://host:port" of every listener.
+        log_dir: the data directory.
+        pid: of the process that it runs in.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] | None = None,
+        process: bool = False,
+        config: Mapping[str, Any] | None = None,
+        **overrides: Any,
+    ) -> None:
+        self._owns_dir = log_dir is None
+        self.log_dir = Path(tempfile.mkdtemp(prefix="kafkapy-") if log_dir is None else log_dir)
+        self.process = process
+        self.listeners: list[str] = []
+        self.pid = os.getpid()
+        self._settings: dict[str, Any] = {
+            "log.dirs": str(self.log_dir),
+            "listeners": LISTENER,
+            **{name.replace("_", "."): value for name, value in overrides.items()},
+            **(config or {}),
+        }
+        self._server: BrokerServer | None = None
+        self._child: subprocess.Popen[str] | None = None
+        self._stderr: IO[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        if not self.listeners:
+            raise BrokerFailed("The broker is not running; use it in a with block, or call start().")
+        return ",".join(listener.partition("://")[2] for listener in self.listeners)
+
+    def __enter__(self) -> "Broker":
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self.stop()
+        except BrokerFailed:
+            if kind is None:  # else what happened in the block says more
+                raise
+
+    def start(self) -> "Broker":
+        """Returns when it takes connections; raises BrokerFailed (a child), or the broker's own error."""
+        try:
+            if self.process:
+                self._start_child()
+            else:
+                self._start_here()
+        except BaseException:
+            self._clean_up()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stops it cleanly, as SIGTERM does; removes the data directory if it was made here."""
+        try:
+            if self._server is not None:
+                self._server.stop()
+            if self._child is not None:
+                self._stop_child(self._child)
+        finally:
+            self._clean_up()
+
+    def kill(self) -> None:
+        """Kills the child as `kill -9` does: nothing is flushed. The data directory stays until `stop`."""
+        if self._child is None:
+            raise BrokerFailed("Only a broker of its own can be killed: Broker(process=True), while it runs.")
+        self._end_child()
+
+    def stderr(self) -> str:
+        """What a child has written to standard error so far: its log."""
+        if self._stderr is None:
+            return ""
+        self._stderr.flush()
+        return Path(self._stderr.name).read_text(encoding="utf-8", errors="replace")
+
+    def _start_here(self) -> None:
+        from kafkapy.server.broker import BrokerServer
+        from kafkapy.server.config import BrokerConfig
+
+        server = BrokerServer(BrokerConfig(self._settings))
+        server.start()
+        self._server = server
+        self.listeners = list(server.listeners)
+
+    def _start_child(self) -> None:
+        command = [sys.executable, "-m", "kafkapy", "start"]
+        for name, value in self._settings.items():
+            command += ["-o", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
+        # A file, not a pipe: a pipe nobody reads would fill up and stop the broker at its next log line.
+        if self._stderr is not None:  # of a child that was killed
+            self._stderr.close()
+        self._stderr = tempfile.NamedTemporaryFile(prefix="kafkapy-stderr-")  # noqa: SIM115 - closed in _clean_up
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._stderr, text=True, encoding="utf-8")
+        self._child = child
+        # A broker that hangs is killed, which ends the read below.
+        watchdog = threading.Timer(START_TIMEOUT_S, child.kill)
+        watchdog.start()
+        try:
+            assert child.stdout is not None
+            ready = child.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if " ready: " not in ready:
+            code = child.wait()
+            said = self.stderr().strip()
+            raise BrokerFailed(
+                f"The broker did not start (exit code {code}); it said: {said or ready.strip() or 'nothing'}"
+            )
+        self.listeners = ready.partition(" ready: ")[2].split(" data=")[0].split(",")
+        self.pid = child.pid
+
+    def _stop_child(self, child: "subprocess.Popen[str]") -> None:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        try:
+            code = child.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            raise BrokerFailed(
+                f"The broker did not stop within {STOP_TIMEOUT_S:g} s; it said: {self.stderr()}"
+            ) from None
+        if code != 0:
+            raise BrokerFailed(f"The broker ended with exit code {code}; it said: {self.stderr()}")
+
+    def _end_child(self) -> None:
+        """Ends the child if it still runs, and lets go of it."""
+        self.listeners = []
+        child, self._child = self._child, None
+        if child is None:
+            return
+        if child.poll() is None:
+            child.kill()
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+
+    def _clean_up(self) -> None:
+        self._server = None
+        self._end_child()
+        if self._stderr is not None:
+            self._stderr.close()
+            self._stderr = None
+        if self._owns_dir:
+            shutil.rmtree(self.log_dir, ignore_errors=True)

@@ -1,0 +1,95 @@
+"""The command line except the broker's own start: typer's commands put together, and how a call ends."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.tools import configs, consume, log, produce, topics
+from kafkapy.tools.errors import CallError
+from kafkapy.version import VERSION
+
+EPILOG = "Examples: kafkapy start -o log.dirs=/tmp/data  |  kafkapy topics list  |  kafkapy consume flights --max 10"
+
+app = typer.Typer(
+    name="kafkapy",
+    help="A Kafka-protocol broker, and the tools that go with it.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"kafkapy {VERSION}")
+        raise typer.Exit()
+
+
+@app.callback()
+def everything(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Options of the command as a whole."""
+
+
+@app.command()
+def start(
+    properties: Annotated[
+        str | None, typer.Argument(metavar="[SERVER.PROPERTIES]", help="Settings of a broker, as of Apache Kafka.")
+    ] = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option("-o", "--override", metavar="KEY=VALUE", help="A setting that goes over the file; repeat it."),
+    ] = None,
+) -> None:
+    """Run a broker in the foreground.
+
+    When it takes connections it prints one line with its addresses, data directory and pid; its log goes to
+    standard error. SIGTERM and SIGINT stop it cleanly, a second one at once.
+
+    Examples:
+
+        kafkapy start server.properties
+
+        kafkapy start -o log.dirs=/tmp/data -o listeners=PLAINTEXT://127.0.0.1:0
+    """
+    from kafkapy.tools.start import add_override, serve
+
+    overrides: dict[str, str] = {}
+    for setting in override or ():
+        add_override(overrides, setting)
+    raise typer.Exit(serve(properties, overrides))
+
+
+app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
+app.add_typer(log.app, name="log")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs one command and returns its exit code. What is wrong with the call is raised as CallError, so that it
+    reads like every other error; typer's own errors are known by what they can do, whatever module they are in."""
+    command: Callable[..., Any] = typer.main.get_command(app)
+    try:
+        result = command(list(args), prog_name="kafkapy", standalone_mode=False)
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if type(error).__name__ == "Abort":
+            raise KeyboardInterrupt from error
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error, file=sys.stderr)
+            return 2
+        if code is None or not hasattr(error, "format_message"):
+            raise
+        context = getattr(error, "ctx", None)
+        path = "kafkapy" if context is None else context.command_path
+        raise CallError(f"{error.format_message().rstrip('.')}. See: {path} --help") from error
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,150 @@
+"""`kafkapy consume`: the records of a topic as lines."""
+
+import enum
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from typing import Annotated
+
+import typer
+
+from kafkapy.client.consumer import Consumer, ConsumerRecord
+from kafkapy.tools.errors import CallError
+from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of, timestamp_of
+from kafkapy.tools.output import progress
+from kafkapy.tools.record_json import record_line
+
+
+class Format(str, enum.Enum):
+    VALUE = "value"
+    KEY_VALUE = "key-value"
+    FULL = "full"
+    JSON = "json"
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    start: Annotated[
+        str, typer.Option("--from", "-f", metavar="earliest|latest|OFFSET|TIMESTAMP", help="Where to begin.")
+    ] = "earliest",
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; repeat it for more.")
+    ] = None,
+    most: Annotated[int | None, typer.Option("--max", "-n", min=0, help="Stop after so many records.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Do not stop at the end: wait for more.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.VALUE,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    separator: Annotated[str, typer.Option("--key-separator", "-K", help="Between key and value.")] = "\t",
+    servers: Servers = DEFAULT_SERVER,
+) -> None:
+    """Print the records of a topic, in order within each partition, up to where it ends now.
+
+    --from takes earliest, latest, an offset (-5: five before the end of each partition), an ISO 8601 time
+    (2024-01-31, 2024-01-31T12:00:00Z; UTC if it names no zone) or @ and milliseconds since 1970.
+
+    Examples:
+
+        kafkapy consume flights --max 10
+
+        kafkapy consume flights --from 2024-01-31T12:00:00Z --json | jq .value
+
+        kafkapy consume flights --from latest --follow --format full
+    """
+    begin = _beginning(start)
+    show = _FORMATS[Format.JSON if as_json else form](separator)
+    out = sys.stdout.buffer
+    with cluster_of(servers) as cluster:
+        count = len(cluster.topic(topic).partitions)
+        wanted = sorted(set(partition)) if partition else list(range(count))
+        consumer = Consumer(cluster)
+        consumer.assign([(topic, index) for index in wanted])
+        ends = consumer.end_offsets()
+        begin(consumer, ends)
+        ahead = sum(max(0, end - consumer.positions[where]) for where, end in ends.items())
+        records = _for_ever(consumer) if follow else consumer.records(until=ends)
+        with progress(f"Reading {topic}", None if follow else ahead, unit="records") as advance:
+            if most != 0:
+                for number, record in enumerate(records, 1):
+                    out.write(show(record))
+                    if number % 1024 == 0:
+                        advance(number)
+                    if number == most:
+                        break
+            out.flush()
+
+
+def _for_ever(consumer: Consumer) -> Iterator[ConsumerRecord]:
+    """Records as they come; what was printed is seen before the wait for more."""
+    while True:
+        yield from consumer.poll()
+        sys.stdout.buffer.flush()
+
+
+def _beginning(start: str) -> Callable[[Consumer, dict[tuple[str, int], int]], None]:
+    """How to move a consumer that stands at the earliest records to where --from says."""
+    if start == "earliest":
+        return lambda consumer, ends: None
+    if start == "latest":
+        return lambda consumer, ends: consumer.positions.update(ends)
+    try:
+        offset = int(start)
+    except ValueError:
+        try:
+            timestamp = timestamp_of(start)
+        except ValueError as error:
+            raise CallError(
+                f"--from {start!r} is neither earliest nor latest, nor an offset, nor a time as in 2024-01-31T12:00:00Z"
+            ) from error
+        return lambda consumer, ends: consumer.seek_to_timestamp(timestamp)
+
+    def at_offset(consumer: Consumer, ends: dict[tuple[str, int], int]) -> None:
+        for where, end in ends.items():
+            wanted = offset if offset >= 0 else end + offset
+            consumer.positions[where] = min(max(wanted, consumer.positions[where]), end)
+
+    return at_offset
+
+
+def _value(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    return lambda record: (record.value or b"") + b"\n"
+
+
+def _key_value(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    between = separator.encode()
+    return lambda record: (record.key or b"") + between + (record.value or b"") + b"\n"
+
+
+def _full(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    def line(record: ConsumerRecord) -> bytes:
+        headers = ",".join(f"{name}={_text(value)}" for name, value in record.headers)
+        cells = (
+            f"{record.partition}:{record.offset}",
+            _time(record.timestamp),
+            _text(record.key),
+            _text(record.value),
+            headers,
+        )
+        return "\t".join(cells).rstrip("\t").encode() + b"\n"
+
+    return line
+
+
+def _json(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    return lambda record: record_line(record).encode() + b"\n"
+
+
+_FORMATS = {Format.VALUE: _value, Format.KEY_VALUE: _key_value, Format.FULL: _full, Format.JSON: _json}
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode("utf-8", "replace")
+
+
+def _time(timestamp: int) -> str:
+    if timestamp < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"@{timestamp}"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"

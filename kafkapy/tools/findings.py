@@ -1,0 +1,89 @@
+"""What a look at segment files found wrong, or only odd, in the words of Kafka's `DumpLogSegments`."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+Pairs = defaultdict[str, list[tuple[int, int]]]
+
+
+def _pairs() -> Pairs:
+    return defaultdict(list)
+
+
+@dataclass
+class Findings:
+    """`damaged` is what makes the exit code 1. Gaps and timestamp mismatches do not: cleaning a log makes both."""
+
+    damaged: bool = False
+    failures: list[str] = field(default_factory=list)
+    index_mismatches: Pairs = field(default_factory=_pairs)
+    timestamp_mismatches: Pairs = field(default_factory=_pairs)
+    timestamps_out_of_order: Pairs = field(default_factory=_pairs)
+    offsets_not_found: Pairs = field(default_factory=_pairs)
+    gaps: Pairs = field(default_factory=_pairs)
+
+    def failed(self, sentence: str) -> None:
+        self.damaged = True
+        self.failures.append(sentence)
+
+    def bad_crc(self, file: str, position: int, base_offset: int) -> None:
+        self.failed(f"{file} is damaged: the batch at position {position} (base offset {base_offset}) has a wrong CRC.")
+
+    def invalid_tail(self, file: str, position: int, size: int) -> None:
+        self.failed(f"{file} has no whole batch from position {position} on: {size} bytes are left over.")
+
+    def index_mismatch(self, file: str, index_offset: int, log_offset: int) -> None:
+        self.damaged = True
+        self.index_mismatches[file].append((index_offset, log_offset))
+
+    def timestamp_mismatch(self, file: str, index_timestamp: int, log_timestamp: int) -> None:
+        self.timestamp_mismatches[file].append((index_timestamp, log_timestamp))
+
+    def timestamp_out_of_order(self, file: str, timestamp: int, previous: int) -> None:
+        self.damaged = True
+        self.timestamps_out_of_order[file].append((timestamp, previous))
+
+    def offset_not_found(self, file: str, index_offset: int, log_offset: int) -> None:
+        self.damaged = True
+        self.offsets_not_found[file].append((index_offset, log_offset))
+
+    def gap(self, file: str, offset: int, following: int) -> None:
+        self.gaps[file].append((offset, following))
+
+    def lines(self) -> list[str]:
+        """Kafka's report, files in the order in which they were read, then our own sentences."""
+        report: list[str] = []
+        for file, pairs in self.index_mismatches.items():
+            report.append(f"Mismatches in :{file}")
+            # The newest first: Kafka's tool gathers these, and the gaps below, in front of a list.
+            report += [f"  Index offset: {index}, log offset: {log}" for index, log in reversed(pairs)]
+        for file, pairs in self.timestamp_mismatches.items():
+            report.append(f"Found timestamp mismatch in :{file}")
+            report += [f"  Index timestamp: {index}, log timestamp: {log}" for index, log in pairs]
+        for file, pairs in self.timestamps_out_of_order.items():
+            report.append(f"Found out of order timestamp in :{file}")
+            report += [f"  Index timestamp: {index}, Previously indexed timestamp: {last}" for index, last in pairs]
+        for pairs in self.offsets_not_found.values():
+            report.append("The following indexed offsets are not found in the log.")
+            report += [f"Indexed offset: {index}, found log offset: {log}" for index, log in pairs]
+        for file, pairs in self.gaps.items():
+            report.append(f"Non-consecutive offsets in {file}")
+            report += [f"  {offset} is followed by {following}" for offset, following in reversed(pairs)]
+        return report + self.failures
+
+    def objects(self) -> list[dict[str, object]]:
+        """The same for programs; `kind` names what was found."""
+        kinds = {
+            "indexMismatch": (self.index_mismatches, "indexOffset", "logOffset"),
+            "timestampMismatch": (self.timestamp_mismatches, "indexTimestamp", "logTimestamp"),
+            "timestampOutOfOrder": (self.timestamps_out_of_order, "indexTimestamp", "previousTimestamp"),
+            "offsetNotFound": (self.offsets_not_found, "indexOffset", "logOffset"),
+            "gap": (self.gaps, "offset", "nextOffset"),
+        }
+        found: list[dict[str, object]] = [
+            {"type": "finding", "kind": kind, "file": file, first_name: first, second_name: second}
+            for kind, (table, first_name, second_name) in kinds.items()
+            for file, pairs in table.items()
+            for first, second in pairs
+        ]
+        return found + [{"type": "finding", "kind": "failure", "message": sentence} for sentence in self.failures]

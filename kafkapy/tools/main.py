@@ -1,0 +1,82 @@
+"""The command `kafkapy`: looks at the first word before it loads anything.
+
+A broker must be there within a fraction of a second and in little memory, so `kafkapy start` goes straight to
+`tools.start`; the rest of the command line, its help and its completion load typer and rich.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from kafkapy.tools.errors import CallError, ToolError
+
+DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 0 done, 1 failed, 2 the call was wrong, 130 interrupted."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(args)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough, as in `kafkapy log dump FILE | head`. What is still buffered
+        # has nowhere to go, and the interpreter must not complain about that at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        if os.environ.get("KAFKAPY_DEBUG") == "1":
+            raise
+        print(f"kafkapy: {sentence_of(error)}", file=sys.stderr)
+        return WRONG_CALL if isinstance(error, CallError) else FAILED
+
+
+def _run(args: list[str]) -> int:
+    completing = "_KAFKAPY_COMPLETE" in os.environ
+    if not completing and args[:1] == ["start"] and not {"-h", "--help"} & set(args):
+        from kafkapy.tools.start import start
+
+        return start(args[1:])
+    if not completing and args == ["--version"]:
+        from kafkapy.version import VERSION
+
+        print(f"kafkapy {VERSION}")
+        return DONE
+    from kafkapy.tools.cli import run
+
+    return run(args)
+
+
+def sentence_of(error: Exception) -> str:
+    """What went wrong, for a person. An error nobody foresaw says its kind and how to see where it came from."""
+    from kafkapy.errors import KafkaError, name_of
+
+    if isinstance(error, (ToolError, CallError)):
+        text = str(error)
+    elif isinstance(error, KafkaError):
+        text = f"{error.message.rstrip('.')} ({name_of(error.code)})"
+    elif isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        text = reason if error.filename is None else f"{os.fspath(error.filename)!s}: {reason}"
+    elif _is_foreseen(error):
+        text = str(error)
+    else:
+        text = (
+            f"an error that should not happen: {type(error).__name__}: {error}; "
+            "run it again with KAFKAPY_DEBUG=1 to see where"
+        )
+    return text if text.endswith((".", "?", "!")) else text + "."
+
+
+def _is_foreseen(error: Exception) -> bool:
+    """Errors whose text is a sentence. Looked up by what is loaded: an error of a module was raised by it."""
+    for module, name in (
+        ("kafkapy.client.errors", "ClientError"),
+        ("kafkapy.runtime.config_def", "ConfigError"),
+        ("kafkapy.server.config_properties", "PropertiesError"),
+    ):
+        loaded = sys.modules.get(module)
+        if loaded is not None and isinstance(error, getattr(loaded, name)):
+            return True
+    return False

@@ -1,0 +1,110 @@
+"""`kafkapy start`: a broker in the foreground. Loads only what a broker needs (no typer, no rich)."""
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.version import VERSION
+
+if TYPE_CHECKING:
+    from kafkapy.server.config import BrokerConfig
+
+INTERRUPTED = 130
+USAGE = "kafkapy start [server.properties] [-o KEY=VALUE ...]"
+
+
+def start(args: Sequence[str]) -> int:
+    """Runs a broker until SIGTERM or SIGINT; returns the exit code."""
+    file, overrides = parse(args)
+    return serve(file, overrides)
+
+
+def parse(args: Sequence[str]) -> tuple[str | None, dict[str, str]]:
+    """The properties file, if there is one, and the settings given by -o; raises CallError."""
+    file: str | None = None
+    overrides: dict[str, str] = {}
+    rest = list(args)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-o", "--override"):
+            if not rest:
+                raise CallError(f"{word} needs KEY=VALUE behind it; the call is: {USAGE}")
+            setting = rest.pop(0)
+        elif word.startswith("--override="):
+            setting = word.partition("=")[2]
+        elif word.startswith("-o"):
+            setting = word[2:]
+        elif word.startswith("-"):
+            raise CallError(f"start has no option {word}; the call is: {USAGE}")
+        elif file is None:
+            file = word
+            continue
+        else:
+            raise CallError(f"start takes one properties file, not also {word!r}; the call is: {USAGE}")
+        add_override(overrides, setting)
+    return file, overrides
+
+
+def add_override(overrides: dict[str, str], setting: str) -> None:
+    key, equals, value = setting.partition("=")
+    if not equals or not key.strip():
+        raise CallError(f"-o {setting!r} is not KEY=VALUE, as in -o log.dirs=/var/lib/kafkapy")
+    overrides[key.strip()] = value
+
+
+def config_of(file: str | None, overrides: dict[str, str]) -> "BrokerConfig":
+    """The settings of a broker.
+
+    Raises ToolError for a file that cannot be read, CallError for a wrong -o, ConfigError or PropertiesError for
+    what is wrong in the file.
+    """
+    from kafkapy.server.config import BrokerConfig, ConfigError
+
+    path = None if file is None else Path(file)
+    try:
+        return BrokerConfig.load(path, overrides)
+    except OSError as error:
+        raise ToolError(f"The properties file {file} cannot be read: {error.strerror}.") from error
+    except ConfigError as error:
+        if error.key in overrides:
+            raise CallError(f"-o {error}") from error
+        raise
+
+
+def serve(file: str | None, overrides: dict[str, str]) -> int:
+    """Starts, says on standard output that it is ready, and runs until a signal. The second one ends it at once."""
+    config = config_of(file, overrides)
+    from kafkapy.runtime import logs
+    from kafkapy.server.broker import BrokerServer
+
+    logs.set_up(config.kafkapy_log_level)
+
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(INTERRUPTED)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    server = BrokerServer(config)
+    server.start()
+    try:
+        if not stop.is_set():
+            print(ready_line(server.listeners, config.log_dirs), flush=True)
+        stop.wait()
+    finally:
+        server.stop()
+    return 0
+
+
+def ready_line(listeners: Sequence[str], log_dirs: Sequence[Path]) -> str:
+    """What says that the broker takes connections: addresses, data directories and pid, on one line."""
+    data = ",".join(str(path.absolute()) for path in log_dirs)
+    return f"kafkapy {VERSION} ready: {','.join(listeners)} data={data} pid={os.getpid()}"

@@ -1,0 +1,215 @@
+"""`kafkapy topics`: list, create, describe, alter and delete topics."""
+
+import base64
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.client.admin import DELETE, EARLIEST, LATEST, SET, TOPIC, Admin, FoundOffset, NewTopic, TopicPartition
+from kafkapy.client.cluster import Topic
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.tools.errors import CallError
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
+from kafkapy.tools.output import print_json, print_table
+
+app = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics.")
+
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; repeat it for more."),
+]
+
+
+@app.command("list")
+def list_topics(servers: Servers = DEFAULT_SERVER, as_json: Json = False) -> None:
+    """Show the topics with their numbers of partitions and replicas.
+
+    Example: kafkapy topics list --json
+    """
+    with Admin(cluster_of(servers)) as admin, admin.cluster:
+        topics = admin.list_topics()
+    if as_json:
+        print_json([_summary(topic) for topic in topics])
+    elif topics:
+        print_table(
+            ["topic", "partitions>", "replicas>", "id"],
+            [(t.name, len(t.partitions), _replicas(t), topic_id_text(t.topic_id)) for t in topics],
+        )
+    else:
+        print("There are no topics.")
+
+
+@app.command("create")
+def create_topics(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One topic or more.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: as the broker is set.")] = -1,
+    replicas: Annotated[int, typer.Option("--replication-factor", "-r", help="-1: as the broker is set.")] = -1,
+    config: Config = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Only check whether it could be made.")
+    ] = False,
+    servers: Servers = DEFAULT_SERVER,
+) -> None:
+    """Create topics.
+
+    Example: kafkapy topics create flights --partitions 4 --config retention.ms=3600000
+    """
+    settings: dict[str, str | None] = dict(key_values("--config", config or ()))
+    with Admin(cluster_of(servers)) as admin, admin.cluster:
+        for name in names:
+            try:
+                made = admin.create_topics(
+                    [NewTopic(name, partitions, replicas, settings)], validate_only=validate_only
+                )
+            except KafkaError as error:
+                if error.code == Errors.TOPIC_ALREADY_EXISTS and if_not_exists:
+                    print(f"Topic {name} is there already.")
+                    continue
+                raise
+            if validate_only:
+                print(f"Topic {name} could be created.")
+            else:
+                print(f"Created topic {name} with {_count(len(made[0].partitions), 'partition')}.")
+
+
+@app.command("describe")
+def describe_topics(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="None: all topics.")] = None,
+    servers: Servers = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show partitions with leader, replicas, offsets, and the settings that differ from the broker's.
+
+    Example: kafkapy topics describe flights
+    """
+    with Admin(cluster_of(servers)) as admin, admin.cluster:
+        topics = [admin.describe_topic(name) for name in names] if names else admin.list_topics()
+        described = [_described(admin, topic) for topic in topics]
+    if as_json:
+        print_json(described)
+        return
+    for topic in described:
+        settings = ", ".join(f"{key}={value}" for key, value in topic["configs"].items()) or "as the broker is set"
+        print(f"Topic {topic['name']}, id {topic['id']}, settings: {settings}")
+        print_table(
+            ["partition>", "leader>", "epoch>", "replicas", "in sync", "first offset>", "end offset>"],
+            [
+                (
+                    p["partition"],
+                    p["leader"],
+                    p["leaderEpoch"],
+                    _ids(p["replicas"]),
+                    _ids(p["isr"]),
+                    p["start"],
+                    p["end"],
+                )
+                for p in topic["partitions"]
+            ],
+        )
+
+
+@app.command("alter")
+def alter_topic(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new, larger number.")] = None,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Back to the broker's setting; repeat it."),
+    ] = None,
+    servers: Servers = DEFAULT_SERVER,
+) -> None:
+    """Add partitions, or change settings.
+
+    Example: kafkapy topics alter flights --partitions 8 --config cleanup.policy=compact
+    """
+    changes: list[tuple[str, int, str | None]] = [
+        (key, SET, value) for key, value in key_values("--config", config or ()).items()
+    ]
+    changes += [(key, DELETE, None) for key in delete_config or ()]
+    if partitions is None and not changes:
+        raise CallError("topics alter needs --partitions, --config or --delete-config")
+    with Admin(cluster_of(servers)) as admin, admin.cluster:
+        if changes:
+            admin.alter_configs(TOPIC, name, changes)
+            print(f"Changed {_count(len(changes), 'setting')} of topic {name}.")
+        if partitions is not None:
+            admin.create_partitions(name, partitions)
+            print(f"Topic {name} has {_count(partitions, 'partition')} now.")
+
+
+@app.command("delete")
+def delete_topics(
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
+    servers: Servers = DEFAULT_SERVER,
+) -> None:
+    """Delete topics and everything in them.
+
+    Example: kafkapy topics delete flights
+    """
+    with Admin(cluster_of(servers)) as admin, admin.cluster:
+        for name in names:
+            try:
+                admin.delete_topics([name])
+            except KafkaError as error:
+                if error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION and if_exists:
+                    print(f"Topic {name} is not there.")
+                    continue
+                raise
+            print(f"Deleted topic {name}.")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """The 22 characters that Kafka shows for an id; empty where there is none."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii") if any(topic_id) else ""
+
+
+def _summary(topic: Topic) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "id": topic_id_text(topic.topic_id),
+        "internal": topic.internal,
+        "partitionCount": len(topic.partitions),
+        "replicationFactor": _replicas(topic),
+    }
+
+
+def _described(admin: Admin, topic: Topic) -> dict[str, Any]:
+    where: list[TopicPartition] = [(topic.name, index) for index, one in topic.partitions.items() if one.leader >= 0]
+    starts = admin.offsets(dict.fromkeys(where, EARLIEST))
+    ends = admin.offsets(dict.fromkeys(where, LATEST))
+    entries = admin.describe_configs(TOPIC, topic.name)
+    return {
+        **_summary(topic),
+        "configs": {entry.name: entry.value for entry in entries if entry.source == "DYNAMIC_TOPIC_CONFIG"},
+        "partitions": [
+            {
+                "partition": one.index,
+                "leader": one.leader if one.leader >= 0 else None,
+                "leaderEpoch": one.leader_epoch,
+                "replicas": list(one.replicas),
+                "isr": list(one.isr),
+                "start": _offset(starts.get((topic.name, one.index))),
+                "end": _offset(ends.get((topic.name, one.index))),
+            }
+            for one in topic.partitions.values()
+        ],
+    }
+
+
+def _offset(found: FoundOffset | None) -> int | None:
+    return None if found is None else found.offset
+
+
+def _replicas(topic: Topic) -> int:
+    return max((len(one.replicas) for one in topic.partitions.values()), default=0)
+
+
+def _ids(ids: list[int]) -> str:
+    return ",".join(str(one) for one in ids)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
