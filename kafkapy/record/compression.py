@@ -77,7 +77,9 @@ def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
         return frame
     import zstandard
 
-    return zstandard.ZstdCompressor(level=level, write_content_size=False).compress(data)
+    # Java closes its stream by a flush and an empty last block; with the same two steps the bytes are the same.
+    stream = zstandard.ZstdCompressor(level=level, write_content_size=False).compressobj()
+    return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int) -> bytes:
