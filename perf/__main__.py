@@ -1,0 +1,100 @@
+"""`python -m perf`: kafkapy beside Apache Kafka 3.9.1 and beside bare loops, one table, one JSON file."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from perf import jars
+from perf.brokers import Fleet
+from perf.machine import ROOT, describe
+from perf.measurement import FULL, KAFKA, KAFKAPY, QUICK, Bench
+from perf.measurements import ALL
+from perf.report import head, show, write_json
+from perf.runner import Collected, run
+from perf.stats import compare
+from perf.warm import Warmth
+
+SECONDS = {FULL.name: 38 * 60.0, QUICK.name: 160.0}
+WARM_SHARE = 0.8
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    names = options.names or [each.name for each in ALL if each.quick or not options.quick]
+    chosen = [each for each in ALL if each.name in names]
+    scale = QUICK if options.quick else FULL
+    runs = options.runs or (1 if options.quick else 3)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the brokers are stopped
+    options.data.mkdir(parents=True, exist_ok=True)
+    if KAFKA in options.brokers or "java" in names:
+        jars.fetch()
+    machine = describe(options.data)
+    print(head(machine))
+    collected = Collected()
+    began = time.monotonic()
+    interrupted = False
+    with tempfile.TemporaryDirectory(prefix="kafkapy-perf-", dir=options.data) as directory:
+        fleet, warmth = Fleet(Path(directory)), Warmth(Path(directory), WARM_SHARE, scale.memory_limit)
+        bench = Bench(scale, Path(directory), fleet, warmth)
+        try:
+            took = -time.monotonic()
+            read = warmth.top_up()
+            took += time.monotonic()
+            print(f"memory           warmed by {read / 2**30:.1f} GiB of page cache in {took:.1f} s, again when free\n")
+            run(bench, chosen, options.brokers, runs, SECONDS[scale.name] - took, collected)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            fleet.close()
+            warmth.close()
+    comparisons = compare([row for each in chosen for row in each.rows], collected.figures)
+    notes = dict(bench.notes)
+    if collected.left_out:
+        notes["left out"] = f"left out for want of time: {'; '.join(collected.left_out)}"
+    if interrupted:
+        notes["interrupted"] = "interrupted: the table holds what was measured until then"
+    notes |= {f"failure {number}": f"failed: {text}" for number, text in enumerate(collected.failures)}
+    show(machine, comparisons, notes)
+    how = {"scale": scale.name, "runs": runs, "seconds": round(time.monotonic() - began, 1)}
+    write_json(options.json, machine, comparisons, collected.figures, notes, how)
+    print(f"\n{how['seconds']:.0f} s in all; every figure is in {options.json}")
+    return 130 if interrupted else 1 if collected.failures else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {each.name:<12} {each.about}" for each in ALL)
+    parser = argparse.ArgumentParser(
+        "python -m perf",
+        description="Measures kafkapy beside Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
+        epilog=f"measurements (all of them if none is named):\n{listed}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    default = ROOT / "perf" / "results" / time.strftime("%Y-%m-%d-%H%M%S.json")
+    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *(each.name for each in ALL)])
+    parser.add_argument("--quick", action="store_true", help="small sizes, one run: under 3 minutes, for a first look")
+    parser.add_argument("--runs", type=int, help="how often each is measured (3, with --quick 1)")
+    parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("/var/tmp"),
+        metavar="DIR",
+        help="a place on disk for the brokers (%(default)s)",
+    )
+    parser.add_argument(
+        "--brokers",
+        type=lambda text: text.split(","),
+        default=[KAFKA, KAFKAPY],
+        metavar="LIST",
+        help=f"which of them: {KAFKA},{KAFKAPY} (both)",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""Loops that are no broker: what the same bytes cost when nothing is done but to move them.
+
+`receive FILE` takes one connection and writes what arrives to FILE. `send FILE` answers every offset that arrives
+as 8 bytes with the next `FETCH_BYTES` of FILE by sendfile. Each is a process of its own, as a broker is, started
+by `BareLoop`. At 1 MiB a system call the interpreter's part is below one hundredth.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from perf.processes import Child
+
+CHUNK = 1 << 20
+SEND_BUFFER = 102_400  # socket.send.buffer.bytes of both brokers
+
+
+@contextmanager
+def bare_loop(what: str, file: Path) -> Iterator[tuple[int, int]]:
+    """Runs the loop `what` ("receive" or "send") on `file`; yields its pid and its port."""
+    child = Child([sys.executable, "-m", "perf.bare", what, str(file)], file.with_suffix(".out"), keep_stdout=True)
+    try:
+        assert child.process.stdout is not None
+        line = child.process.stdout.readline()
+        if not line:
+            child.process.wait()
+            raise child.failure("the bare loop did not start")
+        yield child.pid, int(line)
+    finally:
+        child.stop()
+
+
+def receive(connection: socket.socket, file: Path) -> None:
+    """Reads until the client ends, then closes: the client's sign that all of it is written."""
+    buffer = memoryview(bytearray(CHUNK))
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    while count := connection.recv_into(buffer):
+        os.write(fd, buffer[:count])
+
+
+def send(connection: socket.socket, file: Path) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+    fd = os.open(file, os.O_RDONLY)
+    while request := connection.recv(8):
+        (offset,) = struct.unpack(">q", request)
+        end = offset + CHUNK
+        while offset < end:
+            sent = os.sendfile(connection.fileno(), fd, offset, end - offset)
+            if sent == 0:
+                return
+            offset += sent
+
+
+def main(what: str, file: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        print(server.getsockname()[1], flush=True)
+        connection, _ = server.accept()
+    with connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        {"receive": receive, "send": send}[what](connection, Path(file))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

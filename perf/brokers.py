@@ -1,0 +1,174 @@
+"""The two brokers, started as a user starts them, each on a data directory of its own."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from perf import jars
+from perf.processes import Child, accepts, free_port, wait_until
+
+# As bin/kafka-run-class.sh and bin/kafka-server-start.sh of the distribution start it.
+KAFKA_JVM = ["-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true"]
+KAFKA_JVM += ["-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"]
+
+LOG4J = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+class Broker(ABC):
+    """A running broker. `pid` is its process (ZooKeeper is another one and in no figure), `port` where it listens,
+    `began` the perf_counter just before the process was made."""
+
+    kind: str
+    child: Child
+    port: int
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    @property
+    def began(self) -> float:
+        return self.child.started
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_directory(self) -> Path:
+        """Where the partitions' directories are."""
+        return self.data / "logs"
+
+    def stop(self) -> None:
+        self.child.stop()
+
+    @abstractmethod
+    def recovery_seconds(self) -> float | None:
+        """How long the broker says that loading its partitions took, all of them together; None if it does not say."""
+
+
+class Kafkapy(Broker):
+    kind = "kafkapy"
+
+    def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(data)
+        options = {"log.dirs": str(self.log_directory), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
+        command = [sys.executable, "-m", "kafkapy", "start"]
+        for key, value in options.items():
+            command += ["-o", f"{key}={value}"]
+        self.child = Child(command, data / "kafkapy.out", keep_stdout=True)
+        try:
+            self.port = self._port_of_ready_line()
+        except BaseException:
+            self.child.stop()
+            raise
+
+    def _port_of_ready_line(self) -> int:
+        """Waits for `kafkapy 0.1.0 ready: PLAINTEXT://127.0.0.1:41873 data=/path pid=123`."""
+        stdout = self.child.process.stdout
+        assert stdout is not None
+        watchdog = threading.Timer(60, self.child.process.kill)  # readline has no time-out of its own
+        watchdog.start()
+        try:
+            for line in stdout:
+                found = re.search(rb" ready: \w+://[^ ]*:(\d+)", line)
+                if found:
+                    return int(found[1])
+        finally:
+            watchdog.cancel()
+        self.child.process.wait()
+        raise self.child.failure("kafkapy printed no ready line")
+
+    def recovery_seconds(self) -> float | None:
+        times = re.findall(r"(?i)recover.*?([\d.]+) ?ms", self.child.said())
+        return sum(map(float, times)) / 1000 if times else None
+
+
+class Kafka(Broker):
+    kind = "kafka"
+
+    def __init__(self, data: Path, settings: Mapping[str, str], zookeeper: str) -> None:
+        super().__init__(data)
+        self.port = free_port()
+        options = {
+            "broker.id": "0",
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.log_directory),
+            "zookeeper.connect": zookeeper,
+            "offsets.topic.replication.factor": "1",
+            **settings,
+        }
+        properties = data / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+        self.child = Child(java(data, "kafka.Kafka", str(properties), options=KAFKA_JVM), data / "kafka.out")
+        try:
+            wait_until(lambda: accepts(self.port), self.child, "Apache Kafka")
+        except BaseException:
+            self.child.stop()
+            raise
+
+    def recovery_seconds(self) -> float | None:
+        """LogManager says 'Completed load of log with 1 segments ... in 190ms' for each log."""
+        times = re.findall(r"Completed load of .* in (\d+)ms", self.child.said())
+        return sum(map(float, times)) / 1000 if times else None
+
+
+class Fleet:
+    """Starts brokers; one ZooKeeper serves every Apache Kafka of a run, each under a root of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._zookeeper: Child | None = None
+        self._zookeeper_port = 0
+
+    @contextmanager
+    def running(self, kind: str, data: Path, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+        """A broker of `kind` on `data` (made if missing, kept afterwards), stopped cleanly when the block ends."""
+        data.mkdir(parents=True, exist_ok=True)
+        broker: Broker
+        if kind == Kafkapy.kind:
+            broker = Kafkapy(data, settings or {})
+        else:
+            broker = Kafka(data, settings or {}, f"{self._zookeeper_address()}/{data.name}")
+        try:
+            yield broker
+        finally:
+            broker.stop()
+
+    def _zookeeper_address(self) -> str:
+        if self._zookeeper is None:
+            port = free_port()
+            home = self._directory / "zookeeper"
+            home.mkdir()
+            lines = [f"dataDir={home}/data", f"clientPort={port}", "clientPortAddress=127.0.0.1"]
+            (home / "zoo.cfg").write_text("\n".join([*lines, "maxClientCnxns=0", "admin.enableServer=false", ""]))
+            main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+            command = java(home, main, str(home / "zoo.cfg"), options=["-Xmx512M"])
+            self._zookeeper = Child(command, home / "zookeeper.out")
+            self._zookeeper_port = port
+            wait_until(lambda: accepts(port), self._zookeeper, "ZooKeeper")
+        return f"127.0.0.1:{self._zookeeper_port}"
+
+    def close(self) -> None:
+        if self._zookeeper is not None:
+            self._zookeeper.stop()
+
+
+def java(directory: Path, main: str, *arguments: str, options: list[str] | None = None) -> list[str]:
+    """The command line of a Java program of the jars; its log configuration is written into `directory`."""
+    log4j = directory / "log4j.properties"
+    log4j.write_text(LOG4J)
+    return ["java", *(options or []), f"-Dlog4j.configuration=file:{log4j}", "-cp", jars.class_path(), main, *arguments]

@@ -1,0 +1,78 @@
+"""What the figures were measured on: machine, kernel, file system and the versions of everything that took part."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from kafkapy.version import VERSION
+from perf.jars import KAFKA_VERSION
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def describe(directory: Path) -> dict[str, str]:
+    """Name -> text, in the order in which it is printed; `directory` is where the brokers keep their data."""
+    return {
+        "machine": f"{_processor()}, {os.cpu_count()} CPUs, {memory_info()['MemTotal'] / 2**30:.1f} GiB of memory",
+        "kernel": f"{platform.system()} {platform.release()}",
+        "file system": f"{_file_system(directory)} at {directory}, {free_bytes(directory) / 2**30:.0f} GiB free",
+        "kafkapy": _kafkapy(),
+        "Apache Kafka": f"{KAFKA_VERSION}, its own defaults, 1 GiB heap, ZooKeeper 3.8.4, {_java()}",
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "confluent-kafka": metadata.version("confluent-kafka"),
+        "load average": " ".join(f"{figure:.2f}" for figure in os.getloadavg()) + " when the run began",
+    }
+
+
+def memory_info() -> dict[str, int]:
+    """/proc/meminfo in bytes."""
+    fields = {}
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        number, _, unit = value.strip().partition(" ")
+        fields[name] = int(number) * (1024 if unit == "kB" else 1)
+    return fields
+
+
+def free_bytes(directory: Path) -> int:
+    return shutil.disk_usage(directory).free
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _file_system(directory: Path) -> str:
+    """The type of the mount that holds `directory`: the longest mount point that is a parent of it."""
+    best, kind = "", "unknown"
+    for line in Path("/proc/mounts").read_text().splitlines():
+        _, point, name, *_ = line.split(" ")
+        if directory.resolve().is_relative_to(point) and len(point) >= len(best):
+            best, kind = point, name
+    return kind
+
+
+def _kafkapy() -> str:
+    revision = _first_line(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"])
+    changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+    return VERSION + (f" at {revision}" if revision else "") + (" with local changes" if changed else "")
+
+
+def _java() -> str:
+    return _first_line(["java", "-version"]) or "no java found"
+
+
+def _first_line(command: list[str]) -> str:
+    if shutil.which(command[0]) is None:
+        return ""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout or done.stderr).splitlines() if done.returncode == 0 else []
+    return lines[0].strip() if lines else ""

@@ -1,0 +1,126 @@
+"""What a measurement is: rows of the table, and a function that fills them for one broker once."""
+
+from __future__ import annotations
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from perf.brokers import Broker, Fleet
+from perf.machine import free_bytes
+from perf.warm import Warmth
+
+Figures = dict[str, float]  # row key -> what was measured, in the row's unit
+
+KAFKA, KAFKAPY, BARE = "kafka", "kafkapy", "bare"
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`bound` times the figure of `side`, or `bound` itself when `side` is None."""
+
+    bound: float
+    side: str | None = KAFKA
+
+    def text(self, row: Row) -> str:
+        sign = "≥" if row.better == "higher" else "≤"
+        if self.side is None:
+            return f"{sign} {row.show(self.bound)} {row.unit}"
+        return f"{sign} {self.bound:g} ×" + (" bare" if self.side == BARE else "")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; `digits` after the point."""
+
+    key: str
+    label: str
+    unit: str
+    better: Literal["higher", "lower"]
+    goal: Goal | None = None
+    digits: int = 0
+
+    def show(self, figure: float) -> str:
+        return f"{figure:,.{self.digits}f}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much work a measurement does; bytes are payload bytes."""
+
+    name: str
+    stream: int  # through the raw client, for each kind of record
+    client: int  # through librdkafka and Java
+    warm: int  # before each stream, so that a JVM has compiled what it will
+    requests: int  # of one record each
+    paced_seconds: float
+    segment: int  # to recover
+    memory_limit: int | None  # of what is read to warm the memory
+    disk: int  # free bytes that a measurement may need
+
+
+FULL = Scale("full", 2 * GIB, 1 * GIB, 512 * MIB, 100_000, 20.0, 1 * GIB, None, 14 * GIB)
+QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB)
+TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4)
+
+
+class Bench:
+    """What measurements work with: sizes, a fleet of brokers, a directory for data that is deleted after each use."""
+
+    def __init__(self, scale: Scale, directory: Path, fleet: Fleet, warmth: Warmth) -> None:
+        self.scale = scale
+        self.directory = directory
+        self.fleet = fleet
+        self._warmth = warmth
+        self._made = 0
+        self.notes: dict[str, str] = {}
+
+    def note(self, key: str, text: str) -> None:
+        """Printed under the table, once for each key."""
+        self.notes[key] = text
+
+    @contextmanager
+    def data(self) -> Iterator[Path]:
+        """A fresh directory, deleted with everything in it when the block ends; memory is warm when it begins."""
+        self._made += 1
+        path = self.directory / f"data-{self._made}"
+        path.mkdir()
+        try:
+            free = free_bytes(self.directory)
+            if free < self.scale.disk:
+                raise SystemExit(
+                    f"perf: {self.directory} has {free / GIB:.1f} GiB free, a measurement may need "
+                    f"{self.scale.disk / GIB:.1f} GiB: give another place by --data DIR"
+                )
+            self._warmth.top_up()
+            yield path
+        finally:
+            shutil.rmtree(path)
+
+    @contextmanager
+    def broker(self, kind: str, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
+        """A fresh broker on a fresh data directory."""
+        with self.data() as path, self.fleet.running(kind, path, settings) as broker:
+            yield broker
+
+
+class Measurement(ABC):
+    """A named group of rows that are measured together."""
+
+    name: str
+    about: str
+    quick = True  # whether --quick runs it when it is not named
+    rows: tuple[Row, ...]
+
+    @abstractmethod
+    def run(self, bench: Bench, kind: str) -> Figures:
+        """Measures the broker `kind` once."""
+
+    def limit(self, bench: Bench) -> Figures:
+        """The physical limit of those rows that have one, measured in the same run by a loop that is no broker."""
+        return {}

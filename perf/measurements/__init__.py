@@ -1,0 +1,28 @@
+"""One module a measurement; `ALL` is the order in which they are run and shown."""
+
+from __future__ import annotations
+
+from perf.measurement import Measurement
+from perf.measurements.codecs import Codecs
+from perf.measurements.consume import Consume
+from perf.measurements.java import Java
+from perf.measurements.latency import Latency
+from perf.measurements.librdkafka import Librdkafka
+from perf.measurements.memory import Memory
+from perf.measurements.produce import Produce
+from perf.measurements.recovery import Recovery
+from perf.measurements.requests import Requests
+from perf.measurements.start import Start
+
+ALL: tuple[Measurement, ...] = (
+    Produce(),
+    Librdkafka(),
+    Java(),
+    Codecs(),
+    Consume(),
+    Requests(),
+    Latency(),
+    Start(),
+    Memory(),
+    Recovery(),
+)

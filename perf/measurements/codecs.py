@@ -1,0 +1,70 @@
+"""Broker CPU for compressed batches: every record in them is checked, so they are decompressed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import lz4.frame
+import zstandard
+
+from perf import frames
+from perf.cpu import used
+from perf.measurement import BARE, GIB, Bench, Figures, Goal, Measurement, Row
+from perf.measurements.produce import create_and_warm, receive_and_write, stream
+
+SIZE = 1024
+CODECS = {"lz4": 3, "zstd": 4}
+BATCH_HEADER = 61
+
+
+class Codecs(Measurement):
+    name = "codecs"
+    about = "broker CPU a GiB produced (before compression), lz4 and zstd; bare: decompression + receive + write"
+    rows = tuple(
+        Row(f"codecs.{name}.cpu", f"broker CPU a GiB produced, 1 KiB {name}", "s", "lower", Goal(1.2, BARE), digits=2)
+        for name in CODECS
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        values = frames.text_values(SIZE, frames.records_that_fill(SIZE))
+        payload = bench.scale.stream
+        with bench.broker(kind) as broker:
+            for name, codec in CODECS.items():
+                records = frames.batch(values, codec)
+                ratio = SIZE * len(values) / len(records)
+                bench.note(f"codecs.{name}", f"{name}: JSON text, batches of {len(values)} records, {ratio:.1f} : 1")
+                topic = f"codecs-{name}"
+                create_and_warm(bench, broker, topic, SIZE, values, records)
+                with used(broker.pid) as usage:
+                    stream(broker, topic, SIZE, values, records, 1, payload)
+                found[f"codecs.{name}.cpu"] = usage.cpu / (payload / GIB)
+        return found
+
+    def limit(self, bench: Bench) -> Figures:
+        found: Figures = {}
+        values = frames.text_values(SIZE, frames.records_that_fill(SIZE))
+        count = max(5, bench.scale.stream // (SIZE * len(values)))
+        gib = count * SIZE * len(values) / GIB
+        for name, codec in CODECS.items():
+            records = frames.batch(values, codec)
+            _, moving = receive_and_write(bench, frames.produce("bare", records, 1), count)
+            decompressing = _decompress_seconds(name, records[BATCH_HEADER:], count)
+            found[f"codecs.{name}.cpu"] = (moving + decompressing) / gib
+        return found
+
+
+def _decompress_seconds(name: str, compressed: bytes, count: int) -> float:
+    """CPU seconds of decompressing the records of one batch `count` times with the codec's own library."""
+    zstd = zstandard.ZstdDecompressor()
+    run: Callable[[bytes], bytes] = {
+        "lz4": lz4.frame.decompress,
+        "zstd": lambda data: zstd.decompressobj().decompress(data),
+    }[name]
+    for _ in range(3):
+        run(compressed)
+    began = time.process_time()
+    for _ in range(count):
+        run(compressed)
+    return time.process_time() - began

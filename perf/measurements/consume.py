@@ -1,0 +1,92 @@
+"""Consume throughput of data that is in the page cache, and the broker's CPU per GiB."""
+
+from __future__ import annotations
+
+import struct
+import time
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from perf import frames
+from perf.bare import CHUNK, bare_loop
+from perf.brokers import Broker
+from perf.cpu import used
+from perf.measurement import GIB, Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient, Refused
+
+SIZE = 1024
+BATCH = 64 * 1024  # 16 of them fill a fetch of 1 MiB with next to nothing cut off
+TOPIC = "consume"
+TOGETHER = 5_000  # messages a call
+STALL = 30.0
+
+
+class Consume(Measurement):
+    name = "consume"
+    about = "consume throughput and broker CPU, hot, batches of 64 KiB, fetches of 1 MiB"
+    rows = (
+        Row("consume.1k", "consume 1 KiB, hot, raw client", "MB/s", "higher", Goal(1.0)),
+        Row("consume.1k.librdkafka", "consume 1 KiB, hot, librdkafka", "MB/s", "higher", Goal(1.0)),
+        Row("consume.1k.cpu", "broker CPU a GiB consumed", "s", "lower", Goal(0.5), digits=2),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        values = frames.plain_values(SIZE, frames.records_that_fill(SIZE, BATCH))
+        records = frames.batch(values)
+        with bench.broker(kind) as broker, RawClient(broker.port) as client:
+            client.create_topic(TOPIC)
+            count = max(1, bench.scale.stream // (SIZE * len(values)))
+            client.stream(frames.produce(TOPIC, records, 1), count, 5)
+            end = client.end_offset(TOPIC)
+            fetch = frames.FetchFrame(TOPIC)
+            client.fetch_all(fetch, len(records), len(values), end // 4)
+            with used(broker.pid) as usage:
+                seconds = client.fetch_all(fetch, len(records), len(values), end)
+            payload = end * SIZE
+            return {
+                "consume.1k": payload / 1e6 / seconds,
+                "consume.1k.cpu": usage.cpu / (payload / GIB),
+                "consume.1k.librdkafka": _librdkafka(broker, min(end, bench.scale.client // SIZE)),
+            }
+
+    def limit(self, bench: Bench) -> Figures:
+        with bench.data() as path:
+            file = path / "bare"
+            chunks = max(1, bench.scale.stream // CHUNK)
+            with file.open("wb") as made:
+                for _ in range(chunks):
+                    made.write(bytes(CHUNK))
+            with bare_loop("send", file) as (pid, port), RawClient(port) as client:
+                began = time.perf_counter()
+                with used(pid) as usage:
+                    for chunk in range(chunks):
+                        client.socket.sendall(struct.pack(">q", chunk * CHUNK))
+                        client.discard(CHUNK)
+                seconds = time.perf_counter() - began
+        payload = chunks * CHUNK
+        return {"consume.1k": payload / 1e6 / seconds, "consume.1k.cpu": usage.cpu / (payload / GIB)}
+
+
+def _librdkafka(broker: Broker, count: int) -> float:
+    """MB/s of `count` records from the beginning, timed from the first ones on; no group is joined."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "perf", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        _some(consumer, 1)
+        began = time.perf_counter()
+        read = 1
+        while read < count:
+            read += len(_some(consumer, min(TOGETHER, count - read)))
+        return (read - 1) * SIZE / 1e6 / (time.perf_counter() - began)
+    finally:
+        consumer.close()
+
+
+def _some(consumer: Consumer, count: int) -> list[Message[bytes, bytes]]:
+    messages = consumer.consume(count, STALL)
+    if len(messages) < count:
+        raise Refused(f"librdkafka got {len(messages)} of {count} messages in {STALL:.0f} s")
+    for message in (messages[0], messages[-1]):
+        if message.error():
+            raise Refused(f"librdkafka: {message.error()}")
+    return messages

@@ -1,0 +1,55 @@
+"""Produce throughput with Java's own benchmark client, ProducerPerformance, from the same jars as Apache Kafka."""
+
+from __future__ import annotations
+
+import re
+
+from perf.brokers import Broker, java
+from perf.measurement import Bench, Figures, Goal, Measurement, Row
+from perf.measurements.produce import ACKS, SIZES
+from perf.processes import Child
+from perf.raw_client import RawClient
+
+JVM = ["-Xms512M", "-Xmx512M", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]  # as bin/kafka-producer-perf-test.sh
+PATIENCE = 300.0
+
+
+class Java(Measurement):
+    name = "java"
+    about = "produce throughput with Java's ProducerPerformance, linger.ms=5, its other settings as they come"
+    quick = False  # a JVM that runs for a second measures its own compiler
+    rows = tuple(
+        Row(f"java.{key}.acks{acks}", f"produce {label}, acks={acks}, Java", "MB/s", "higher", Goal(ratio))
+        for key, label, ratio in SIZES.values()
+        for acks in ACKS.values()
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.broker(kind) as broker:
+            for size, (key, _, _) in SIZES.items():
+                for word in ACKS.values():
+                    topic = f"java-{key}-{word}"
+                    with RawClient(broker.port) as client:
+                        client.create_topic(topic)
+                    rate = producer_performance(broker, topic, size, bench.scale.client // size, word)
+                    found[f"java.{key}.acks{word}"] = rate * size / 1e6
+        return found
+
+
+def producer_performance(broker: Broker, topic: str, size: int, count: int, acks: str) -> float:
+    """Records a second. With acks=all this producer is idempotent, as it is by default."""
+    arguments = ["--topic", topic, "--num-records", str(count), "--record-size", str(size), "--throughput", "-1"]
+    arguments += ["--producer-props", f"bootstrap.servers={broker.bootstrap}", "linger.ms=5", f"acks={acks}"]
+    command = java(broker.data, "org.apache.kafka.tools.ProducerPerformance", *arguments, options=JVM)
+    child = Child(command, broker.data / f"{topic}.out")
+    try:
+        code = child.process.wait(PATIENCE)
+    finally:
+        child.stop()
+    with RawClient(broker.port) as client:
+        end = client.end_offset(topic)
+    rates = re.findall(rf"^{count} records sent, ([\d.]+) records/sec.*99\.9th", child.log.read_text(), re.MULTILINE)
+    if code or not rates or end != count:
+        raise child.failure(f"ProducerPerformance left {end} of {count} records in {topic}")
+    return float(rates[-1])

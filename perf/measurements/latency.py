@@ -1,0 +1,68 @@
+"""Produce to acknowledgement at a fixed rate, one record a request, acks=1."""
+
+from __future__ import annotations
+
+import gc
+import os
+from contextlib import nullcontext
+
+from perf import frames
+from perf.brokers import Broker
+from perf.cpu import pinned, used
+from perf.measurement import Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient
+from perf.stats import percentile
+
+RATE = 1000
+SIZE = 100
+WINDOW = 100
+SHARES = {"p50": (0.5, Goal(0.6)), "p99": (0.99, Goal(0.3)), "p99.9": (0.999, Goal(0.3))}
+PLACES = {"pinned": "broker and client pinned to a core each", "free": "free placement"}
+TOPIC = "latency"
+
+
+class Latency(Measurement):
+    name = "latency"
+    about = (
+        f"produce to ack at {RATE:,}/s, one record of {SIZE} B a request; pinned (a core each) and with free placement"
+    )
+    rows = tuple(
+        row
+        for place in PLACES
+        for row in (
+            *(
+                Row(f"latency.{place}.{share}", f"ack at 1,000/s, {place}, {share}", "ms", "lower", goal, digits=3)
+                for share, (_, goal) in SHARES.items()
+            ),
+            Row(f"latency.{place}.cpu", f"broker CPU at 1,000/s, {place}", "% of a core", "lower", Goal(0.6), digits=1),
+        )
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        for place in PLACES:
+            with bench.broker(kind) as broker, RawClient(broker.port) as client:
+                found |= self._at(bench, place, broker, client)
+        return found
+
+    def _at(self, bench: Bench, place: str, broker: Broker, client: RawClient) -> Figures:
+        frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
+        client.create_topic(TOPIC)
+        client.stream(frame, bench.scale.requests // 4 // 10 * 10, WINDOW, 10)
+        cores = sorted(os.sched_getaffinity(0))
+        placed = pinned(broker.pid, cores[:1], cores[-1:]) if place == "pinned" else nullcontext()
+        with placed:
+            client.paced(frame, RATE, bench.scale.paced_seconds / 4)
+            gc.disable()  # the client's own pauses are no part of the broker's latency
+            try:
+                with used(broker.pid) as usage:
+                    latencies, lateness = client.paced(frame, RATE, bench.scale.paced_seconds)
+            finally:
+                gc.enable()
+        latencies.sort()
+        lateness.sort()
+        late = percentile(lateness, 0.99) * 1e6
+        bench.note(f"latency.{place}", f"latency, {PLACES[place]}: the client sent its 99 % at most {late:.0f} µs late")
+        found = {f"latency.{place}.{key}": percentile(latencies, share) * 1e3 for key, (share, _) in SHARES.items()}
+        found[f"latency.{place}.cpu"] = 100 * usage.cpu / usage.wall
+        return found

@@ -1,0 +1,82 @@
+"""Produce throughput with an unmodified librdkafka, which builds batches itself while the broker works beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Producer
+
+from perf import frames
+from perf.brokers import Broker
+from perf.cpu import used
+from perf.measurement import GIB, Bench, Figures, Goal, Measurement, Row
+from perf.measurements.produce import ACKS, SIZES
+from perf.raw_client import RawClient, Refused
+
+TOGETHER = 5_000  # messages a call: one crossing from Python to C for all of them
+QUEUED = 90_000  # below queue.buffering.max.messages, which is 100,000
+
+
+class Librdkafka(Measurement):
+    name = "librdkafka"
+    about = "produce throughput with librdkafka, linger.ms=5, its other settings as they come"
+    rows = (
+        *(
+            Row(
+                f"librdkafka.{key}.acks{acks}",
+                f"produce {label}, acks={acks}, librdkafka",
+                "MB/s",
+                "higher",
+                Goal(ratio),
+            )
+            for key, label, ratio in SIZES.values()
+            for acks in ACKS.values()
+        ),
+        *(
+            Row(f"librdkafka.{key}.cpu", f"broker CPU a GiB produced, {label}, librdkafka", "s", "lower", Goal(0.4), 2)
+            for key, label, _ in SIZES.values()
+        ),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.broker(kind) as broker:
+            for size, (key, _, _) in SIZES.items():
+                for acks, word in ACKS.items():
+                    rate, cpu = _measure(bench, broker, f"librdkafka-{key}-{word}", size, acks)
+                    found[f"librdkafka.{key}.acks{word}"] = rate
+                    if acks == 1:
+                        found[f"librdkafka.{key}.cpu"] = cpu
+        return found
+
+
+def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> tuple[float, float]:
+    """MB/s and the broker's CPU seconds a GiB. The producer is gone when this returns, so it sees no broker stop."""
+    with RawClient(broker.port) as client:
+        client.create_topic(topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "acks": acks})
+    _send(producer, broker, topic, size, bench.scale.warm)
+    with used(broker.pid) as usage:
+        sent = _send(producer, broker, topic, size, bench.scale.client)
+    return sent / 1e6 / usage.wall, usage.cpu / (sent / GIB)
+
+
+def _send(producer: Producer, broker: Broker, topic: str, size: int, payload: int) -> int:
+    """Produces about `payload` bytes of values and waits until all are acknowledged; returns the bytes sent."""
+    with RawClient(broker.port) as client:
+        before = client.end_offset(topic)
+        messages: list[dict[str, Any]] = [{"value": value} for value in frames.plain_values(size, TOGETHER)]
+        calls = max(1, payload // (size * TOGETHER))
+        for _ in range(calls):
+            while len(producer) > QUEUED - TOGETHER:
+                producer.poll(0.001)
+            taken = producer.produce_batch(topic, messages, partition=0)
+            if taken != TOGETHER:
+                raise Refused(f"librdkafka took {taken} of {TOGETHER} messages")
+        producer.flush()
+        expected = before + calls * TOGETHER
+        if client.end_offset(topic) != expected:
+            raise Refused(
+                f"{topic} ends at {client.end_offset(topic)}, not at {expected}: some messages were not delivered"
+            )
+    return calls * TOGETHER * size

@@ -1,0 +1,76 @@
+"""What a start costs when the last one did not end well: one segment whose end must be checked batch by batch.
+
+A broker fills a segment and is stopped cleanly; then the marks of the clean stop are removed, as if it had been
+killed: `.kafka_cleanshutdown` and the recovery point. Both brokers keep them in the same files. (Killing Apache
+Kafka instead would have the next start wait for ZooKeeper to forget the old session.)
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from crc32c import crc32c
+
+from perf import frames
+from perf.measurement import GIB, MIB, Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient
+
+SIZE = 1024
+TOPIC = "recovery"
+SEGMENT = f"{TOPIC}-0/{0:020}.log"
+
+
+class Recovery(Measurement):
+    name = "recovery"
+    about = "start on an unclean segment of 1 GiB in the page cache; bare: one CRC-32C pass over the same file"
+    rows = (
+        Row("recovery.load", "recovery of an unclean 1 GiB segment", "s", "lower", Goal(0.19, None), digits=3),
+        Row("recovery.first_ack", "process start to first ack with that segment", "s", "lower", digits=3),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        values = frames.plain_values(SIZE, frames.records_that_fill(SIZE))
+        frame = frames.produce(TOPIC, frames.batch(values), 1)
+        with bench.data() as path:
+            with bench.fleet.running(kind, path) as broker, RawClient(broker.port) as client:
+                client.create_topic(TOPIC)
+                client.stream(frame, bench.scale.segment // len(frame) - 3, 5)
+            clean, _ = _start(bench, kind, path, frame)
+            _make_unclean(path / "logs")
+            size = (path / "logs" / SEGMENT).stat().st_size
+            unclean, said = _start(bench, kind, path, frame)
+        source = "its own log" if said is not None else "first ack unclean less first ack clean"
+        bench.note(
+            f"recovery.{kind}", f"recovery of {kind}: from {source}, a segment of {size:,} bytes, figure for 1 GiB"
+        )
+        load = said if said is not None else max(0.0, unclean - clean)
+        return {"recovery.load": load * GIB / size, "recovery.first_ack": unclean}
+
+    def limit(self, bench: Bench) -> Figures:
+        buffer = bytearray(MIB)
+        with bench.data() as path:
+            file = path / "bare"
+            with file.open("wb") as made:
+                for _ in range(bench.scale.segment // MIB):
+                    made.write(buffer)
+            with file.open("rb", buffering=0) as opened:
+                began = time.perf_counter()
+                checksum = 0
+                while opened.readinto(buffer):
+                    checksum = crc32c(buffer, checksum)
+                seconds = time.perf_counter() - began
+        return {"recovery.load": seconds * GIB / (bench.scale.segment // MIB * MIB)}
+
+
+def _start(bench: Bench, kind: str, path: Path, frame: bytes) -> tuple[float, float | None]:
+    """Seconds from the start of the process to the first ack of the partition, and what the broker says of loading."""
+    with bench.fleet.running(kind, path) as broker, RawClient(broker.port) as client:
+        client.wait_for_topic(TOPIC, create=False)
+        client.produce_once(frame, retry=True)
+        return time.perf_counter() - broker.began, broker.recovery_seconds()
+
+
+def _make_unclean(logs: Path) -> None:
+    for mark in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
+        (logs / mark).unlink()

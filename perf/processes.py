@@ -1,0 +1,90 @@
+"""Child processes that are ended by their own pid, whatever happens to the run."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+
+class Child:
+    """A process in a session of its own, so that Ctrl-C reaches only the harness, which then stops it in order.
+
+    Standard error, and standard output unless `keep_stdout`, go to the file `log`.
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, *, keep_stdout: bool = False, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.command = list(command)
+        self.log = log
+        self._said_from = log.stat().st_size if log.exists() else 0
+        self.started = time.perf_counter()
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if keep_stdout else file,
+                stderr=file,
+                start_new_session=True,
+                env=env,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self, patience: float = 30.0) -> None:
+        """SIGTERM, and SIGKILL after `patience` seconds; returns when the process is gone."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(patience)
+            except BaseException:  # too slow, or the user lost patience: either way it must not stay behind
+                self.process.kill()
+                self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def said(self) -> str:
+        """What this process wrote to its log; not what an earlier one on the same file did."""
+        with self.log.open("rb") as file:
+            file.seek(self._said_from)
+            return file.read().decode(errors="replace")
+
+    def failure(self, what: str) -> RuntimeError:
+        """An error that shows what the process said last."""
+        said = self.said().splitlines()[-15:]
+        state = self.process.poll()
+        state_text = "is still running" if state is None else f"ended with exit code {state}"
+        return RuntimeError(
+            f"{what}; {' '.join(self.command[:6])} ... {state_text}, its last lines:\n" + "\n".join(said)
+        )
+
+
+def free_port() -> int:
+    """A port that nobody listens on now (Apache Kafka cannot tell which port it chose if it is given port 0)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(ready: Callable[[], bool], child: Child, what: str, timeout: float = 60.0) -> None:
+    """Polls every 2 ms; raises with the child's last words if it ends or `timeout` seconds pass."""
+    deadline = time.monotonic() + timeout
+    while not ready():
+        if child.process.poll() is not None or time.monotonic() > deadline:
+            raise child.failure(f"{what} was not ready")
+        time.sleep(0.002)
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,94 @@
+"""The table for people and the JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from perf.measurement import BARE, KAFKA, KAFKAPY
+from perf.stats import Comparison, Summary
+
+TITLES = {KAFKA: "Apache Kafka", KAFKAPY: "kafkapy", BARE: "bare loop"}
+
+
+def head(machine: Mapping[str, str]) -> str:
+    width = max(map(len, machine))
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in machine.items())
+
+
+def table(comparisons: Sequence[Comparison]) -> Table:
+    """Medians; in brackets the lowest and highest of the runs."""
+    made = Table(title="medians (lowest–highest of the runs)", title_justify="left")
+    made.add_column("figure")
+    for side in (KAFKA, KAFKAPY):
+        made.add_column(TITLES[side], justify="right", no_wrap=True)
+    made.add_column("ratio", justify="right", no_wrap=True)
+    made.add_column("goal", justify="right", no_wrap=True)
+    made.add_column("verdict")
+    made.add_column(TITLES[BARE], justify="right", no_wrap=True)
+    for each in comparisons:
+        cells = [_cell(each, side) for side in (KAFKA, KAFKAPY)]
+        ratio = "" if each.ratio is None else f"{each.ratio:.2f} ×"
+        goal = each.row.goal.text(each.row) if each.row.goal else ""
+        made.add_row(f"{each.row.label}, {each.row.unit}", *cells, ratio, goal, verdict(each), _cell(each, BARE))
+    return made
+
+
+def verdict(each: Comparison) -> str:
+    words = {True: "reached", False: "missed", None: ""}[each.reached]
+    if each.within_spread:
+        words = f"{words}; spread > difference" if words else "spread > difference"
+    return words
+
+
+def show(machine: Mapping[str, str], comparisons: Sequence[Comparison], notes: Mapping[str, str]) -> None:
+    """Prints it all on standard output, wide enough that no figure is cut when that is a file."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=170)
+    if comparisons:
+        console.print(table(comparisons))
+    for text in notes.values():
+        console.print(f"- {text}", markup=False)
+
+
+def write_json(
+    path: Path,
+    machine: Mapping[str, str],
+    comparisons: Sequence[Comparison],
+    measured: Mapping[str, Mapping[str, Sequence[float]]],
+    notes: Mapping[str, str],
+    run: Mapping[str, Any],
+) -> None:
+    """`run` says how it was run (scale, runs, seconds); rows hold every single figure, not only the medians."""
+    rows = [
+        {
+            "key": each.row.key,
+            "label": each.row.label,
+            "unit": each.row.unit,
+            "better": each.row.better,
+            "goal": each.row.goal.text(each.row) if each.row.goal else None,
+            "reached": each.reached,
+            "ratio": each.ratio,
+            "spread_larger_than_difference": each.within_spread,
+            "medians": {side: found.median for side, found in each.sides.items()},
+            "figures": {side: list(figures) for side, figures in measured[each.row.key].items()},
+        }
+        for each in comparisons
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"machine": machine, "run": run, "rows": rows, "notes": list(notes.values())}, indent=1)
+    path.write_text(text + "\n")
+
+
+def _cell(each: Comparison, side: str) -> str:
+    found: Summary | None = each.sides.get(side)
+    if found is None:
+        return ""
+    median = each.row.show(found.median)
+    return median if found.runs == 1 else f"{median} ({each.row.show(found.low)}–{each.row.show(found.high)})"

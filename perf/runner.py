@@ -1,0 +1,54 @@
+"""Runs measurements in turn (A-B-A-B) within a bounded time and collects every figure."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from perf.measurement import BARE, Bench, Figures, Measurement
+
+
+@dataclass
+class Collected:
+    """`figures`: row key -> side -> one figure a run. `failures`: what did not work, in sentences."""
+
+    figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    def add(self, side: str, figures: Figures) -> None:
+        for key, figure in figures.items():
+            self.figures.setdefault(key, {}).setdefault(side, []).append(figure)
+
+
+def run(
+    bench: Bench, measurements: Sequence[Measurement], sides: Sequence[str], runs: int, seconds: float, into: Collected
+) -> None:
+    """Each run takes every measurement, each measurement every side one after the other, so that a machine that gets
+    slower or faster meanwhile does so for all of them. A step that would end after `seconds` (by what it took the
+    last time) is left out. `into` is filled as figures come, so that an interrupted run has what it measured.
+    """
+    end = time.monotonic() + seconds
+    took: dict[tuple[str, str], float] = {}
+    for number in range(1, runs + 1):
+        for measurement in measurements:
+            for side in (*sides, BARE):
+                step = (measurement.name, side)
+                began = time.monotonic()
+                if began + took.get(step, 0.0) > end:
+                    into.left_out.append(f"{measurement.name} of {side}, run {number}")
+                    continue
+                try:
+                    into.add(side, measurement.limit(bench) if side == BARE else measurement.run(bench, side))
+                except Exception as error:
+                    into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
+                    _say(into.failures[-1])
+                took[step] = time.monotonic() - began
+                if took[step] > 0.1:
+                    _say(f"run {number}/{runs}  {measurement.name:<12} {side:<8} {took[step]:6.1f} s")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

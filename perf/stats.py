@@ -1,0 +1,75 @@
+"""Medians, spreads, and whether a difference is one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from perf.measurement import BARE, KAFKA, KAFKAPY, Row
+
+
+@dataclass(frozen=True)
+class Summary:
+    median: float
+    low: float
+    high: float
+    runs: int
+
+    @property
+    def spread(self) -> float:
+        return self.high - self.low
+
+
+def summary(figures: Sequence[float]) -> Summary | None:
+    return Summary(median(figures), min(figures), max(figures), len(figures)) if figures else None
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile of an ordered sequence; `share` from 0 to 1."""
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row with everything measured for it; ratio = kafkapy / Apache Kafka."""
+
+    row: Row
+    sides: dict[str, Summary]
+
+    @property
+    def ratio(self) -> float | None:
+        ours, theirs = self.sides.get(KAFKAPY), self.sides.get(KAFKA)
+        return ours.median / theirs.median if ours and theirs and theirs.median else None
+
+    @property
+    def within_spread(self) -> bool:
+        """The spread of one side is larger than the difference between the two."""
+        ours, theirs = self.sides.get(KAFKAPY), self.sides.get(KAFKA)
+        if not ours or not theirs:
+            return False
+        return max(ours.spread, theirs.spread) > abs(ours.median - theirs.median)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the goal is reached by the medians; None without a goal or without a figure to hold against it."""
+        ours, goal = self.sides.get(KAFKAPY), self.row.goal
+        if ours is None or goal is None:
+            return None
+        against = self.sides.get(goal.side) if goal.side else None
+        if goal.side and against is None:
+            return None
+        bound = goal.bound * (against.median if against else 1.0)
+        return ours.median >= bound if self.row.better == "higher" else ours.median <= bound
+
+
+def compare(rows: Sequence[Row], measured: dict[str, dict[str, list[float]]]) -> list[Comparison]:
+    """`measured` is row key -> side -> figures; rows that were not measured are left out."""
+    found = []
+    for row in rows:
+        sides = {side: summary(figures) for side, figures in measured.get(row.key, {}).items()}
+        kept = {side: each for side in (KAFKA, KAFKAPY, BARE) if (each := sides.get(side))}
+        if kept:
+            found.append(Comparison(row, kept))
+    return found
