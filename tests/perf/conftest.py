@@ -1,0 +1,21 @@
+"""Makes the top-level package `perf` importable and hands out a bench for a few megabytes."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from perf.brokers import Fleet
+from perf.measurement import TINY, Bench
+from perf.warm import Warmth
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    fleet, warmth = Fleet(tmp_path), Warmth(tmp_path, share=0.8, limit=0)
+    yield Bench(TINY, tmp_path, fleet, warmth)
+    fleet.close()
+    warmth.close()

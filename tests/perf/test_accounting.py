@@ -1,0 +1,70 @@
+"""Processor time and placement of a process tree, and what the bare loops do with the bytes."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from perf.bare import CHUNK, bare_loop
+from perf.cpu import cpu_seconds, pinned, resident_bytes, tree, used
+from perf.measurement import Bench
+from perf.processes import Child
+from perf.raw_client import RawClient
+
+BURN = "import time\nwhile time.process_time() < 0.15: pass\n"
+SHELL = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}]); print(flush=True); sys.stdin.read()"
+
+
+def test_time_of_children_that_ended_is_counted_and_the_callers_is_not() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", SHELL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdin
+    assert parent.stdout
+    try:
+        with used(parent.pid) as usage:
+            parent.stdout.readline()
+        assert usage.cpu >= 0.14
+        assert usage.wall >= 0.15
+        assert cpu_seconds(parent.pid) >= usage.cpu
+        assert tree(parent.pid) == [parent.pid]
+        assert parent.pid in tree(os.getpid())
+        assert resident_bytes(parent.pid) > 1 << 20
+    finally:
+        parent.communicate()
+
+
+def test_pinning_ends_with_the_block() -> None:
+    before = os.sched_getaffinity(0)
+    one = {min(before)}
+    with pinned(os.getpid(), one, one):
+        assert os.sched_getaffinity(0) == one
+    assert os.sched_getaffinity(0) == before
+
+
+def test_the_receiving_loop_writes_every_byte(bench: Bench) -> None:
+    block = os.urandom(300_000)
+    with bench.data() as path:
+        with bare_loop("receive", path / "bare") as (_, port), socket.create_connection(("127.0.0.1", port)) as client:
+            for _ in range(7):
+                client.sendall(block)
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(1) == b""
+        assert (path / "bare").read_bytes() == block * 7
+    assert not path.exists()
+
+
+def test_the_sending_loop_sends_the_part_it_is_asked_for(bench: Bench) -> None:
+    with bench.data() as path:
+        (path / "bare").write_bytes(bytes(CHUNK) + b"\x01" * CHUNK)
+        with bare_loop("send", path / "bare") as (_, port), RawClient(port) as client:
+            client.socket.sendall(CHUNK.to_bytes(8, "big"))
+            assert client.socket.recv(CHUNK, socket.MSG_WAITALL) == b"\x01" * CHUNK
+
+
+def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+    child = Child([sys.executable, "-c", stubborn], tmp_path / "out", keep_stdout=True)
+    assert child.process.stdout
+    child.process.stdout.readline()
+    child.stop(patience=0.05)
+    assert child.process.returncode == -9

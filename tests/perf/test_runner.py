@@ -1,0 +1,76 @@
+"""In which order things are measured, and what happens when one fails or time is up."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from perf.measurement import BARE, KAFKA, KAFKAPY, Bench, Figures, Measurement, Row
+from perf.report import write_json
+from perf.runner import Collected, run
+from perf.stats import compare
+
+NO_BENCH = cast(Bench, None)
+
+
+class Recorded(Measurement):
+    about = "writes down when it was called"
+
+    def __init__(self, name: str, calls: list[str]) -> None:
+        self.name = name
+        self.rows = (Row(name, name, "s", "lower"),)
+        self.calls = calls
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        self.calls.append(f"{self.name} {kind}")
+        return {self.name: float(len(self.calls))}
+
+    def limit(self, bench: Bench) -> Figures:
+        self.calls.append(f"{self.name} {BARE}")
+        return {}
+
+
+class Failing(Recorded):
+    def run(self, bench: Bench, kind: str) -> Figures:
+        if kind == KAFKAPY:
+            raise ConnectionError("closed")
+        return super().run(bench, kind)
+
+
+def test_the_sides_take_turns_in_every_run() -> None:
+    calls: list[str] = []
+    collected = Collected()
+    run(NO_BENCH, [Recorded("a", calls), Recorded("b", calls)], [KAFKA, KAFKAPY], 2, 60, collected)
+    assert calls == ["a kafka", "a kafkapy", "a bare", "b kafka", "b kafkapy", "b bare"] * 2
+    assert collected.figures["a"] == {KAFKA: [1.0, 7.0], KAFKAPY: [2.0, 8.0]}
+
+
+def test_a_failure_is_told_and_the_rest_is_still_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    collected = Collected()
+    run(NO_BENCH, [Failing("a", []), Recorded("b", [])], [KAFKA, KAFKAPY], 1, 60, collected)
+    assert collected.failures == ["a of kafkapy, run 1: ConnectionError: closed"]
+    assert "ConnectionError: closed" in capsys.readouterr().err
+    assert set(collected.figures["a"]) == {KAFKA}
+    assert set(collected.figures["b"]) == {KAFKA, KAFKAPY}
+
+
+def test_what_would_end_too_late_is_left_out_and_named() -> None:
+    calls: list[str] = []
+    collected = Collected()
+    run(NO_BENCH, [Recorded("a", calls)], [KAFKAPY], 1, -1.0, collected)
+    assert calls == []
+    assert collected.left_out == ["a of kafkapy, run 1", "a of bare, run 1"]
+
+
+def test_the_json_holds_every_figure(tmp_path: Path) -> None:
+    measured = {"a": {KAFKA: [1.0, 3.0], KAFKAPY: [1.0]}}
+    file = tmp_path / "results" / "run.json"
+    comparisons = compare([Row("a", "label", "s", "lower")], measured)
+    write_json(file, {"kernel": "k"}, comparisons, measured, {"x": "a note"}, {"scale": "tiny"})
+    told = json.loads(file.read_text())
+    assert told["machine"] == {"kernel": "k"}
+    assert told["notes"] == ["a note"]
+    assert told["rows"][0]["figures"] == measured["a"]
+    assert told["rows"][0]["medians"] == {KAFKA: 2.0, KAFKAPY: 1.0}
+    assert told["rows"][0]["ratio"] == 0.5
