@@ -24,7 +24,7 @@ WARM_SHARE = 0.8
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = _options(arguments)
     names = options.names or [each.name for each in ALL if each.quick or not options.quick]
     chosen = [each for each in ALL if each.name in names]
     scale = QUICK if options.quick else FULL
@@ -66,16 +66,16 @@ def main(arguments: list[str] | None = None) -> int:
     return 130 if interrupted else 1 if collected.failures else 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _options(arguments: list[str] | None) -> argparse.Namespace:
     listed = "\n".join(f"  {each.name:<12} {each.about}" for each in ALL)
     parser = argparse.ArgumentParser(
         "python -m perf",
         description="Measures kafkapy beside Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
-        epilog=f"measurements (all of them if none is named):\n{listed}",
+        epilog=f"measurements (all of them if none is named; --quick leaves out java):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = ROOT / "perf" / "results" / time.strftime("%Y-%m-%d-%H%M%S.json")
-    parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *(each.name for each in ALL)])
+    parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="small sizes, one run: under 3 minutes, for a first look")
     parser.add_argument("--runs", type=int, help="how often each is measured (3, with --quick 1)")
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
@@ -93,7 +93,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LIST",
         help=f"which of them: {KAFKA},{KAFKAPY} (both)",
     )
-    return parser
+    options = parser.parse_args(arguments)
+    if unknown := set(options.names) - {each.name for each in ALL}:
+        parser.error(f"no measurement is called {', '.join(sorted(unknown))}: see --help")
+    if unknown := set(options.brokers) - {KAFKA, KAFKAPY}:
+        parser.error(f"--brokers: {', '.join(sorted(unknown))} is not known, only {KAFKA} and {KAFKAPY}")
+    return options
 
 
 if __name__ == "__main__":

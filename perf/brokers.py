@@ -93,7 +93,8 @@ class Kafkapy(Broker):
         raise self.child.failure("kafkapy printed no ready line")
 
     def recovery_seconds(self) -> float | None:
-        times = re.findall(r"(?i)recover.*?([\d.]+) ?ms", self.child.said())
+        """It says 'recovered ... in 190 ms' for each log."""
+        times = re.findall(r"\brecovered\b.* in ([\d.]+) ?ms", self.child.said())
         return sum(map(float, times)) / 1000 if times else None
 
 

@@ -54,7 +54,7 @@ def show(machine: Mapping[str, str], comparisons: Sequence[Comparison], notes: M
     if comparisons:
         console.print(table(comparisons))
     for text in notes.values():
-        console.print(f"- {text}", markup=False)
+        console.print(f"- {text}", markup=False, soft_wrap=True)
 
 
 def write_json(
