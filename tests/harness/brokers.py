@@ -1,0 +1,231 @@
+"""Brokers as users start them: `kafkapy start ...`, and Apache Kafka 3.9.1 with its ZooKeeper as the reference.
+
+The same tests run against both: `KAFKAPY_INTEROP_BROKER=kafka` chooses Apache Kafka, which shows that a test asks for
+what Kafka does and not for what kafkapy happens to do.
+"""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from harness import toolchain
+
+KAFKA_POM = Path(__file__).parents[1] / "interop" / "kafka" / "pom.xml"
+KAFKA_VERSION = "3.9.1"
+READY = re.compile(r"^kafkapy (?P<version>\S+) ready: (?P<addresses>.+) data=(?P<data>.+) pid=(?P<pid>\d+)$")
+LOG4J = """\
+log4j.rootLogger=WARN, stdout
+log4j.logger.kafka.server.KafkaServer=INFO
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
+log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+
+
+class StartFailed(RuntimeError):
+    """A broker did not come up; what it said is in the message."""
+
+    def __init__(self, command: list[str], code: int | None, said: str) -> None:
+        self.code = code
+        self.said = said
+        super().__init__(f"{' '.join(command)[:400]} ended with {code}:\n{said[-4000:]}")
+
+
+class Process:
+    """A child whose output is kept in a file and can be waited for line by line."""
+
+    def __init__(self, command: list[str], log: Path, *, env: dict[str, str] | None = None) -> None:
+        self.command = command
+        self.log = log
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        with log.open("ab") as err:
+            self.child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+                env={**os.environ, **(env or {})},
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            with self._news:
+                self._lines.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._news.notify_all()
+
+    @property
+    def said(self) -> str:
+        """All of standard output so far, then all of standard error."""
+        return "\n".join([*self._lines, self.log.read_text(errors="replace")])
+
+    def wait_for_line(self, pattern: re.Pattern[str], timeout: float) -> re.Match[str]:
+        """The first line on standard output that matches; StartFailed when the child ends or the time is up."""
+        deadline = time.monotonic() + timeout
+        seen = 0
+        with self._news:
+            while True:
+                while seen < len(self._lines):
+                    match = pattern.search(self._lines[seen])
+                    if match:
+                        return match
+                    seen += 1
+                if not self._reader.is_alive() or time.monotonic() > deadline:
+                    break
+                self._news.wait(0.5)
+        code = None
+        if self._reader.is_alive():
+            self.kill()
+        else:
+            code = self.child.wait(30)
+        raise StartFailed(self.command, code, self.said)
+
+    def stop(self, timeout: float = 60) -> int:
+        """SIGTERM, then the exit code."""
+        if self.child.poll() is None:
+            self.child.send_signal(signal.SIGTERM)
+        try:
+            code = self.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(
+                f"{self.command[0]} did not stop within {timeout:.0f} s of SIGTERM:\n{self.said[-4000:]}"
+            ) from None
+        self._reader.join(10)
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL: the process is gone without a word, as in a crash."""
+        self.child.kill()
+        self.child.wait(30)
+        self._reader.join(10)
+
+
+def kafkapy_command() -> list[str]:
+    """The command that a user types, from the environment that runs the tests."""
+    script = Path(sys.executable).parent / "kafkapy"
+    if not script.exists():
+        raise toolchain.MissingTool(f"{script} is missing: the tests need {toolchain.HOW_TO_GET['kafkapy']}")
+    return [str(script)]
+
+
+class KafkapyBroker:
+    """`kafkapy start -o log.dirs=DIR -o listeners=PLAINTEXT://127.0.0.1:0 ...` in a process of its own."""
+
+    kind = "kafkapy"
+
+    def __init__(self, directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0) -> None:
+        self.data = directory / "data"
+        settings = {"log.dirs": str(self.data), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **(overrides or {})}
+        command = [*kafkapy_command(), "start", *(word for k, v in settings.items() for word in ("-o", f"{k}={v}"))]
+        self.process = Process(command, directory / "kafkapy.log")
+        self.ready = self.process.wait_for_line(READY, 60)
+        listener = re.search(r"PLAINTEXT://([^ ,]+)", self.ready["addresses"])
+        assert listener is not None, self.ready[0]
+        self.bootstrap = listener[1]
+        self.pid = int(self.ready["pid"])
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.rpartition(":")[2])
+
+    def stop(self) -> None:
+        """SIGTERM must end it cleanly."""
+        code = self.process.stop()
+        assert code == 0, f"kafkapy ended with {code} after SIGTERM:\n{self.process.said[-4000:]}"
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+class KafkaBroker:
+    """Apache Kafka 3.9.1 in ZooKeeper mode, one broker, its own defaults but for what one broker needs."""
+
+    kind = "kafka"
+
+    def __init__(self, directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0) -> None:
+        self.data = directory / "data"
+        directory.mkdir(parents=True, exist_ok=True)
+        classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
+        (directory / "log4j.properties").write_text(LOG4J)
+        java = [
+            toolchain.find("java"),
+            "-Xmx512m",
+            "-XX:TieredStopAtLevel=1",
+            f"-Dlog4j.configuration=file:{directory}/log4j.properties",
+        ]
+        java += ["-Dzookeeper.admin.enableServer=false", "-cp", classpath]
+        keeper_port = free_port()
+        keeper = [
+            *java,
+            "org.apache.zookeeper.server.ZooKeeperServerMain",
+            str(keeper_port),
+            str(directory / "zookeeper"),
+        ]
+        self._keeper = Process(keeper, directory / "zookeeper.log")
+        port = port or free_port()
+        settings = {
+            "broker.id": "0",
+            "zookeeper.connect": f"127.0.0.1:{keeper_port}",
+            "log.dirs": str(self.data),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            **(overrides or {}),
+        }
+        properties = directory / "server.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        try:
+            self.process = Process([*java, "kafka.Kafka", str(properties)], directory / "kafka.log")
+            self.process.wait_for_line(re.compile(r" started \(kafka\.server\.KafkaServer\)"), 90)
+        except BaseException:
+            self._keeper.kill()
+            raise
+        self.bootstrap = f"127.0.0.1:{port}"
+        self.port = port
+        self.pid = self.process.child.pid
+
+    def stop(self) -> None:
+        try:
+            code = self.process.stop()
+        finally:
+            self._keeper.kill()
+        assert code in (0, 143), (
+            f"Kafka ended with {code}"
+        )  # a JVM that ran its shutdown hooks still reports the signal
+
+    def kill(self) -> None:
+        self.process.kill()
+        self._keeper.kill()
+
+
+Broker = KafkapyBroker | KafkaBroker
+
+
+def start(directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0) -> Broker:
+    """A running broker with its data below `directory`, of the kind that KAFKAPY_INTEROP_BROKER names."""
+    kind = os.environ.get("KAFKAPY_INTEROP_BROKER", "kafkapy")
+    if kind not in ("kafkapy", "kafka"):
+        raise ValueError(f"KAFKAPY_INTEROP_BROKER is {kind!r}; it must be kafkapy or kafka")
+    return (KafkapyBroker if kind == "kafkapy" else KafkaBroker)(directory, overrides, port=port)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago (for programs that cannot be given port 0)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,185 @@
+"""aiokafka, on an event loop of its own in this process."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import aiokafka.errors
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record
+
+T = TypeVar("T")
+
+
+class AioKafka(Client):
+    name = "aiokafka"
+    expressive = EVERYTHING - {"nothing"}
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self._loop = asyncio.new_event_loop()
+        self._run(self._start())
+
+    async def _start(self) -> None:
+        self._admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap)
+        await self._admin.start()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._loop.run_until_complete(asyncio.wait_for(work, 90))
+        except aiokafka.errors.OffsetOutOfRangeError as error:
+            raise ClientError(1, str(error)) from None
+        except aiokafka.errors.BrokerResponseError as error:
+            raise ClientError(error.errno, str(error)) from None
+
+    def close(self) -> None:
+        self._run(self._admin.close())
+        self._loop.close()
+
+    def produce(
+        self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
+    ) -> list[tuple[int, int]]:
+        async def work() -> list[tuple[int, int]]:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap,
+                compression_type=None if codec == "none" else codec,
+                acks="all" if acks == -1 else acks,
+                enable_idempotence=idempotent,
+                linger_ms=5,
+                max_request_size=8 << 20,
+            )
+            await producer.start()
+            try:
+                sent = [
+                    await producer.send(topic, r.value, r.key, r.partition, r.timestamp, list(r.headers))
+                    for r in records
+                ]
+                placed = [await future for future in sent]
+            finally:
+                await producer.stop()
+            return [(-1, -1) if each is None else (each.partition, each.offset) for each in placed]
+
+        return self._run(work())
+
+    async def _consumer(self) -> AIOKafkaConsumer:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+            max_partition_fetch_bytes=4 << 20,
+        )
+        await consumer.start()
+        return consumer
+
+    def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
+        async def work() -> dict[int, list[Received]]:
+            got: dict[int, list[Received]] = {partition: [] for partition in start}
+            consumer = await self._consumer()
+            try:
+                consumer.assign([TopicPartition(topic, p) for p in start])
+                for p, offset in start.items():
+                    consumer.seek(TopicPartition(topic, p), offset)
+                open_partitions = {p for p in start if start[p] < end[p]}
+                deadline = time.monotonic() + 60
+                while open_partitions:
+                    assert time.monotonic() < deadline, f"partitions {open_partitions} of {topic} were not read in 60 s"
+                    for place, messages in (await consumer.getmany(timeout_ms=200)).items():
+                        p = place.partition
+                        got[p] += [
+                            Received(p, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+                            for m in messages
+                            if m.offset < end[p]
+                        ]
+                        if messages and messages[-1].offset >= end[p] - 1:
+                            open_partitions.discard(p)
+            finally:
+                await consumer.stop()
+            return got
+
+        return self._run(work())
+
+    def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
+        async def work() -> dict[int, int | None]:
+            consumer = await self._consumer()
+            try:
+                found = await consumer.offsets_for_times({TopicPartition(topic, p): at for p, at in times.items()})
+            finally:
+                await consumer.stop()
+            return {place.partition: None if each is None else each.offset for place, each in found.items()}
+
+        return self._run(work())
+
+    def watermarks(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        async def work() -> dict[int, tuple[int, int]]:
+            consumer = await self._consumer()
+            places = [TopicPartition(topic, p) for p in partitions]
+            try:
+                first = await consumer.beginning_offsets(places)
+                last = await consumer.end_offsets(places)
+            finally:
+                await consumer.stop()
+            return {place.partition: (first[place], last[place]) for place in places}
+
+        return self._run(work())
+
+    def cluster(self) -> dict[str, Any]:
+        told = self._run(self._admin.describe_cluster())
+        return {
+            "cluster_id": told.get("cluster_id"),
+            "controller": told["controller_id"],
+            "nodes": [(each["node_id"], each["host"], each["port"]) for each in told["brokers"]],
+        }
+
+    def topic_names(self) -> set[str]:
+        return set(self._run(self._admin.list_topics()))
+
+    def partitions_of(self, topic: str) -> dict[int, Partition]:
+        (told,) = self._run(self._admin.describe_topics([topic]))
+        _check(told["error_code"], topic)
+        return {
+            p["partition"]: Partition(p["leader"], tuple(p["replicas"]), tuple(p["isr"])) for p in told["partitions"]
+        }
+
+    def create_topic(
+        self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, *, validate_only: bool = False
+    ) -> None:
+        new = NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))
+        told = self._run(self._admin.create_topics([new], validate_only=validate_only))
+        _check(told.topic_errors[0][1], str(told.topic_errors[0]))
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self._run(self._admin.create_partitions({topic: NewPartitions(total)}))
+
+    def delete_topic(self, topic: str) -> None:
+        told = self._run(self._admin.delete_topics([topic]))
+        _check(told.topic_error_codes[0][1], topic)
+
+    def topic_configs(self, topic: str) -> dict[str, str | None]:
+        return self._configs(ConfigResource(ConfigResourceType.TOPIC, topic))
+
+    def broker_configs(self, broker: int) -> dict[str, str | None]:
+        return self._configs(ConfigResource(ConfigResourceType.BROKER, str(broker)))
+
+    def _configs(self, resource: ConfigResource) -> dict[str, str | None]:
+        (told,) = self._run(self._admin.describe_configs([resource]))
+        (code, message, _, _, entries, *_) = told.resources[0]
+        _check(code, message)
+        return {entry[0]: entry[1] for entry in entries}
+
+    def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        (told,) = self._run(self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))]))
+        _check(told.resources[0][0], told.resources[0][1])
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        wanted = {TopicPartition(topic, p): RecordsToDelete(offset) for p, offset in before.items()}
+        return {place.partition: low for place, low in self._run(self._admin.delete_records(wanted)).items()}
+
+
+def _check(code: int, about: str | None) -> None:
+    if code:
+        raise ClientError(code, about or "")

@@ -1,0 +1,214 @@
+"""confluent-kafka, the Python face of librdkafka."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ElectionType,
+    IsolationLevel,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from harness.clients.base import Client, ClientError, Partition, Received, Record
+
+
+class Confluent(Client):
+    name = "confluent-kafka"
+
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__(bootstrap)
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin.list_topics(timeout=30)
+
+    def produce(
+        self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
+    ) -> list[tuple[int, int]]:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "compression.type": codec,
+                "acks": acks,
+                "enable.idempotence": idempotent,
+                "linger.ms": 5,
+                "message.max.bytes": 8 << 20,
+            }
+        )
+        placed: list[tuple[int, int]] = [(-1, -1)] * len(records)
+        failed: list[Any] = []
+
+        def note(index: int) -> Callable[[Any, Any], None]:
+            def delivered(error: Any, message: Any) -> None:
+                if error is not None:
+                    failed.append(error)
+                else:
+                    placed[index] = (message.partition(), -1 if message.offset() is None else message.offset())
+
+            return delivered
+
+        for index, record in enumerate(records):
+            place: dict[str, int] = {}
+            if record.partition is not None:
+                place["partition"] = record.partition
+            if record.timestamp is not None:
+                place["timestamp"] = record.timestamp
+            producer.produce(
+                topic,
+                value=record.value,
+                key=record.key,
+                headers=list(record.headers),
+                on_delivery=note(index),
+                **place,
+            )
+        left = producer.flush(60)
+        if failed:
+            raise ClientError(failed[0].code(), failed[0].str())
+        assert left == 0, f"{left} of {len(records)} records were not delivered in 60 s"
+        return placed
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "message.max.bytes": 8 << 20,
+            }
+        )
+
+    def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
+        got: dict[int, list[Received]] = {partition: [] for partition in start}
+        consumer = self._consumer()
+        try:
+            consumer.assign([TopicPartition(topic, p, offset) for p, offset in start.items()])
+            open_partitions = {p for p in start if start[p] < end[p]}
+            deadline = time.monotonic() + 60
+            while open_partitions:
+                assert time.monotonic() < deadline, f"partitions {open_partitions} of {topic} were not read in 60 s"
+                for message in consumer.consume(1000, 0.2):
+                    if message.error():
+                        raise ClientError(message.error().code(), message.error().str())
+                    partition, offset = message.partition(), message.offset()
+                    if offset < end[partition]:
+                        got[partition].append(_received(message))
+                    if offset >= end[partition] - 1:
+                        open_partitions.discard(partition)
+        finally:
+            consumer.close()
+        return got
+
+    def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
+        consumer = self._consumer()
+        try:
+            found = consumer.offsets_for_times([TopicPartition(topic, p, at) for p, at in times.items()], 30)
+        finally:
+            consumer.close()
+        return {each.partition: each.offset if each.offset >= 0 else None for each in found}
+
+    def watermarks(self, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+        first = self._list_offsets(topic, partitions, OffsetSpec.earliest())
+        last = self._list_offsets(topic, partitions, OffsetSpec.latest())
+        return {p: (first[p], last[p]) for p in partitions}
+
+    def offsets_of_max_timestamp(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        return self._list_offsets(topic, partitions, OffsetSpec.max_timestamp())
+
+    def _list_offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+        asked = self._admin.list_offsets(
+            {TopicPartition(topic, p): spec for p in partitions}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+        )
+        return {place.partition: _result(future).offset for place, future in asked.items()}
+
+    def cluster(self) -> dict[str, Any]:
+        told = _result(self._admin.describe_cluster())
+        return {
+            "cluster_id": told.cluster_id,
+            "controller": told.controller.id,
+            "nodes": [(node.id, node.host, node.port) for node in told.nodes],
+        }
+
+    def topic_names(self) -> set[str]:
+        return set(self._admin.list_topics(timeout=30).topics)
+
+    def partitions_of(self, topic: str) -> dict[int, Partition]:
+        told = _result(self._admin.describe_topics(TopicCollection([topic]))[topic])
+        return {
+            p.id: Partition(p.leader.id, tuple(n.id for n in p.replicas), tuple(n.id for n in p.isr))
+            for p in told.partitions
+        }
+
+    def create_topic(
+        self, topic: str, partitions: int, configs: Mapping[str, str] | None = None, *, validate_only: bool = False
+    ) -> None:
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        _result(self._admin.create_topics([new], validate_only=validate_only)[topic])
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        _result(self._admin.create_partitions([NewPartitions(topic, total)])[topic])
+
+    def delete_topic(self, topic: str) -> None:
+        _result(self._admin.delete_topics([topic])[topic])
+
+    def topic_configs(self, topic: str) -> dict[str, str | None]:
+        return self._configs(ConfigResource(ResourceType.TOPIC, topic))
+
+    def broker_configs(self, broker: int) -> dict[str, str | None]:
+        return self._configs(ConfigResource(ResourceType.BROKER, str(broker)))
+
+    def _configs(self, resource: ConfigResource) -> dict[str, str | None]:
+        return {
+            name: entry.value for name, entry in _result(self._admin.describe_configs([resource])[resource]).items()
+        }
+
+    def set_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
+        self._alter(topic, [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in configs.items()])
+
+    def reset_topic_config(self, topic: str, name: str) -> None:
+        self._alter(topic, [ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)])
+
+    def _alter(self, topic: str, entries: list[ConfigEntry]) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        _result(self._admin.incremental_alter_configs([resource])[resource])
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> dict[int, int]:
+        asked = self._admin.delete_records([TopicPartition(topic, p, offset) for p, offset in before.items()])
+        return {place.partition: _result(future).low_watermark for place, future in asked.items()}
+
+    def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        told = _result(
+            self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, p) for p in partitions])
+        )
+        return {place.partition: 0 if error is None else error.code() for place, error in told.items()}
+
+
+def _received(message: Any) -> Received:
+    return Received(
+        message.partition(),
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple(message.headers() or ()),
+    )
+
+
+def _result(future: Any) -> Any:
+    try:
+        return future.result(60)
+    except KafkaException as error:
+        raise ClientError(error.args[0].code(), error.args[0].str()) from None

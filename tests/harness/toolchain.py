@@ -1,0 +1,159 @@
+"""Finds the programs that the tests need, and keeps what they build in a cache.
+
+A missing program is a failure with a sentence that says how to get it, never a skip: a suite that passes because half
+of it did not run says nothing.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+HOW_TO_GET = {
+    "java": "a JDK, 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)",
+    "javac": "a JDK, 17 or newer (Debian: apt-get install openjdk-17-jdk-headless)",
+    "mvn": "Apache Maven (Debian: apt-get install maven)",
+    "go": "Go, 1.26 or newer, or any Go that can download it (Debian: apt-get install golang-go)",
+    "node": "Node.js, 18 or newer (Debian: apt-get install nodejs npm)",
+    "npm": "npm (Debian: apt-get install npm)",
+    "kcat": "kcat (Debian: apt-get install kcat)",
+    "kafkapy": "the project itself in the Python that runs the tests (pip install -e '.[test]')",
+}
+
+
+class MissingTool(RuntimeError):
+    """A program that the tests need is not on this machine."""
+
+
+def find(program: str) -> str:
+    """Path of a program; MissingTool with how to get it otherwise."""
+    path = shutil.which(program)
+    if path is None:
+        raise MissingTool(
+            f"{program} is missing: the interop tests need {HOW_TO_GET[program]}; scripts/test installs it"
+        )
+    return path
+
+
+def cache_dir() -> Path:
+    """Where built helpers and resolved class paths live between runs."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    directory = Path(base) / "kafkapy"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def fingerprint(files: Iterable[Path], *more: str) -> str:
+    """16 hex digits that change when any of the files (or words) changes."""
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    for word in more:
+        digest.update(word.encode() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None, timeout: float = 600) -> str:
+    """Runs a build command and gives its standard output; its whole output is in the error when it fails."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        timeout=timeout,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def maven_classpath(pom: Path, kafka_version: str) -> str:
+    """Class path of a pom's dependencies with `-Dkafka.version`, from Maven's own repository cache."""
+    kept = cache_dir() / f"classpath-{fingerprint([pom], kafka_version)}.txt"
+    if kept.exists():
+        classpath = kept.read_text()
+        if all(Path(entry).exists() for entry in classpath.split(":")):
+            return classpath
+    made = kept.with_suffix(f".{os.getpid()}")
+    command = [find("mvn"), "-q", "-B", "-f", str(pom), f"-Dkafka.version={kafka_version}"]
+    run([*command, "dependency:build-classpath", f"-Dmdep.outputFile={made}"])
+    made.replace(kept)
+    return kept.read_text()
+
+
+def java_classes(sources: Path, classpath: str) -> Path:
+    """Directory of the classes made from all .java files below `sources`."""
+    files = sorted(sources.rglob("*.java"))
+    classes = cache_dir() / f"classes-{fingerprint(files, classpath)}"
+    if not classes.exists():
+        made = Path(f"{classes}.{os.getpid()}")
+        run([find("javac"), "-nowarn", "-cp", classpath, "-d", str(made), *map(str, files)])
+        _keep(made, classes)
+    return classes
+
+
+def go_program(module: Path) -> Path:
+    """The executable built from a Go module; a Go that is too old gets the newer one as a module."""
+    program = cache_dir() / f"go-{fingerprint([*module.glob('*.go'), module / 'go.mod', module / 'go.sum'])}"
+    if not program.exists():
+        made = Path(f"{program}.{os.getpid()}")
+        go, env = _go_for(module)
+        run([go, "build", "-trimpath", "-o", str(made), "."], cwd=module, env=env)
+        made.replace(program)
+    return program
+
+
+def _go_for(module: Path) -> tuple[str, dict[str, str]]:
+    """The go command and its environment for a module: Go 1.21 and newer fetch what go.mod asks for by themselves,
+    older ones (Debian 12 has 1.19) can at least download it, as the same module that newer ones use."""
+    go = find("go")
+    wanted = re.search(r"^go (\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    have = re.search(r"go(\d+)\.(\d+)", run([go, "version"], env={"GOTOOLCHAIN": "local"}, cwd=module.parent))
+    assert wanted is not None
+    assert have is not None
+    if (int(have[1]), int(have[2])) >= tuple(map(int, wanted[1].split(".")[:2])):
+        return go, {"GOTOOLCHAIN": "local"}
+    if (int(have[1]), int(have[2])) >= (1, 21):
+        return go, {"GOTOOLCHAIN": "auto"}
+    return _downloaded_go(go, wanted[1]), {"GOTOOLCHAIN": "local"}
+
+
+def _downloaded_go(go: str, version: str) -> str:
+    arch = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+    name = f"golang.org/toolchain@v0.0.1-go{version}.linux-{arch}"
+    empty = cache_dir() / "go-toolchain"
+    empty.mkdir(exist_ok=True)
+    (empty / "go.mod").write_text("module toolchain\n")
+    run([go, "mod", "download", name], cwd=empty)
+    root = Path(run([go, "env", "GOMODCACHE"], cwd=empty).strip()) / name
+    for program in [*root.glob("bin/*"), *root.glob("pkg/tool/*/*")]:
+        program.chmod(0o755)  # a module's files are never executable, so the newer go does the same
+    return str(root / "bin" / "go")
+
+
+def node_modules(project: Path) -> Path:
+    """A directory with the project's files and its dependencies, installed from the lock file."""
+    files = [*project.glob("*.js"), project / "package.json", project / "package-lock.json"]
+    directory = cache_dir() / f"node-{fingerprint(files)}"
+    if not directory.exists():
+        made = Path(f"{directory}.{os.getpid()}")
+        made.mkdir()
+        for file in files:
+            shutil.copy(file, made)
+        run([find("npm"), "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=made)
+        _keep(made, directory)
+    return directory
+
+
+def _keep(made: Path, wanted: Path) -> None:
+    """Gives a built directory its name; when another run was faster, that one's is as good."""
+    try:
+        made.rename(wanted)
+    except OSError:
+        shutil.rmtree(made)

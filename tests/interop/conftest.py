@@ -1,0 +1,75 @@
+"""One broker and one client of each kind a session.
+
+A test names the abilities it needs and runs with every client that has them.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from harness import brokers
+from harness.clients.base import Client
+from harness.clients.registry import KINDS, Clients
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*abilities): run with every client that has these abilities")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Makes one test a client that can do it (and a codec that it knows, where the test has one)."""
+    if "client" not in metafunc.fixturenames:
+        return
+    needs = {ability for mark in metafunc.definition.iter_markers("needs") for ability in mark.args}
+    able = [kind for kind in KINDS.values() if needs <= kind.abilities]
+    assert able, f"no client can do {needs}"
+    if "codec" in metafunc.fixturenames:
+        metafunc.parametrize(
+            ("client", "codec"), [(kind.name, codec) for kind in able for codec in kind.codecs], indirect=["client"]
+        )
+    else:
+        metafunc.parametrize("client", [kind.name for kind in able], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """The broker that all interop tests share; it must stop cleanly at the end."""
+    running = brokers.start(tmp_path_factory.mktemp("broker"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def clients(broker: brokers.Broker) -> Iterator[Clients]:
+    """All clients, by name."""
+    running = Clients(broker.bootstrap)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
+    """The client that this test runs with."""
+    return clients[request.param]
+
+
+@pytest.fixture(scope="session")
+def admin(clients: Clients) -> Client:
+    """A client that makes topics for those that cannot, and looks at what others did."""
+    return clients["confluent-kafka"]
+
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-")[:120]
+    return f"{readable}-{next(_numbers)}"
