@@ -1,0 +1,149 @@
+"""Accepts connections, within the limits, and gives them to the processors in turn."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Sequence
+
+from kafkapy._ext import syscalls
+from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.processor import Processor
+from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.runtime.counters import Registry
+from kafkapy.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+_A_TURN = 64
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_PAUSE_MS = 200
+
+
+class Acceptor:
+    """One thread for all listeners. A listener without room is not looked at until a connection closes."""
+
+    def __init__(
+        self,
+        sockets: Sequence[tuple[Listener, socket.socket]],
+        processors: Sequence[Processor],
+        limits: ConnectionLimits,
+        settings: NetworkSettings,
+        counters: Registry,
+    ) -> None:
+        self._sockets = {sock.fileno(): (listener, sock) for listener, sock in sockets}
+        self._processors = processors
+        self._next_processor = 0
+        self._limits = limits
+        self._settings = settings
+        self._epoll = select.epoll()
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._stopping = False
+        self._watched: set[int] = set()
+        self._thread = threading.Thread(target=self._run, name="kafkapy-acceptor", daemon=True)
+        self._accepted = counters.counter("network_connections_accepted", "Connections that were let in")
+        self._rejected = counters.counter(
+            "network_connections_rejected", "Connections that were closed at once, their address having its share"
+        )
+        self._paused = counters.counter(
+            "network_acceptor_pauses", "Times that a listener was left alone for want of connections or descriptors"
+        )
+
+    def start(self) -> None:
+        self._epoll.register(self._event, select.EPOLLIN)
+        self._limits.on_release = self.wake
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Makes it look again at the limits; from any thread."""
+        if not self._stopping:
+            syscalls.event_set(self._event)
+
+    def stop(self) -> None:
+        """Closes the listening sockets: the system refuses connections from then on."""
+        if self._stopping:
+            return
+        self._stopping = True
+        syscalls.event_set(self._event)
+        if self._thread.is_alive():
+            self._thread.join()
+        for _, sock in self._sockets.values():
+            sock.close()
+        self._epoll.close()
+        # The eventfd stays open until the acceptor is forgotten: a release on another thread may be about to set it.
+
+    def __del__(self) -> None:
+        os.close(self._event)
+
+    def _run(self) -> None:
+        exhausted = False
+        while not self._stopping:
+            try:
+                self._watch_those_with_room(not exhausted)
+                ready = syscalls.epoll_wait(self._epoll.fileno(), _PAUSE_MS if exhausted else -1)
+                exhausted = False
+                syscalls.event_clear(self._event)
+                for fd, _ in ready:
+                    if fd in self._sockets and not self._stopping:
+                        exhausted |= not self._accept_from(*self._sockets[fd])
+            except Exception:
+                log.exception("the acceptor failed and goes on")
+                exhausted = True
+
+    def _watch_those_with_room(self, descriptors_left: bool) -> None:
+        for fd, (listener, _) in self._sockets.items():
+            watch = descriptors_left and self._limits.has_room(listener.name)
+            if watch and fd not in self._watched:
+                self._epoll.register(fd, select.EPOLLIN)
+                self._watched.add(fd)
+            elif not watch and fd in self._watched:
+                self._epoll.unregister(fd)
+                self._watched.discard(fd)
+                self._paused.add()
+
+    def _accept_from(self, listener: Listener, listening: socket.socket) -> bool:
+        """Takes what waits in the listen queue, as long as there is room. False if descriptors or memory ran out."""
+        for _ in range(_A_TURN):
+            if not self._limits.has_room(listener.name):
+                return True
+            try:
+                sock, address = listening.accept()
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    log.error("cannot accept connections for now: %s", error, extra=fields(listener=listener.name))
+                    return False
+                continue  # the peer gave up while it waited: the next one
+            peer = (str(address[0]).removeprefix("::ffff:"), int(address[1]))
+            if not self._limits.admit(listener.name, peer[0]):
+                self._rejected.add()
+                log.info(
+                    "refused a connection: its address has as many as it may have",
+                    extra=fields(peer=f"{peer[0]}:{peer[1]}", limit=self._limits.limit_of(peer[0])),
+                )
+                sock.close()
+                continue
+            try:
+                self._configure(sock)
+            except OSError as error:  # reset before we got to it
+                log.debug("lost a connection while it was accepted: %s", error)
+                self._limits.release(listener.name, peer[0])
+                sock.close()
+                continue
+            self._accepted.add()
+            processor = self._processors[self._next_processor % len(self._processors)]
+            self._next_processor += 1
+            processor.adopt(sock, listener.name, peer)
+        return True
+
+    def _configure(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._settings.socket_send_buffer_bytes >= 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.socket_send_buffer_bytes)

@@ -1,0 +1,58 @@
+"""Opening the sockets to listen on, with errors that name the address and what to do."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from kafkapy.network.settings import Listener, NetworkSettings
+
+
+class ListenError(OSError):
+    """A listener's address cannot be used. The message names it and the reason."""
+
+
+def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socket:
+    """A non-blocking socket that listens on the listener's address (port 0: a free one). Raises ListenError."""
+    address: object = listener.host
+    try:
+        family, address = _address(listener)
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                # "Every interface" means both protocols; an IPv6 address means itself.
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listener.host == "" else 1)
+            if settings.socket_receive_buffer_bytes >= 0:
+                # Set before listening: a connection's window scale is agreed on when it is made.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
+            sock.bind(address)
+            sock.listen(settings.socket_listen_backlog_size)
+        except BaseException:
+            sock.close()
+            raise
+    except OSError as error:
+        raise ListenError(error.errno, f"cannot listen on {listener}: {_reason(error)}") from error
+    return sock
+
+
+def _address(listener: Listener) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    if listener.host == "":
+        if socket.has_dualstack_ipv6():
+            return socket.AF_INET6, ("::", listener.port)
+        return socket.AF_INET, ("0.0.0.0", listener.port)
+    found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, address = found[0]
+    return family, address  # type: ignore[return-value]
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"the host does not resolve ({error.strerror}); check the name in 'listeners'"
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use; choose another one in 'listeners' or stop the process that has it"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; use one of its own in 'listeners' or leave the host empty"
+    if error.errno == errno.EACCES:
+        return "no permission; ports below 1024 need privileges, choose a higher one in 'listeners'"
+    return error.strerror or str(error)

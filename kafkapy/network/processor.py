@@ -1,0 +1,414 @@
+"""A network thread: an epoll of its own, its connections, and everything that is done for them.
+
+Connections are registered once, edge-triggered, for everything: no epoll_ctl a request, no wake-ups for a
+connection that waits for something else. The price is that nothing may be forgotten: a connection is served until
+its socket is empty or full, or until it waits for somebody who will `post`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkapy._ext import syscalls
+from kafkapy._ext.frames import BadFrameSize
+from kafkapy.network.buffers import BufferPool
+from kafkapy.network.cold import ColdReads
+from kafkapy.network.connection import Connection
+from kafkapy.network.idle import IdleConnections
+from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.receive import PeerClosed, Receiver
+from kafkapy.network.replies import CLOSE, NO_REPLY, Handler, Pending, Reply, Timed
+from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, RegionEnded, Residency, Sender
+from kafkapy.network.settings import NetworkSettings
+from kafkapy.runtime.clock import Clock
+from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.logs import fields
+
+log = logging.getLogger(__name__)
+
+_EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
+_ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+_BROKEN = select.EPOLLHUP | select.EPOLLERR
+_TRIM_S = 3.0
+
+
+class Processor:
+    """`adopt`, `post` and `wake` are for any thread; everything else happens on the processor's own."""
+
+    def __init__(
+        self,
+        index: int,
+        handler: Handler,
+        settings: NetworkSettings,
+        limits: ConnectionLimits,
+        disk_pool: DiskPool,
+        clock: Clock,
+        pages: Residency,
+    ) -> None:
+        self.index = index
+        self._handler = handler
+        self._limits = limits
+        self._clock = clock
+        self._pool = BufferPool(settings.buffer_pool_bytes)
+        self._receiver = Receiver(self._pool, settings.max_frames_a_turn, settings.socket_request_max_bytes)
+        self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
+        self._cold = ColdReads(disk_pool)
+        self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
+        self._epoll = select.epoll()
+        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._woken = False
+        self._messages: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._connections: dict[int, Connection] = {}  # by descriptor
+        self._ready: deque[Connection] = deque()
+        self._now = clock.monotonic()
+        self._next_trim = 0.0
+        self._opened = 0
+        self._drain_until: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"kafkapy-network-{index}", daemon=True)
+        self._thread_id = 0
+        self.frames_in = 0
+        self.turns = 0
+        self.sleeping_s = 0.0
+        self.closed_idle = 0
+        clock.subscribe(self.wake)
+
+    # For any thread
+
+    def start(self) -> None:
+        self._epoll.register(self._event, select.EPOLLIN)
+        self._thread.start()
+
+    def adopt(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
+        """Takes over an accepted, non-blocking socket that was admitted by the limits."""
+        self.post(self._add_connection, sock, listener, peer)
+
+    def post(self, fn: Callable[..., None], *args: Any) -> None:
+        """Calls `fn(*args)` on the processor's thread, after what was posted before."""
+        self._messages.append((fn, args))
+        self.wake()
+
+    def post_completion(self, conn: Connection, pending: Pending) -> None:
+        self._messages.append((self._complete, (conn, pending)))
+        self.wake()
+
+    def wake(self) -> None:
+        # The flag saves a system call when somebody else has just woken it. The processor clears the flag and only
+        # then looks at the messages: a message whose sender still saw the flag set was there before that look.
+        if not self._woken and threading.get_ident() != self._thread_id:
+            self._woken = True
+            syscalls.event_set(self._event)
+
+    def stop(self, drain_s: float) -> None:
+        """Reads no more, and ends when all replies that are under way are out, at the latest after `drain_s`."""
+        self.post(self._begin_drain, time.monotonic() + drain_s)
+
+    def join(self) -> None:
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __del__(self) -> None:
+        os.close(self._event)  # only now: late completions of other threads still set it after the end
+
+    @property
+    def bytes_in(self) -> int:
+        return self._receiver.bytes_in
+
+    @property
+    def bytes_out(self) -> int:
+        return self._sender.bytes_out
+
+    @property
+    def cold_reads(self) -> int:
+        return self._cold.count
+
+    @property
+    def pool(self) -> BufferPool:
+        return self._pool
+
+    def __len__(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    # The loop
+
+    def _run(self) -> None:
+        self._thread_id = threading.get_ident()
+        while not self._drained():
+            try:
+                self._poll()
+                self._process_messages()
+                self._serve_ready()
+                self._close_excess()
+                self._close_idle()
+                self._trim_buffers()
+            except Exception:
+                log.exception("the network thread %d failed and goes on", self.index)
+        self._close_all()
+
+    def _poll(self) -> None:
+        """Marks what has happened; sleeps only when there is nothing at all to do."""
+        epoll = self._epoll.fileno()
+        events = syscalls.epoll_wait(epoll, 0)
+        self._now = self._clock.monotonic()
+        if not events and not self._ready and not self._messages:
+            events = syscalls.epoll_wait(epoll, self._timeout_ms())
+            before, self._now = self._now, self._clock.monotonic()
+            self.sleeping_s += self._now - before
+        self.turns += 1
+        for fd, flags in events:
+            conn = self._connections.get(fd)
+            if conn is None:
+                syscalls.event_clear(self._event)
+                self._woken = False
+                continue
+            if flags & (select.EPOLLIN | _ENDED):
+                conn.readable = True
+                if flags & _ENDED:
+                    conn.gone = True
+                    conn.broken = conn.broken or flags & _BROKEN != 0
+            self._queue(conn)
+
+    def _timeout_ms(self) -> int:
+        waits = [self._idle.due_in(self._now)]
+        if self._pool.free_bytes:
+            waits.append(_TRIM_S)
+        if self._drain_until is not None:
+            waits.append(max(0.001, self._drain_until - time.monotonic()))
+        wait = min(waits)
+        return -1 if wait == float("inf") else int(wait * 1000) + 1
+
+    def _process_messages(self) -> None:
+        for _ in range(len(self._messages)):
+            fn, args = self._messages.popleft()
+            fn(*args)
+
+    def _serve_ready(self) -> None:
+        """One turn for each connection that was ready when we began; those with more to do come again."""
+        for _ in range(len(self._ready)):
+            conn = self._ready.popleft()
+            conn.queued = False
+            if not conn.closed:
+                self._serve(conn)
+
+    def _queue(self, conn: Connection) -> None:
+        if not conn.queued:
+            conn.queued = True
+            self._ready.append(conn)
+
+    # One connection
+
+    def _serve(self, conn: Connection) -> None:
+        """A connection's turn: what is unsent first, then at most one receive and the handling of its frames."""
+        conn.last_active = self._now
+        try:
+            if conn.parked:
+                if conn.broken:
+                    self._close(conn)
+                return
+            if conn.outbox.parts and not self._send(conn):
+                return
+            if conn.closing:
+                self._close(conn)
+                return
+            if conn.pending is not None:
+                self._cancel_if_dead(conn)
+                return
+            if self._drain_until is not None:
+                self._close(conn)
+                return
+            if not conn.readable and not conn.carries_frames:
+                return
+            frames = self._receiver.receive(conn)
+            if frames:
+                self._handle(conn, frames)
+            elif conn.readable:
+                self._queue(conn)
+        except PeerClosed:
+            self._close(conn)
+        except BadFrameSize as error:
+            log.warning("closed a connection for %s", error, extra=self._who(conn))
+            self._close(conn)
+        except RegionEnded as error:
+            log.error("closed a connection in the middle of a reply: %s", error, extra=self._who(conn))
+            self._close(conn)
+        except OSError as error:
+            log.debug("lost a connection: %s", error, extra=self._who(conn))
+            self._close(conn)
+        except Exception:
+            log.exception("closed a connection after an error", extra=self._who(conn))
+            self._receiver.distrust_shared()
+            self._close(conn)
+
+    def _handle(self, conn: Connection, frames: Sequence[memoryview]) -> None:
+        replies = self._handler.handle(conn, frames)  # type: ignore[arg-type]
+        count = len(replies)
+        self.frames_in += count
+        for reply in replies:
+            if conn.closing or conn.pending is not None:
+                raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
+            self._answer(conn, reply)
+        if count != len(frames) and not conn.closing and conn.pending is None:
+            raise TypeError(f"a handler gave {count} replies to {len(frames)} frames")
+        self._receiver.handled(conn, frames, count, conn.pending)
+        if conn.outbox.parts and not self._send(conn):
+            return
+        if conn.closing:
+            self._close(conn)
+        elif conn.pending is not None:
+            self._cancel_if_dead(conn)
+        elif conn.readable or conn.carries_frames:
+            self._queue(conn)
+
+    def _answer(self, conn: Connection, reply: Reply) -> None:
+        if type(reply) is list:
+            conn.outbox.add(reply)
+        elif type(reply) is Timed:
+            conn.outbox.add(reply.parts)
+            conn.outbox.mark(reply.on_sent)
+        elif isinstance(reply, Pending):
+            conn.pending = reply
+        elif reply is CLOSE:
+            conn.closing = True
+        elif reply is not NO_REPLY:
+            raise TypeError(f"a handler gave {reply!r}, which is no reply")
+
+    def _complete(self, conn: Connection, pending: Pending) -> None:
+        if conn.pending is not pending:
+            return  # the connection was closed before
+        conn.pending = None
+        self._receiver.release_kept(conn)
+        try:
+            reply = pending.make() if pending.make is not None else pending.reply
+            if isinstance(reply, Pending) or reply is None:
+                raise TypeError(f"a pending request was completed with {reply!r}")
+            self._answer(conn, reply)
+        except Exception:
+            log.exception("closed a connection: its pending request failed", extra=self._who(conn))
+            self._close(conn)
+            return
+        self._queue(conn)
+
+    def _send(self, conn: Connection) -> bool:
+        """True when everything is out; otherwise the connection waits for what it needs to go on."""
+        state = self._sender.flush(conn.fd, conn.outbox)
+        if state == DONE:
+            return True
+        if state == LATER:
+            self._queue(conn)
+        elif state == COLD:
+            self._park(conn)
+        else:
+            assert state == BLOCKED  # epoll will tell
+        return False
+
+    def _park(self, conn: Connection) -> None:
+        assert self._sender.cold is not None
+        handle, position, length = self._sender.cold
+        self._sender.cold = None
+        conn.parked = True
+        self._cold.fetch(handle, position, length, lambda warmed: self.post(self._unpark, conn, warmed))
+
+    def _unpark(self, conn: Connection, warmed: int) -> None:
+        if not conn.closed:
+            conn.parked = False
+            # Without asking again: were the pages gone by now, it would go on in a circle. If the disk failed,
+            # sendfile finds that out too and closes the connection with the reason.
+            conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
+            self._queue(conn)
+
+    def _cancel_if_dead(self, conn: Connection) -> None:
+        """Ends a connection that waits for a pending reply when nobody is there to get it.
+
+        If the peer sent more before it went (fire-and-forget produces behind a fetch), that must still be
+        handled: then the pending request is left to finish by itself, which it does in bounded time.
+        """
+        if conn.broken or (conn.gone and not conn.carries_frames and syscalls.unread(conn.fd) != 1):
+            self._close(conn)
+
+    # Opening and closing
+
+    def _add_connection(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
+        if self._drain_until is not None:
+            self._limits.release(listener, peer[0])
+            sock.close()
+            return
+        self._opened += 1
+        conn = Connection(self._opened, sock, listener, peer, self, self._now)
+        self._connections[conn.fd] = conn
+        self._idle.add(conn)
+        try:
+            self._epoll.register(conn.fd, _EVENTS)
+        except OSError as error:
+            log.error("cannot watch a connection: %s", error, extra=self._who(conn))
+            self._close(conn)
+
+    def _close(self, conn: Connection) -> None:
+        if conn.closed:
+            return
+        conn.closed = True
+        del self._connections[conn.fd]
+        conn.sock.close()
+        conn.outbox.clear()
+        self._receiver.release(conn)
+        self._limits.release(conn.listener, conn.peer[0])
+        pending, conn.pending = conn.pending, None
+        calls = [conn.on_close]
+        if pending is not None:
+            pending.cancelled = True
+            calls.append(pending.on_cancel)
+        for call in calls:
+            if call is not None:
+                try:
+                    call()
+                except Exception:
+                    log.exception("what was to be told of a closed connection failed", extra=self._who(conn))
+
+    def _close_excess(self) -> None:
+        while self._limits.exceeded():
+            others = [conn for conn in self._connections.values() if not self._limits.is_protected(conn.listener)]
+            if not others:
+                return
+            idlest = min(others, key=lambda conn: conn.last_active)
+            log.info("closed the connection that was idle longest: max.connections", extra=self._who(idlest))
+            self._close(idlest)
+
+    def _close_idle(self) -> None:
+        for conn in self._idle.expired(self._now):
+            log.debug("closed an idle connection", extra=self._who(conn))
+            self.closed_idle += 1
+            self._close(conn)
+
+    def _trim_buffers(self) -> None:
+        if self._now >= self._next_trim:
+            self._next_trim = self._now + _TRIM_S
+            self._pool.trim()
+
+    def _begin_drain(self, until: float) -> None:
+        self._drain_until = until
+        for conn in self._connections.values():
+            self._queue(conn)
+
+    def _drained(self) -> bool:
+        return (
+            self._drain_until is not None
+            and (not self._connections or time.monotonic() >= self._drain_until)
+            and not self._messages
+        )
+
+    def _close_all(self) -> None:
+        if self._connections:
+            log.warning("closed %d connections whose replies were not ready in time", len(self._connections))
+        for conn in list(self._connections.values()):
+            self._close(conn)
+        self._epoll.close()
+
+    def _who(self, conn: Connection) -> dict[str, Any]:
+        return fields(peer=f"{conn.peer[0]}:{conn.peer[1]}", listener=conn.listener, connection=conn.id)

@@ -1,0 +1,206 @@
+"""Getting replies out: bytes by sendmsg, file regions by sendfile, as far as the socket takes them.
+
+A region is never held in memory: what a slow reader has not taken is asked of the page cache again when its
+socket has room. The copying path (zero copy off, or a region too short for it) reads into one scratch buffer
+of the processor, and forgets what the socket did not take.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kafkapy._ext import residency, syscalls
+from kafkapy.network.replies import Part, Send
+from kafkapy.record.file_region import FileHandle, FileRegion
+
+WINDOW = 256 << 10  # a region is asked for and sent in such steps
+SCRATCH = 128 << 10  # about what a socket with 100 KiB of send buffer takes at once
+TURN = 4 << 20  # then it is another connection's turn
+JOIN_BELOW = 64 << 10
+_MOST_PARTS = 60
+
+DONE: Final = 0  # all is sent
+BLOCKED: Final = 1  # the socket is full; it will say when it has room
+COLD: Final = 2  # `Sender.cold` has to be read from disk first
+LATER: Final = 3  # there is more, but others wait
+
+
+class Residency(Protocol):
+    """What is asked before a file is read: `kafkapy._ext.residency`, or a test's own answers."""
+
+    def ready(self, fd: int, position: int, length: int) -> bool: ...
+
+    def read_now(self, fd: int, buffer: bytearray, start: int, end: int, position: int) -> int: ...
+
+
+class PageCache:
+    """The real one."""
+
+    ready = staticmethod(residency.ready)
+    read_now = staticmethod(residency.read_now)
+
+
+class RegionEnded(OSError):
+    """A file is shorter than a region of it that was promised; the frame cannot be completed."""
+
+
+class Outbox:
+    """The unsent part of a connection's replies: parts[index:], without the first `offset` bytes."""
+
+    __slots__ = ("index", "marks", "offset", "parts", "regions", "warmed")
+
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.index = 0
+        self.offset = 0
+        self.regions = 0  # how many of the parts are regions
+        self.warmed = 0  # the current part was just read from disk up to here: no need to ask again
+        self.marks: list[tuple[int, Callable[[], None]]] = []  # (parts before it, what to call then)
+
+    def add(self, send: Send) -> None:
+        for part in send:
+            if type(part) is FileRegion:
+                if not part.length:
+                    continue
+                self.regions += 1
+            self.parts.append(part)
+
+    def mark(self, on_sent: Callable[[], None]) -> None:
+        """Calls `on_sent` when everything that was added so far is sent."""
+        self.marks.append((len(self.parts), on_sent))
+
+    def clear(self) -> None:
+        self.parts = []
+        self.index = self.offset = self.regions = self.warmed = 0
+
+    def advance(self, sent: int) -> None:
+        """Notes that `sent` more bytes are out."""
+        parts, index, offset = self.parts, self.index, self.offset + sent
+        while index < len(parts) and offset >= len(parts[index]):
+            offset -= len(parts[index])
+            index += 1
+        if index != self.index:
+            self.warmed = 0
+            # What is sent is let go: a deleted segment's file is closed when its last region is out.
+            parts[self.index : index] = [b""] * (index - self.index)
+            self.index = index
+        self.offset = offset
+
+
+class Sender:
+    """Sends outboxes of one processor. `cold` says what COLD is waiting for: (handle, position, length)."""
+
+    def __init__(self, zero_copy: bool, copy_below: int, pages: Residency) -> None:
+        self._zero_copy = zero_copy
+        self._copy_below = copy_below
+        self._pages = pages
+        self._scratch: bytearray | None = None
+        self.cold: tuple[FileHandle, int, int] | None = None
+        self.bytes_out = 0
+
+    def flush(self, fd: int, box: Outbox) -> int:
+        """Sends what the socket takes. DONE, BLOCKED, COLD or LATER; raises OSError when the connection is dead."""
+        if not box.regions and not box.offset and not box.marks:
+            return self._flush_plain(fd, box)
+        turn = TURN
+        while box.index < len(box.parts):
+            part = box.parts[box.index]
+            if type(part) is FileRegion and not self._copies(part):
+                sent = self._send_region(fd, box, part)
+            elif box.regions:
+                sent = self._send_mixed(fd, box)
+            else:
+                sent = syscalls.sendmsg(fd, box.parts, box.index, len(box.parts), box.offset)  # type: ignore[arg-type]
+            if sent < 0:
+                return COLD if self.cold is not None else BLOCKED
+            self.bytes_out += sent
+            box.advance(sent)
+            while box.marks and box.marks[0][0] <= box.index:
+                box.marks.pop(0)[1]()
+            turn -= sent
+            if turn <= 0 and box.index < len(box.parts):
+                return LATER
+        while box.marks:
+            box.marks.pop(0)[1]()
+        box.clear()
+        return DONE
+
+    def _flush_plain(self, fd: int, box: Outbox) -> int:
+        """Replies of bytes alone, none of them begun: nearly always one call for all of them."""
+        parts = box.parts
+        if len(parts) > 1 and not box.index and sum(map(len, parts)) < JOIN_BELOW:
+            parts[:] = [b"".join(parts)]  # type: ignore[arg-type]
+        while box.index < len(parts):
+            sent = syscalls.sendmsg(fd, parts, box.index, len(parts), box.offset)  # type: ignore[arg-type]
+            if sent < 0:
+                return BLOCKED
+            self.bytes_out += sent
+            if len(parts) == 1 and sent == len(parts[0]):
+                break
+            box.advance(sent)
+        box.clear()
+        return DONE
+
+    def _copies(self, region: FileRegion) -> bool:
+        return not self._zero_copy or region.length < self._copy_below
+
+    def _send_region(self, fd: int, box: Outbox, region: FileRegion) -> int:
+        source = region.handle.fd
+        position = region.position + box.offset
+        count = min(region.length - box.offset, WINDOW)
+        if box.offset < box.warmed:
+            count = min(count, box.warmed - box.offset)
+        elif not self._pages.ready(source, position, count):
+            self.cold = (region.handle, position, region.length - box.offset)
+            return -1
+        sent = syscalls.sendfile(fd, source, position, count)
+        if sent == 0:
+            raise RegionEnded(f"{region} cannot be sent: the file ends at byte {position} or before")
+        return sent
+
+    def _send_mixed(self, fd: int, box: Outbox) -> int:
+        """One sendmsg of the bytes and short regions from here on, up to a region that sendfile takes."""
+        if self._scratch is None:
+            self._scratch = bytearray(SCRATCH)
+        scratch = memoryview(self._scratch)
+        run: list[bytes | bytearray | memoryview] = []
+        used, offset, more = 0, box.offset, False
+        for index in range(box.index, len(box.parts)):
+            part = box.parts[index]
+            if type(part) is not FileRegion:
+                run.append(memoryview(part)[offset:] if offset else part)  # type: ignore[arg-type]
+            elif not self._copies(part):
+                more = True
+                break
+            else:
+                want = min(part.length - offset, SCRATCH - used)
+                got = self._read(part, offset, used, used + want, box.warmed if index == box.index else 0)
+                if got > 0:
+                    run.append(scratch[used : used + got])
+                    used += got
+                if got < part.length - offset:
+                    # No more room, or the rest is not in memory: what there is goes first.
+                    if got <= 0 and not run:
+                        self.cold = (part.handle, part.position + offset, part.length - offset)
+                        return -1
+                    break
+            offset = 0
+            if len(run) == _MOST_PARTS:
+                break
+        return syscalls.sendmsg(fd, run, 0, len(run), 0, more)
+
+    def _read(self, region: FileRegion, offset: int, start: int, end: int, warmed: int) -> int:
+        """Bytes of the region into scratch[start:end]: how many, or -1 if that would have to wait for the disk."""
+        if start == end:
+            return -1
+        assert self._scratch is not None
+        position = region.position + offset
+        got = self._pages.read_now(region.handle.fd, self._scratch, start, end, position)
+        if got < 0 and offset < warmed:
+            # It was read a moment ago and is gone again, or its file system cannot say: wait for it this once.
+            got = os.preadv(region.handle.fd, [memoryview(self._scratch)[start:end]], position)
+        if got == 0:
+            raise RegionEnded(f"{region} cannot be sent: the file ends at byte {position} or before")
+        return got

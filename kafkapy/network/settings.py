@@ -1,0 +1,44 @@
+"""What the network is told: listeners and the settings that Kafka's configuration has for sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNLIMITED = 2_147_483_647
+
+
+@dataclass(frozen=True)
+class Listener:
+    """An address to listen on. `host` is a name or an IPv4 or IPv6 address (no brackets); "" is every interface."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """Defaults are Apache Kafka 3.9's, under its names, except those without a Kafka name (the last block)."""
+
+    num_network_threads: int = 1  # Kafka: 3. One is best while Python has one lock; see DESIGN §3
+    socket_request_max_bytes: int = 104_857_600
+    socket_send_buffer_bytes: int = 102_400  # -1: what the system gives
+    socket_receive_buffer_bytes: int = 102_400  # -1: what the system gives, growing with the traffic
+    socket_listen_backlog_size: int = 50
+    max_connections: int = UNLIMITED
+    max_connections_per_listener: Mapping[str, int] = field(default_factory=dict)
+    max_connections_per_ip: int = UNLIMITED
+    max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    connections_max_idle_ms: int = 600_000  # negative: never
+    inter_broker_listener: str | None = None  # may exceed max_connections at the cost of the others' idlest
+
+    zero_copy: bool = True  # kafkapy.zero.copy.enable
+    copy_below: int = 8192  # regions shorter than this are copied: sendfile costs more
+    max_frames_a_turn: int = 64  # of one connection, handed to the handler at once
+    buffer_pool_bytes: int = 32 << 20  # free receive buffers a processor keeps warm
+    drain_s: float = 5.0  # how long a stop waits for replies that are under way
