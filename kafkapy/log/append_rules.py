@@ -1,0 +1,38 @@
+"""What a topic's settings ask of produced batches, ready for the validator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkapy.errors import KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.record.compression import codec_of
+from kafkapy.record.validation import ValidatedBatch, validate
+
+_CREATE_TIME, _APPEND_TIME = 0, 1
+_AS_PRODUCED = -1
+
+
+class AppendRules:
+    """Made once for each change of the settings."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, config: LogConfig) -> None:
+        self._rules: dict[str, Any] = {
+            "timestamp_type": _APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else _CREATE_TIME,
+            "before_max_ms": config.message_timestamp_before_max_ms,
+            "after_max_ms": config.message_timestamp_after_max_ms,
+            "compact": config.compact,
+            "max_message_bytes": config.max_message_bytes,
+        }
+        if config.compression_type != "producer":
+            self._rules["target_codec"] = codec_of(config.compression_type)
+            self._rules["target_level"] = config.compression_level
+
+    def validate(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
+        """The batch, checked and with timestamps as the topic wants them, or why it is refused."""
+        try:
+            return validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **self._rules)
+        except KafkaError as error:
+            return error

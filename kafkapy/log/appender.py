@@ -1,0 +1,165 @@
+"""The part of an append that holds the log's lock: sequences, rolling, offsets, one write, the indexes.
+
+A gathered append takes several produced record sets at once. Each gets its own verdict and is indexed as an append
+of its own, but as many as go to one segment leave in one system call. Source: Kafka's UnifiedLog.append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy._ext.validation import ValidatedBatch, assign
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import disk_is_full, storage_full
+from kafkapy.log.files import Buffer
+from kafkapy.log.producer_updates import ProducerUpdates
+from kafkapy.log.results import AppendResult
+from kafkapy.log.segment import MAX_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+
+Verdict = AppendResult | KafkaError
+
+
+class Append:
+    """One gathered append, under the lock of `log`. `run` once."""
+
+    __slots__ = (
+        "_buffers",
+        "_bytes",
+        "_check",
+        "_entries_left",
+        "_epoch",
+        "_log",
+        "_log_start",
+        "_next",
+        "_now_ms",
+        "_pending",
+        "_producers",
+        "_written",
+    )
+
+    def __init__(self, log: PartitionLog, leader_epoch: int, now_ms: int, check_sequences: bool) -> None:
+        self._log = log
+        self._log_start = log.log_start_offset
+        self._epoch = leader_epoch
+        self._now_ms = now_ms
+        self._entries_left = log.segments.active.entries_left()
+        self._check = check_sequences
+        self._next = self._written = log.end[0]  # offsets: of the next record, and up to where all is written
+        # What waits for the next write:
+        self._buffers: list[Buffer] = []
+        self._bytes = 0
+        self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
+        self._producers = ProducerUpdates(log.producers, log.name)
+
+    def run(self, batches: Sequence[ValidatedBatch | KafkaError]) -> list[Verdict]:
+        """The verdicts, in order. Raises OSError if the disk fails for another reason than being full."""
+        verdicts: list[Verdict] = []
+        try:
+            for batch in batches:
+                verdicts.append(batch if isinstance(batch, KafkaError) else self._take(batch))
+            self._write()
+        except OSError as error:
+            if not disk_is_full(error):
+                raise
+            self._refuse_unwritten(verdicts, len(batches), error)
+        return verdicts
+
+    def _take(self, batch: ValidatedBatch) -> Verdict:
+        base_offset = self._next
+        last_offset = base_offset + batch.last_offset_delta
+        known_producer = batch.producer_id >= 0
+        if known_producer and self._check:
+            before = self._producers.duplicate_of(
+                batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+            )
+            if before is not None:
+                return AppendResult(before.first_offset, before.last_offset, before.timestamp, self._log_start, True)
+        refused = self._make_room(batch, last_offset)
+        if refused is not None:
+            return refused
+        if known_producer:
+            try:
+                self._producers.add(
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    batch.base_sequence,
+                    batch.last_sequence,
+                    base_offset,
+                    last_offset,
+                    batch.max_timestamp,
+                    batch.is_transactional,
+                    check=self._check,
+                )
+            except KafkaError as error:
+                return error
+        assign(batch, base_offset, self._epoch)
+        self._buffers.append(batch.data)
+        self._bytes += batch.size
+        self._pending.append((batch, base_offset))
+        self._next = last_offset + 1
+        append_time = batch.max_timestamp if batch.timestamp_type else -1
+        return AppendResult(base_offset, last_offset, append_time, self._log_start)
+
+    def _make_room(self, batch: ValidatedBatch, last_offset: int) -> KafkaError | None:
+        """Rolls the log if the batch has to go to a new segment."""
+        log, size = self._log, batch.size
+        config, segment = log.config, log.segments.active
+        if size > config.segment_bytes:
+            return KafkaError(
+                Errors.RECORD_LIST_TOO_LARGE,
+                f"a batch of {size} bytes does not fit into a segment of {log.name} (segment.bytes "
+                f"{config.segment_bytes})",
+            )
+        if self._entries_left <= len(self._pending):
+            self._write()  # each pending batch may add an entry: only now is it known how many are left
+            self._entries_left = segment.entries_left()
+        filled = segment.size + self._bytes
+        if filled == 0:
+            waited = 0
+        else:
+            first = segment.first_timestamp() if segment.size else self._pending[0][0].max_timestamp
+            waited = batch.max_timestamp - first if first >= 0 else self._now_ms - segment.created_ms
+        if (
+            filled > config.segment_bytes - size
+            or waited > config.max_segment_ms - segment.roll_jitter_ms
+            or self._entries_left <= 0
+            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+        ):
+            self._write()
+            log.roll_locked()
+            self._entries_left = log.segments.active.entries_left()
+        return None
+
+    def _write(self) -> None:
+        """One write of all that is pending; then, and only then, the log and the producer state know of it."""
+        pending = self._pending
+        if not pending:
+            return
+        log = self._log
+        segment = log.segments.active
+        position = segment.size
+        segment.write(self._buffers)
+        for batch, base_offset in pending:
+            segment.appended(
+                batch.size,
+                base_offset + batch.last_offset_delta,
+                batch.max_timestamp,
+                base_offset + batch.offset_delta_of_max_timestamp,
+            )
+        log.appended(self._written, position, self._next)
+        self._written = self._next
+        self._producers.apply()
+        log.producers.end_offset = self._next
+        self._buffers, self._pending, self._bytes = [], [], 0
+
+    def _refuse_unwritten(self, verdicts: list[Verdict], count: int, error: OSError) -> None:
+        """The disk is full: what was to be written, what repeats it and what was to follow is refused."""
+        refusal = storage_full(f"appending to {self._log.name}", error)
+        for at, verdict in enumerate(verdicts):
+            if isinstance(verdict, AppendResult) and verdict.base_offset >= self._written:
+                verdicts[at] = refusal
+        verdicts.extend([refusal] * (count - len(verdicts)))

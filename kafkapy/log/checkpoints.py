@@ -1,0 +1,86 @@
+"""Checkpoint files: a version line, a line with the number of entries, a line an entry.
+
+Source: Kafka's CheckpointFile and OffsetCheckpointFile. A write goes to a temporary file that replaces the old
+one, so a crash leaves one or the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from kafkapy.log.files import Files
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LOG_START_OFFSETS = "log-start-offset-checkpoint"
+
+_VERSION = 0
+
+
+class CheckpointError(ValueError):
+    """The file is not a checkpoint: says which file and which line."""
+
+
+def format_lines(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "".join(f"{line}\n" for line in (_VERSION, len(body), *body)).encode()
+
+
+def parse_lines(data: bytes, path: str) -> list[str]:
+    """The entries' lines; a file that ends before them is an empty checkpoint, as Kafka has it."""
+    lines = data.decode("utf-8", "replace").splitlines()
+    if not lines:
+        return []
+    if _number(lines[0], path) != _VERSION:
+        raise CheckpointError(f"{path} has version {lines[0]}, expected {_VERSION}")
+    if len(lines) == 1:
+        return []
+    expected, entries = _number(lines[1], path), lines[2:]
+    if len(entries) != expected:
+        raise CheckpointError(f"{path} announces {expected} entries and holds {len(entries)}")
+    return entries
+
+
+def numbers(line: str, count: int, path: str) -> list[int]:
+    """The fields of a line of `count` numbers."""
+    fields = line.split()
+    if len(fields) != count:
+        raise CheckpointError(f"{path} has a line that is not {count} numbers: {line!r}")
+    return [_number(field, path) for field in fields]
+
+
+def _number(text: str, path: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CheckpointError(f"{path} has {text!r} where a number belongs") from None
+
+
+class OffsetCheckpoint:
+    """One of the files at the top of a log directory: `TOPIC PARTITION OFFSET` lines."""
+
+    def __init__(self, files: Files, log_dir: str, name: str) -> None:
+        self._files = files
+        self.path = os.path.join(log_dir, name)
+        self._written: bytes | None = None
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """Offsets by (topic, partition), in file order; empty if there is no file; raises CheckpointError."""
+        try:
+            data = self._files.read(self.path)
+        except FileNotFoundError:
+            return {}
+        offsets = {}
+        for line in parse_lines(data, self.path):
+            topic, _, rest = line.partition(" ")
+            partition, offset = numbers(rest, 2, self.path)
+            offsets[topic, partition] = offset
+        return offsets
+
+    def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Replaces the file; does nothing if it would say the same as the last write."""
+        data = format_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+        if data != self._written:
+            self._files.replace(self.path, data)
+            self._written = data

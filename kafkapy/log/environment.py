@@ -1,0 +1,70 @@
+"""What the logs of one log directory share: the disk, the clock, background work, whom to tell of a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.files import Files
+from kafkapy.runtime.clock import Clock
+
+DAY_MS = 86_400_000
+
+
+class SchedulerLike(Protocol):
+    """As runtime.scheduler.Scheduler."""
+
+    def schedule(
+        self, name: str, fn: Callable[[], object], delay_s: float = 0.0, period_s: float | None = None
+    ) -> object: ...
+
+
+class Environment:
+    """One per log directory; read-only after construction but for `failure`."""
+
+    __slots__ = ("_on_failure", "clock", "failure", "files", "log_dir", "producer_expiration_ms", "scheduler")
+
+    def __init__(
+        self,
+        log_dir: str,
+        files: Files,
+        clock: Clock,
+        scheduler: SchedulerLike,
+        *,
+        producer_expiration_ms: int = DAY_MS,
+        on_failure: Callable[[LogDirFailure], None] | None = None,
+    ) -> None:
+        self.log_dir = log_dir
+        self.files = files
+        self.clock = clock
+        self.scheduler = scheduler
+        self.producer_expiration_ms = producer_expiration_ms
+        self.failure: LogDirFailure | None = None
+        self._on_failure = on_failure
+
+    def failed(self, doing: str, cause: BaseException) -> LogDirFailure:
+        """Takes the directory offline and returns the exception to raise. The first failure is the one that counts."""
+        failure = LogDirFailure(self.log_dir, doing, cause)
+        if self.failure is None:
+            self.failure = failure
+            if self._on_failure is not None:
+                self._on_failure(failure)
+        return failure
+
+    def check(self) -> None:
+        """Raises LogDirFailure once the directory is offline: nothing more is read or written there."""
+        if self.failure is not None:
+            raise LogDirFailure(self.log_dir, "it failed before", self.failure.cause)
+
+    def later(self, name: str, fn: Callable[[], object], delay_ms: int = 0) -> None:
+        """Runs `fn` in the background; an OSError of it takes the directory offline."""
+
+        def guarded() -> None:
+            if self.failure is None:
+                try:
+                    fn()
+                except OSError as error:
+                    self.failed(name, error)
+
+        self.scheduler.schedule(name, guarded, delay_ms / 1000)

@@ -1,0 +1,67 @@
+"""Making a log's records durable, and how far they are: the recovery point (Kafka's UnifiedLog.flush).
+
+A sync that failed is never tried again as if nothing had happened: the kernel may have dropped the pages that it
+could not write and reports that only once. The directory goes offline instead.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+
+
+class Flusher:
+    """One a log. Flushes run one after the other; whoever waited finds his records flushed and returns."""
+
+    __slots__ = ("_lock", "_log", "_snapshots", "flushed_ms")
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._snapshots: list[str] = []
+        self.flushed_ms = log.clock.time_ms()
+
+    def sync_later(self, snapshot: str) -> None:
+        """The producer snapshot was written without a sync: the next flush does it."""
+        self._snapshots.append(snapshot)
+
+    def flush_to(self, offset: int, *, active: bool) -> None:
+        """Syncs all segments with records below `offset`; `active`: up to now. Raises LogDirFailure.
+
+        Without `active` this is for rolled segments: `offset` is where the active one began.
+        """
+        log = self._log
+        with self._lock:
+            log.env.check()
+            if active:
+                offset = max(offset, log.end[0])  # what came while we waited goes along
+            if offset <= log.recovery_point or log.closed:
+                return
+            try:
+                self._sync(log.recovery_point, offset)
+            except OSError as error:
+                if log.closed:
+                    return  # renamed or removed for deletion meanwhile
+                raise log.failed(f"flushing {log.name} up to offset {offset}", error) from error
+            with log.lock:
+                # A truncation since may have moved the end back; what is behind it is not flushed then.
+                log.recovery_point = max(log.recovery_point, min(offset, log.end[0]))
+            self.flushed_ms = log.clock.time_ms()
+
+    def _sync(self, start: int, end: int) -> None:
+        log = self._log
+        snapshots, self._snapshots = self._snapshots, []
+        for path in snapshots:
+            log.env.files.sync_path(path)
+        segments = log.segments.between(start, end)
+        for segment in segments:
+            segment.sync()
+        if any(segment.base_offset >= start for segment in segments):
+            log.env.files.sync_dir(log.directory)  # the new files' names
+
+    @property
+    def ms_since_flush(self) -> int:
+        return self._log.clock.time_ms() - self.flushed_ms

@@ -1,0 +1,152 @@
+"""What the offset index and the time index have in common: the file, and how it grows and is trimmed.
+
+The index of the active segment grows in memory and is written behind it, a page at a time, into a file of full
+length (segment.index.bytes, a hole until it is written), as Kafka preallocates it. Kafka writes through a
+mapping; we do not, since on a full disk a store into a mapped hole kills the process, and a page of an index that
+is not in memory would be read under the interpreter's lock. What a crash of the process loses of it does not
+matter: the segment was not flushed either, and recovery builds its indexes anew.
+
+A sealed index is only in its file, trimmed to its entries, and searched there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafkapy.log.failures import disk_is_full
+from kafkapy.log.files import Files
+from kafkapy.record.file_region import FileHandle
+
+_PAGE = 512  # entries that wait in memory before they are written
+
+_log = logging.getLogger(__name__)
+
+
+class IndexFile:
+    """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
+
+    __slots__ = ("_handle", "_max_bytes", "_path", "_written", "base_offset", "count", "files", "growing")
+
+    width: int
+
+    def __init__(self, files: Files, path: Callable[[], str], base_offset: int, max_bytes: int) -> None:
+        """`path` tells where the file is now: it moves with its segment."""
+        self.files = files
+        self.base_offset = base_offset
+        self.count = 0
+        self.growing = False
+        self._path = path
+        self._max_bytes = max_bytes
+        self._written = 0
+        self._handle: FileHandle | None = None
+
+    @property
+    def path(self) -> str:
+        return self._path()
+
+    @property
+    def capacity(self) -> int:
+        return self._max_bytes // self.width
+
+    # --- where the entries are: for the subclasses
+
+    def _clear(self) -> None:
+        """Begins with no entries in memory."""
+        raise NotImplementedError
+
+    def _load(self, data: bytes) -> None:
+        """Takes the entries of a file into memory."""
+        raise NotImplementedError
+
+    def _encoded(self, first: int) -> bytes:
+        """The entries from `first` on, as they are in the file."""
+        raise NotImplementedError
+
+    def _drop(self) -> None:
+        """Forgets the entries in memory: they are in the file now."""
+        raise NotImplementedError
+
+    # --- life
+
+    def create(self) -> None:
+        """A new file of full length; an old one of that name is emptied."""
+        self._handle = FileHandle(self.files.open(self.path, create=True), self.path)
+        self._clear()
+        self.count = self._written = 0
+        self.growing = True
+        self._reserve()
+
+    def open(self, size_bytes: int) -> None:
+        """An index that was closed; the file is opened when it is first asked."""
+        self.count = self._written = size_bytes // self.width
+        self.growing = False
+
+    def reopen_to_grow(self) -> None:
+        """Makes a sealed index that of the active segment again."""
+        if not self.growing:
+            handle = self.handle()
+            data = self.files.pread(handle.fd, self.count * self.width, 0)
+            self.count = self._written = len(data) // self.width
+            self._load(data)
+            self.growing = True
+        self._reserve()
+
+    def rebuild(self) -> None:
+        """Empties the index, to be filled anew."""
+        if self._handle is None:
+            self._handle = FileHandle(self.files.open(self.path, create=True), self.path)
+        self.files.truncate(self._handle.fd, 0)
+        self._clear()
+        self.count = self._written = 0
+        self.growing = True
+
+    def seal(self) -> None:
+        """Writes what is in memory, trims the file and forgets the memory; raises OSError and then stays as it was."""
+        if self.growing:
+            self.write_behind()
+            self.files.truncate(self.handle().fd, self.count * self.width)
+            self.growing = False
+            self._drop()
+
+    def handle(self) -> FileHandle:
+        handle = self._handle
+        if handle is None:
+            handle = self._handle = FileHandle(self.files.open(self.path), self.path)
+        return handle
+
+    def let_go(self) -> None:
+        """The descriptor closes when the last reader is done with it."""
+        self._handle = None
+
+    # --- writing
+
+    def _reserve(self) -> None:
+        self.files.truncate(self.handle().fd, max(self.capacity, self.count) * self.width)
+
+    def _added(self) -> None:
+        """After each entry that was added in memory."""
+        self.count += 1
+        if self.count - self._written >= _PAGE:
+            try:
+                self.write_behind()
+            except OSError as error:
+                if not disk_is_full(error):
+                    raise
+                _log.warning("%s: %s; its last %d entries stay in memory", self.path, error, self.count - self._written)
+
+    def write_behind(self) -> None:
+        """Writes the entries that are only in memory; the file is not synced."""
+        if self._written < self.count:
+            first = self._written
+            self.files.write_all(self.handle().fd, [self._encoded(first)], first * self.width)
+            self._written = self.count
+
+    def sync(self) -> None:
+        self.write_behind()
+        self.files.sync(self.handle().fd)
+
+    def _cut(self, count: int) -> None:
+        """After the entries in memory were cut down to `count`."""
+        self.count = count
+        self._written = min(self._written, count)

@@ -1,0 +1,149 @@
+"""Which leader epoch began at which offset (Kafka's LeaderEpochFileCache, KIP-101 and KIP-279).
+
+The file `leader-epoch-checkpoint` is written when an epoch begins, before a record of that epoch can be in the
+log; what truncation removes may stay in the file for a while, since loading removes it again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from bisect import bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kafkapy.log.checkpoints import format_lines, numbers, parse_lines
+from kafkapy.log.files import Files
+
+NAME = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+_log = logging.getLogger(__name__)
+
+
+class EpochStart(NamedTuple):
+    epoch: int
+    start_offset: int
+
+
+class LeaderEpochCache:
+    """The epochs of one log, ascending in epoch and in start offset.
+
+    Readers take no lock: `entries` is an immutable tuple that changes replace.
+    """
+
+    def __init__(self, files: Files, directory: str, later: Callable[[Callable[[], None]], object] | None = None):
+        """`later` runs a function in the background; None: at once."""
+        self._files = files
+        self.path = os.path.join(directory, NAME)
+        self._later = later
+        self._lock = threading.Lock()
+        self.entries: tuple[EpochStart, ...] = ()
+        self.latest_epoch = UNDEFINED_EPOCH
+
+    def load(self) -> None:
+        """Reads the file, if there is one; raises CheckpointError."""
+        try:
+            data = self._files.read(self.path)
+        except FileNotFoundError:
+            return
+        for line in parse_lines(data, self.path):
+            epoch, start = numbers(line, 2, self.path)
+            self._assign(epoch, start)
+
+    def moved_to(self, directory: str) -> None:
+        self.path = os.path.join(directory, NAME)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """`epoch` begins at `start_offset`; durable when this returns. Cheap if it is the latest one already."""
+        if epoch == self.latest_epoch and self.entries[-1].start_offset <= start_offset:
+            return
+        with self._lock:
+            if self._assign(epoch, start_offset):
+                self._write()
+
+    def _assign(self, epoch: int, start_offset: int) -> bool:
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset} is not an entry of {self.path}")
+        entries = self.entries
+        if entries and entries[-1].epoch == epoch and entries[-1].start_offset <= start_offset:
+            return False
+        kept = entries
+        while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
+            kept = kept[:-1]
+        removed = entries[len(kept) :]
+        # An epoch in which nothing was written makes way for the next one at the same offset; all else is odd.
+        if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
+            _log.warning("epoch %d at offset %d removes %s from %s", epoch, start_offset, removed, self.path)
+        self._set((*kept, EpochStart(epoch, start_offset)))
+        return True
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forgets the epochs that began at `end_offset` or later."""
+        with self._lock:
+            kept = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
+            if end_offset >= 0 and len(kept) < len(self.entries):
+                self._set(kept)
+                self._write_later()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forgets the epochs that ended at or before `start_offset`; the one it lies in begins there."""
+        with self._lock:
+            gone = [entry for entry in self.entries if entry.start_offset <= start_offset]
+            if gone:
+                first = EpochStart(gone[-1].epoch, start_offset)
+                if len(gone) == 1 and first == gone[0]:
+                    return
+                self._set((first, *self.entries[len(gone) :]))
+                self._write_later()
+
+    def clear(self, *, flush: bool = True) -> None:
+        with self._lock:
+            self._set(())
+            if flush:
+                self._write()
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written; UNDEFINED_EPOCH if that is before the first."""
+        at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[at - 1].epoch if at else UNDEFINED_EPOCH
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch up to the asked one; undefined values where there is none.
+
+        Below the first known epoch the asked epoch ends where the first known begins (KIP-279).
+        """
+        entries = self.entries
+        if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == entries[-1].epoch:
+            return epoch, log_end_offset
+        at = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
+        return (entries[at - 1].epoch if at else epoch), entries[at].start_offset
+
+    def flush(self) -> None:
+        """Writes the file now."""
+        with self._lock:
+            self._write()
+
+    def _set(self, entries: tuple[EpochStart, ...]) -> None:
+        self.entries = entries
+        self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
+
+    def _write(self) -> None:
+        self._files.replace(self.path, format_lines(f"{epoch} {start}" for epoch, start in self.entries))
+
+    def _write_later(self) -> None:
+        if self._later is None:
+            self._write()
+        else:
+            self._later(self._write_if_there)
+
+    def _write_if_there(self) -> None:
+        with self._lock:
+            try:
+                self._write()
+            except FileNotFoundError:  # the directory was renamed for deletion meanwhile
+                _log.debug("%s is gone, its epochs are not written", self.path)

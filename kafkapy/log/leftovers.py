@@ -1,0 +1,66 @@
+"""What a crash may leave in a partition's directory, cleared away before its segments are loaded.
+
+`.deleted` files were to be removed. `.cleaned` files belong to a cleaning that had not come to its swap, and so do
+`.swap` files at or behind the first of them. The other `.swap` files replace the segments whose offsets they
+cover. Source: Kafka's LogLoader.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from kafkapy.log import names
+from kafkapy.log.files import Entry, Files
+from kafkapy.log.segment import WITHOUT_ENTRIES
+
+_log = logging.getLogger(__name__)
+
+
+def clear_leftovers(files: Files, directory: str) -> dict[str, Entry]:
+    """Returns what the directory holds afterwards, by name. Raises OSError."""
+    entries = {entry.name: entry for entry in files.entries(directory) if not entry.is_dir}
+    marked = [name for name in entries if name.endswith((names.DELETED, names.CLEANED, names.SWAP))]
+    if not marked:
+        return entries
+    first_cleaned = min((_offset(name) for name in marked if name.endswith(names.CLEANED)), default=None)
+    swaps = []
+    for name in marked:
+        if name.endswith(names.SWAP) and (first_cleaned is None or _offset(name) < first_cleaned):
+            swaps.append(name)
+        else:
+            _log.info("%s: removing %s, which a crash left behind", directory, name)
+            files.unlink(os.path.join(directory, name))
+    if swaps:
+        _finish_swap(files, directory, swaps, entries)
+    return {entry.name: entry for entry in files.entries(directory) if not entry.is_dir}
+
+
+def _offset(name: str) -> int:
+    return names.offset_of(name) or 0
+
+
+def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[str, Entry]) -> None:
+    logs = [name for name in swaps if name.endswith(names.LOG + names.SWAP)]
+    if logs:
+        start = min(map(_offset, logs))
+        end = max(_end_offset(files, os.path.join(directory, name), entries[name].size) for name in logs)
+        for name in entries:
+            offset = names.offset_of(name)
+            if offset is not None and start <= offset < end and not name.endswith(names.SWAP):
+                _log.info("%s: removing %s, which a finished cleaning replaces", directory, name)
+                files.unlink(os.path.join(directory, name))
+    for name in swaps:
+        path = os.path.join(directory, name)
+        _log.info("%s: finishing the swap of %s", directory, name)
+        files.rename(path, path[: -len(names.SWAP)])
+
+
+def _end_offset(files: Files, path: str, size: int) -> int:
+    """The offset behind the last batch of a segment file; its base offset if it is empty."""
+    base = _offset(os.path.basename(path))
+    fd = files.open(path)
+    try:
+        return max(base, files.scan(fd, 0, size, base, WITHOUT_ENTRIES, False).next_offset)
+    finally:
+        files.close(fd)

@@ -1,0 +1,156 @@
+"""Reading a log by offset (Kafka's LocalLog.read and LogSegment.read), without a lock.
+
+Where a batch begins is found through the segment's offset index and then from header to header in the file. The
+tail does without: the log remembers where its last appends began (`Starts`), and a consumer that keeps up always
+asks for one of those.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkapy._ext.segment_scan import CorruptSegment
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.results import ReadResult
+from kafkapy.log.segment import Segment
+from kafkapy.record.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+
+_REMEMBERED = 128
+
+_log = logging.getLogger(__name__)
+
+
+class Starts:
+    """Where recent appends began: offset -> (segment, position). One writer, any number of readers."""
+
+    __slots__ = ("_places",)
+
+    def __init__(self) -> None:
+        self._places: dict[int, tuple[Segment, int]] = {}
+
+    def note(self, offset: int, segment: Segment, position: int) -> None:
+        places = self._places
+        if len(places) >= _REMEMBERED:
+            del places[next(iter(places))]
+        places[offset] = (segment, position)
+
+    def get(self, offset: int) -> tuple[Segment, int] | None:
+        return self._places.get(offset)
+
+    def clear(self) -> None:
+        """After anything but an append changed the log. A new dict: readers may look into the old one."""
+        self._places = {}
+
+
+def read(log: PartitionLog, offset: int, max_bytes: int, min_one: bool, max_offset: int, nowait: bool) -> ReadResult:
+    """See PartitionLog.read. Raises also what the file operations raise."""
+    end_offset, active, end_position = log.end
+    if offset < log.log_start_offset or offset > end_offset:
+        raise KafkaError(
+            Errors.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is not in {log.name}, which has {log.log_start_offset} to {end_offset}",
+        )
+    if offset >= max_offset:
+        return ReadResult(None, offset)
+    if max_offset >= end_offset:
+        last, limit = active, end_position
+    else:
+        last, limit = _place(log, max_offset, nowait)
+    first_size = None
+    place = log.starts.get(offset)
+    if place is not None:
+        segment, position = place
+    else:
+        segment, position, first_size = _find(log, offset, last, limit, nowait)
+        if first_size == 0:
+            return ReadResult(None, offset)
+    end = limit if segment is last else segment.size
+    if end <= position:
+        return ReadResult(None, offset, segment.base_offset, position)
+    length = end - position
+    if length > max_bytes:
+        if first_size is None:
+            first = segment.files.locate(segment.handle().fd, position, end, offset, nowait)
+            first_size = first[1] if first is not None else 0
+        if first_size > max_bytes:
+            if not min_one:
+                return ReadResult(None, offset, segment.base_offset, position, True)
+            length = first_size
+        else:
+            length = max_bytes
+    return ReadResult(FileRegion(segment.handle(), position, length), offset, segment.base_offset, position)
+
+
+def _find(log: PartitionLog, offset: int, last: Segment, limit: int, nowait: bool) -> tuple[Segment, int, int]:
+    """The batch that reaches `offset`: (segment, position, size); size 0 if there is none before the limit."""
+    segments = log.segments
+    at = segments.floor(offset)
+    if at < 0:
+        raise KafkaError(Errors.OFFSET_OUT_OF_RANGE, f"offset {offset} lies before the segments of {log.name}")
+    for segment in segments.items[at:]:
+        end = limit if segment is last else segment.size
+        found = locate(log, segment, offset, end, nowait)
+        if found is not None:
+            return segment, found[0], found[1]
+        if segment is last:
+            break
+    return last, limit, 0
+
+
+def _place(log: PartitionLog, offset: int, nowait: bool) -> tuple[Segment, int]:
+    """Where the batch with `offset`, which is below the log's end, begins: readers may go up to there."""
+    place = log.starts.get(offset) or log.limit_place(offset)
+    if place is None:
+        end_offset, active, end_position = log.end
+        if offset >= end_offset:
+            return active, end_position
+        segment, position, _ = _find(log, offset, active, end_position, nowait)
+        place = (segment, position)
+        log.remember_limit(offset, place)
+    return place
+
+
+def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: bool) -> tuple[int, int, int] | None:
+    """As Segment.locate; an index that leads astray is passed over, and only a broken log is an error."""
+    try:
+        return segment.locate(offset, end, nowait)
+    except CorruptSegment as reason:
+        _log.warning("%s: the index led astray to offset %d: %s; searching from the start", segment, offset, reason)
+    try:
+        return segment.files.locate(segment.handle().fd, 0, end, offset, nowait)
+    except CorruptSegment as reason:
+        raise KafkaError(Errors.CORRUPT_MESSAGE, f"{segment.handle().path} of {log.name}: {reason}") from None
+
+
+def aborted_transactions(
+    log: PartitionLog, offset: int, region: FileRegion | None, end_offset: int
+) -> list[tuple[int, int]]:
+    """See PartitionLog.aborted_transactions (Kafka's LocalLog.addAbortedTransactions)."""
+    segments = log.segments
+    later = segments.items[max(segments.floor(offset), 0) :]
+    if region is None or not any(segment.txn_index.entries for segment in later):
+        return []
+    upper = min(end_offset, _upper_bound(later, region, end_offset))
+    found: list[tuple[int, int]] = []
+    for segment in later:
+        for entry in segment.txn_index.entries:
+            if entry.last_offset >= offset and entry.first_offset < upper:
+                found.append((entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= upper:
+                return found
+    return found
+
+
+def _upper_bound(segments: tuple[Segment, ...], region: FileRegion, end_offset: int) -> int:
+    """An offset that no record of the region reaches, as the index knows it."""
+    for at, segment in enumerate(segments):
+        if segment.handle() is region.handle:
+            bound = segment.offset_index.offset_after(region.position + region.length)
+            if bound is not None:
+                return bound
+            return segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
+    return end_offset

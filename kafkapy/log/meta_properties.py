@@ -1,0 +1,75 @@
+"""`meta.properties`: which cluster and broker a log directory belongs to (Kafka's MetaProperties, version 0)."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+from kafkapy.log.files import Files
+
+NAME = "meta.properties"
+
+
+class MetaPropertiesError(ValueError):
+    """The file contradicts itself or the broker: names the file, the key and the values."""
+
+
+class MetaProperties(NamedTuple):
+    """`cluster_id` is 22 characters of URL-safe base64; None in files of brokers before 0.10.1."""
+
+    broker_id: int
+    cluster_id: str | None
+
+
+def parse_properties(data: bytes, path: str) -> MetaProperties:
+    fields = {}
+    for raw in data.decode("utf-8", "replace").splitlines():
+        line = raw.strip()
+        if line and line[0] not in "#!":
+            key, _, value = line.partition("=")
+            fields[key.strip()] = value.strip()
+    if fields.get("version") != "0":
+        raise MetaPropertiesError(f"{path} has version={fields.get('version')}: only 0 (ZooKeeper mode) can be served")
+    try:
+        broker_id = int(fields["broker.id"])
+    except (KeyError, ValueError):
+        raise MetaPropertiesError(f"{path} has broker.id={fields.get('broker.id')}: expected a number") from None
+    return MetaProperties(broker_id, fields.get("cluster.id"))
+
+
+def format_properties(properties: MetaProperties, at: float) -> bytes:
+    """As Java's Properties.store writes it: an empty comment, the time (`at`, seconds since 1970), the keys."""
+    lines = ["#", time.strftime("#%a %b %d %H:%M:%S UTC %Y", time.gmtime(at)), f"broker.id={properties.broker_id}"]
+    lines.append("version=0")
+    if properties.cluster_id is not None:
+        lines.append(f"cluster.id={properties.cluster_id}")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_meta(files: Files, log_dir: str) -> MetaProperties | None:
+    """None if the directory has no such file, i.e. no broker has used it."""
+    path = os.path.join(log_dir, NAME)
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    return parse_properties(data, path)
+
+
+def write_meta(files: Files, log_dir: str, properties: MetaProperties, at: float) -> None:
+    files.replace(os.path.join(log_dir, NAME), format_properties(properties, at))
+
+
+def check_meta(found: MetaProperties, wanted: MetaProperties, log_dir: str) -> None:
+    """Raises MetaPropertiesError if the directory belongs to another broker or another cluster."""
+    path = os.path.join(log_dir, NAME)
+    if found.broker_id != wanted.broker_id:
+        raise MetaPropertiesError(
+            f"{path} belongs to broker {found.broker_id}, this is broker {wanted.broker_id}: "
+            "correct broker.id or log.dirs"
+        )
+    if found.cluster_id is not None and found.cluster_id != wanted.cluster_id:
+        raise MetaPropertiesError(
+            f"{path} belongs to cluster {found.cluster_id}, this broker to {wanted.cluster_id}: correct log.dirs"
+        )

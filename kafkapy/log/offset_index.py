@@ -1,0 +1,119 @@
+"""The offset index: from an offset to a position in the segment (Kafka's OffsetIndex).
+
+An entry is 8 bytes, big-endian: relative offset and position. The offset is the last one of an append, the
+position is where that append began; so the entry for the greatest offset up to the one looked for is where a
+search may begin. In memory an entry is one 64-bit number (relative offset << 32 | position), which sorts as the
+entries do and, byte-swapped, is the entry itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+
+from kafkapy.log.index_file import IndexFile
+
+_LOW = 0xFFFFFFFF
+
+
+class OffsetIndex(IndexFile):
+    """See IndexFile for its life; lookups take no lock."""
+
+    __slots__ = ("_entries", "_last")
+
+    width = 8
+
+    _entries: array[int] | None
+    _last: int | None
+
+    def _clear(self) -> None:
+        self._entries = array("Q")
+        self._last = None
+
+    def _load(self, data: bytes) -> None:
+        entries = array("Q", data[: len(data) - len(data) % self.width])
+        if sys.byteorder == "little":
+            entries.byteswap()
+        self._entries = entries
+        self._last = None
+
+    def take(self, entries: bytes) -> None:
+        """All entries at once, as `segment_scan.scan` makes them; after `rebuild`."""
+        self._entries = array("Q", entries)
+        self.count = len(self._entries)
+        self._last = None
+
+    def _encoded(self, first: int) -> bytes:
+        assert self._entries is not None
+        part = self._entries[first:]
+        if sys.byteorder == "little":
+            part.byteswap()
+        return part.tobytes()
+
+    def _drop(self) -> None:
+        self._entries = None
+
+    def open(self, size_bytes: int) -> None:
+        super().open(size_bytes)
+        self._entries = None
+        self._last = None
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last entry; the base offset if there is none."""
+        if self._last is None:
+            self._last = self._read_last()
+        return self._last
+
+    def _read_last(self) -> int:
+        if not self.count:
+            return self.base_offset
+        entries = self._entries
+        if entries is not None:
+            return self.base_offset + (entries[-1] >> 32)
+        data = self.files.pread(self.handle().fd, 4, (self.count - 1) * self.width)
+        return self.base_offset + int.from_bytes(data, "big", signed=True)
+
+    def append(self, offset: int, position: int) -> None:
+        """`offset` must be greater than the last entry's and at most 2^31 - 1 above the base offset."""
+        entries = self._entries
+        assert entries is not None
+        entries.append((offset - self.base_offset) << 32 | position)
+        self._last = offset
+        self._added()
+
+    def lookup(self, offset: int, nowait: bool = False) -> int:
+        """Where a search for `offset` begins; 0 if it is before every entry.
+
+        Raises BlockingIOError (nowait) if that would have to wait for the disk, else OSError if reading fails.
+        """
+        relative = offset - self.base_offset
+        entries = self._entries
+        if entries is not None:
+            slot = bisect_right(entries, relative << 32 | _LOW) if relative >= 0 else 0
+            return entries[slot - 1] & _LOW if slot else 0
+        if not self.count:
+            return 0
+        found = self.files.floor_entry(self.handle().fd, self.count, self.width, relative, nowait)
+        return found[2] if found is not None else 0
+
+    def offset_after(self, position: int) -> int | None:
+        """The offset of the first entry at `position` or behind it: an upper bound for what lies before."""
+        entries = self._entries
+        if entries is None:
+            entries = array("Q", self.files.pread(self.handle().fd, self.count * self.width, 0))
+            if sys.byteorder == "little":
+                entries.byteswap()
+        slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)
+        return self.base_offset + (entries[slot] >> 32) if slot < len(entries) else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets the entries for `offset` and later ones. The index must be growing."""
+        entries = self._entries
+        assert entries is not None
+        relative = offset - self.base_offset
+        kept = bisect_left(entries, relative << 32) if relative > 0 else 0
+        self._entries = entries[:kept]  # a new array: a reader may be searching the old one
+        self._last = None
+        self._cut(kept)

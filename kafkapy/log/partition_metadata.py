@@ -1,0 +1,57 @@
+"""`partition.metadata`: the topic id of a partition's directory (Kafka's PartitionMetadataFile, KIP-516)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+
+from kafkapy.log.files import Files
+
+NAME = "partition.metadata"
+_ID_BYTES = 16
+
+
+class PartitionMetadataError(ValueError):
+    """The file does not say a topic id: names the file and the line."""
+
+
+def format_metadata(topic_id: bytes) -> bytes:
+    """Two lines, the last without a newline."""
+    text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    return f"version: 0\ntopic_id: {text}".encode()
+
+
+def parse_metadata(data: bytes, path: str) -> bytes:
+    """The topic id, 16 bytes."""
+    fields = {}
+    for line in data.decode("utf-8", "replace").splitlines():
+        key, colon, value = line.partition(":")
+        if not colon:
+            raise PartitionMetadataError(f"{path} has a line that is not `key: value`: {line!r}")
+        fields[key.strip()] = value.strip()
+    if fields.get("version") != "0":
+        raise PartitionMetadataError(f"{path} has version {fields.get('version')}, expected 0")
+    text = fields.get("topic_id", "")
+    try:
+        topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except binascii.Error:
+        topic_id = b""
+    if len(topic_id) != _ID_BYTES:
+        raise PartitionMetadataError(f"{path} has the topic id {text!r}, which is not 16 bytes in base64")
+    return topic_id
+
+
+def read_topic_id(files: Files, directory: str) -> bytes | None:
+    """None if the directory has no such file."""
+    path = os.path.join(directory, NAME)
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    return parse_metadata(data, path)
+
+
+def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
+    """Durable before the first record is, so that recovered records always have their topic."""
+    files.replace(os.path.join(directory, NAME), format_metadata(topic_id))

@@ -1,0 +1,158 @@
+"""Snapshots of the producer state: `OFFSET.snapshot` files (Kafka's ProducerStateManager).
+
+Big-endian: version 1 (int16), CRC-32C of all that follows it (uint32), number of producers (int32), and for each
+its id (int64), epoch (int16), last sequence (int32), last offset (int64), last offset minus first offset of its
+last batch (int32), that batch's largest timestamp (int64), coordinator epoch (int32) and the first offset of its
+open transaction, -1 if there is none (int64).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable
+from struct import Struct
+
+from kafkapy._ext.crc32c import crc32c
+from kafkapy.log import names
+from kafkapy.log.files import Files
+from kafkapy.log.producer_state import BatchNote, ProducerEntry
+
+_VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+
+
+class SnapshotError(ValueError):
+    """The file is no snapshot, or damaged; the state has to be built from an older one and the log."""
+
+
+def format_snapshot(entries: Collection[ProducerEntry]) -> bytes:
+    body = bytearray(_COUNT.pack(len(entries)))
+    for entry in _as_java_iterates(entries):
+        last = entry.batches[-1] if entry.batches else _NO_BATCH
+        body += _ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.txn_first_offset,
+        )
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+
+_NO_BATCH = BatchNote(-1, -1, 0, -1)
+
+
+def _as_java_iterates(entries: Collection[ProducerEntry]) -> Iterable[ProducerEntry]:
+    """In the order of java.util.HashMap<Long, …>, so that the same state makes the same file as Kafka's."""
+    buckets = 16
+    while len(entries) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(entry: ProducerEntry) -> int:
+        folded = (entry.producer_id ^ entry.producer_id >> 32) & 0xFFFFFFFF
+        return (folded ^ folded >> 16) & (buckets - 1)
+
+    return sorted(entries, key=bucket)
+
+
+def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
+    """Raises SnapshotError."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise SnapshotError(f"{path} has {len(data)} bytes, too few for a snapshot")
+    version, crc = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise SnapshotError(f"{path} has version {version}, expected {_VERSION}")
+    body = memoryview(data)[_HEAD.size :]
+    if crc32c(body) != crc:
+        raise SnapshotError(f"{path} has CRC {crc:#010x}, its content has {crc32c(body):#010x}")
+    (count,) = _COUNT.unpack_from(body)
+    if len(body) != _COUNT.size + count * _ENTRY.size:
+        raise SnapshotError(f"{path} announces {count} producers and has {len(data)} bytes")
+    entries = []
+    for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
+        batches = [BatchNote(sequence, offset, delta, timestamp)] if offset >= 0 else []
+        entries.append(
+            ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp, max(txn_first_offset, -1), batches)
+        )
+    return entries
+
+
+class SnapshotFiles:
+    """The snapshots of one partition's directory; `offsets` is kept ascending."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self.directory = directory
+        self.offsets: list[int] = []
+        self.taken_at = 0  # up to here nothing needs to be written
+
+    def find(self, file_names: Iterable[str]) -> None:
+        """Takes over what a listing of the directory shows."""
+        offsets = {names.offset_of(name) for name in file_names if name.endswith(names.SNAPSHOT)}
+        self.offsets = sorted(offset for offset in offsets if offset is not None)
+
+    @property
+    def latest(self) -> int | None:
+        return self.offsets[-1] if self.offsets else None
+
+    def path(self, offset: int) -> str:
+        return os.path.join(self.directory, names.file_name(offset, names.SNAPSHOT))
+
+    def read(self, offset: int) -> list[ProducerEntry]:
+        """Raises SnapshotError, FileNotFoundError."""
+        path = self.path(offset)
+        return parse_snapshot(self._files.read(path), path)
+
+    def write(self, offset: int, entries: Collection[ProducerEntry], *, sync: bool) -> str:
+        """Returns the path: a snapshot that was not synced here is synced with its segment."""
+        path = self.path(offset)
+        self._files.write(path, format_snapshot(entries), sync=sync)
+        if offset not in self.offsets:
+            self.offsets = sorted([*self.offsets, offset])
+        return path
+
+    def delete(self, offset: int) -> None:
+        if offset in self.offsets:
+            self.offsets = [other for other in self.offsets if other != offset]
+            self._files.unlink(self.path(offset))
+
+    def mark_deleted(self, offset: int) -> str | None:
+        """Renames the snapshot for deletion and returns the new path; None if there is none."""
+        if offset not in self.offsets:
+            return None
+        self.offsets = [other for other in self.offsets if other != offset]
+        path = self.path(offset)
+        try:
+            self._files.rename(path, path + names.DELETED)
+        except FileNotFoundError:
+            return None
+        return path + names.DELETED
+
+    def delete_all(self) -> None:
+        for offset in self.offsets:
+            self.delete(offset)
+        self.taken_at = 0
+
+    def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Keeps those behind the start and not behind the end."""
+        for offset in self.offsets:
+            if offset > log_end_offset or offset <= log_start_offset:
+                self.delete(offset)
+
+    def delete_strays(self, segment_base_offsets: Collection[int]) -> None:
+        """Of the snapshots that belong to no segment only the newest stays, and only if no segment begins behind it.
+
+        That one is from the last clean stop (ProducerStateManager.removeStraySnapshots).
+        """
+        bases = set(segment_base_offsets)
+        strays = [offset for offset in self.offsets if offset not in bases]
+        for offset in strays[:-1]:
+            self.delete(offset)
+        if strays and bases and strays[-1] < max(bases):
+            self.delete(strays[-1])

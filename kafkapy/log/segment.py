@@ -1,0 +1,276 @@
+"""One segment: a .log file with its offset, time and transaction index (Kafka's LogSegment).
+
+The sizes are kept here; the file is never asked. An inactive segment's files are opened when they are first
+read. Offsets and positions of what is being appended become visible to readers through PartitionLog, not here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from kafkapy._ext.segment_scan import Scan
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log import names
+from kafkapy.log.config import LogConfig
+from kafkapy.log.files import Buffer, Files
+from kafkapy.log.offset_index import OffsetIndex
+from kafkapy.log.time_index import NO_TIMESTAMP, TimeIndex
+from kafkapy.log.txn_index import TxnIndex, TxnIndexError
+from kafkapy.record.file_region import FileHandle
+from kafkapy.runtime.clock import Clock
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # an index entry has four bytes for it
+WITHOUT_ENTRIES = 1 << 62  # an index interval that no scan reaches
+
+
+class Segment:
+    """Written under the log's lock; read without one."""
+
+    __slots__ = (
+        "_clock",
+        "_first_timestamp",
+        "_handle",
+        "_max_timestamp",
+        "_modified_ms",
+        "_suffix",
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "directory",
+        "files",
+        "index_interval",
+        "offset_index",
+        "roll_jitter_ms",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.index_interval = config.index_interval_bytes
+        self.roll_jitter_ms = config.random_segment_jitter()
+        self.size = 0
+        self.bytes_since_entry = 0
+        self.created_ms = clock.time_ms()
+        self._clock = clock
+        self._suffix = ""
+        self._handle: FileHandle | None = None
+        self._modified_ms: int | None = None
+        self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
+        self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes)
+        self.time_index = TimeIndex(files, lambda: self.path(names.TIME_INDEX), base_offset, index_bytes)
+        self.txn_index = TxnIndex(files, lambda: self.path(names.TXN_INDEX), base_offset)
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(names.LOG)!r}, {self.size} bytes)"
+
+    # --- files
+
+    @classmethod
+    def create(cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock) -> Segment:
+        """A new, empty, active segment. Files of these names that are there already are emptied."""
+        segment = cls(files, directory, base_offset, config, clock)
+        path = segment.path(names.LOG)
+        segment._handle = FileHandle(files.open(path, create=True), path)
+        files.truncate(segment._handle.fd, 0)
+        if config.preallocate:
+            files.truncate(segment._handle.fd, config.segment_bytes)
+        segment._max_timestamp = (NO_TIMESTAMP, base_offset)
+        segment.offset_index.create()
+        segment.time_index.create()
+        segment.txn_index.reset()
+        return segment
+
+    def open(self, sizes: Mapping[str, int]) -> str | None:
+        """Takes over files that are there: `sizes` by suffix. Returns a sentence if the indexes have to be rebuilt.
+
+        A missing time index counts as empty, as in Kafka.
+        """
+        self.size = sizes[names.LOG]
+        self.offset_index.open(sizes.get(names.OFFSET_INDEX, 0))
+        self.time_index.open(sizes.get(names.TIME_INDEX, 0))
+        if names.TXN_INDEX in sizes:
+            try:
+                self.txn_index.load()
+            except TxnIndexError as reason:
+                return str(reason)
+        if names.OFFSET_INDEX not in sizes:
+            return "it has no offset index"
+        if names.TIME_INDEX not in sizes:
+            self.time_index.create()
+            self.time_index.seal()
+        return None
+
+    def path(self, suffix: str) -> str:
+        return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self._suffix)
+
+    def handle(self) -> FileHandle:
+        """The open .log file; raises OSError (FileNotFoundError once it was deleted)."""
+        handle = self._handle
+        if handle is None:
+            path = self.path(names.LOG)
+            handle = self._handle = FileHandle(self.files.open(path), path)
+        return handle
+
+    def rename(self, suffix: str) -> None:
+        """Changes what the files' names end in ("" or ".deleted"); a file that is not there is passed over."""
+        for kind in (names.LOG, *names.INDEXES):
+            old = self.path(kind)
+            try:
+                self.files.rename(old, old[: len(old) - len(self._suffix)] + suffix)
+            except FileNotFoundError:
+                continue
+        self._suffix = suffix
+
+    def delete(self) -> None:
+        """Removes the files. Readers that hold a region go on reading."""
+        self.let_go()
+        for kind in (names.LOG, *names.INDEXES):
+            self.files.unlink(self.path(kind))
+
+    def let_go(self) -> None:
+        """Descriptors close when their last reader is done."""
+        self._handle = None
+        self.offset_index.let_go()
+        self.time_index.let_go()
+        self.txn_index.let_go()
+
+    def seal(self, *, trim_log: bool = False) -> None:
+        """The segment takes no more appends: the last time index entry is added, the indexes are trimmed."""
+        if self.time_index.growing:
+            self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.seal()
+        self.time_index.seal()
+        if trim_log:
+            self.files.truncate(self.handle().fd, self.size)
+
+    def make_active(self) -> None:
+        """Opens the last segment of a loaded log for appends."""
+        self.handle()
+        self.offset_index.reopen_to_grow()
+        self.time_index.reopen_to_grow()
+
+    def sync(self) -> None:
+        """Makes records and indexes durable; raises OSError."""
+        self.files.sync(self.handle().fd)
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.txn_index.sync()
+
+    # --- timestamps
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of the batch that has it); (-1, base offset) if there is none."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last_entry
+        return self._max_timestamp
+
+    @max_timestamp.setter
+    def max_timestamp(self, value: tuple[int, int]) -> None:
+        self._max_timestamp = value
+
+    def largest_timestamp(self) -> int:
+        """What retention and searches by time go by: without a timestamp, when the file was last written."""
+        stamp = self.max_timestamp[0]
+        return stamp if stamp >= 0 else self.modified_ms()
+
+    def modified_ms(self) -> int:
+        return self.files.modified_ms(self.handle().fd)
+
+    def first_timestamp(self) -> int:
+        """The max timestamp of the first batch; -1 if there is none."""
+        if self._first_timestamp is None and self.size:
+            found = self.files.scan(self.handle().fd, 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
+            self._first_timestamp = found.max_timestamp
+        return -1 if self._first_timestamp is None else self._first_timestamp
+
+    def _end_of_first(self) -> int:
+        found = self.files.locate(self.handle().fd, 0, self.size, 0)
+        return found[0] + found[1] if found is not None else 0
+
+    # --- appends
+
+    def entries_left(self) -> int:
+        """How many more entries fit into both indexes."""
+        offsets, times = self.offset_index, self.time_index
+        return min(offsets.capacity - offsets.count, times.usable_capacity - times.count)
+
+    def write(self, buffers: list[Buffer]) -> int:
+        """Puts the buffers behind the end and returns their size; does not move the end.
+
+        If it raises OSError the file ends where it ended before (unless cutting it fails too: then that error).
+        """
+        fd = self.handle().fd
+        try:
+            return self.files.write_all(fd, buffers, self.size)
+        except OSError:
+            self.files.truncate(fd, self.size)
+            raise
+
+    def appended(self, size: int, last_offset: int, max_timestamp: int, offset_of_max: int) -> None:
+        """Accounts for one append of `size` bytes at the end: the size, the largest timestamp, the indexes."""
+        position = self.size
+        self.size = position + size
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        largest = self.max_timestamp
+        if max_timestamp > largest[0]:
+            self._max_timestamp = largest = (max_timestamp, offset_of_max)
+        if self.bytes_since_entry > self.index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(*largest)
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += size
+
+    def truncate_to(self, offset: int) -> int:
+        """Removes the batches that reach `offset` and later ones; returns how many bytes. The segment is active."""
+        found = self.locate(offset, self.size)
+        self.make_active()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        removed = 0
+        if found is not None:
+            removed = self.size - found[0]
+            self.files.truncate(self.handle().fd, found[0])
+            self.size = found[0]
+        if self.size == 0:
+            self.created_ms = self._clock.time_ms()
+            self._first_timestamp = None
+        self.bytes_since_entry = 0
+        self._max_timestamp = self._find_max_timestamp()
+        return removed
+
+    def _find_max_timestamp(self) -> tuple[int, int]:
+        """That of the time index's last entry, or of a batch behind it."""
+        last = self.time_index.last_entry
+        position = self.offset_index.lookup(last[1])
+        found = self.files.scan(self.handle().fd, position, self.size, self.base_offset, WITHOUT_ENTRIES, False)
+        if found.max_timestamp > last[0]:
+            return found.max_timestamp, found.max_timestamp_offset
+        return last
+
+    # --- searches
+
+    def locate(self, offset: int, end: int, nowait: bool = False) -> tuple[int, int, int] | None:
+        """The first batch that reaches `offset`, before position `end`: (position, size, base offset), or None.
+
+        Raises CorruptSegment, OSError; with `nowait` BlockingIOError where it would wait for the disk.
+        """
+        position = self.offset_index.lookup(offset, nowait)
+        return self.files.locate(self.handle().fd, position if position < end else 0, end, offset, nowait)
+
+    def tail(self) -> Scan:
+        """The headers from the last index entry on: where the batches end, and what stands behind them."""
+        begin = min(self.offset_index.lookup(self.offset_index.last_offset), self.size)
+        found = self.files.scan(self.handle().fd, begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)
+        if found.foreign:
+            raise KafkaError(Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{self.handle().path}: {found.stopped_by}")
+        return found

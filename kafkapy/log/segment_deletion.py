@@ -1,0 +1,43 @@
+"""Deleting segments: renamed to `.deleted` at once, removed after file.delete.delay.ms.
+
+The names are what a start after a crash goes by: `.deleted` files are removed then. Readers that hold an open file
+go on reading from it. Source: Kafka's LocalLog.deleteSegmentFiles.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from kafkapy.log import names
+from kafkapy.log.environment import Environment
+from kafkapy.log.producer_snapshots import SnapshotFiles
+from kafkapy.log.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+def delete_segments(
+    env: Environment, gone: Sequence[Segment], snapshots: SnapshotFiles, delay_ms: int, why: str
+) -> None:
+    """Deletes the files of segments that have left the list, and the snapshots at their base offsets.
+
+    Raises OSError if a rename fails.
+    """
+    if not gone:
+        return
+    _log.info("deleting %s: %s", ", ".join(map(repr, gone)), why)
+    marked = []
+    for segment in gone:
+        segment.rename(names.DELETED)
+        snapshot = snapshots.mark_deleted(segment.base_offset)
+        if snapshot is not None:
+            marked.append(snapshot)
+
+    def remove() -> None:
+        for segment in gone:
+            segment.delete()
+        for path in marked:
+            env.files.unlink(path)
+
+    env.later(f"delete-segments in {gone[0].directory}", remove, delay_ms)

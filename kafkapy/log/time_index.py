@@ -1,0 +1,119 @@
+"""The time index: from a timestamp to an offset (Kafka's TimeIndex, KIP-33).
+
+An entry is 12 bytes, big-endian: a timestamp and a relative offset. It says that up to this offset (the last one
+of the batch that has the largest timestamp) no record is younger than this timestamp. Entries grow in both.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from struct import Struct
+
+from kafkapy.log.files import Files
+from kafkapy.log.index_file import IndexFile
+
+NO_TIMESTAMP = -1
+
+_ENTRY = Struct(">qi")
+
+
+class TimeIndex(IndexFile):
+    """See IndexFile for its life; lookups take no lock."""
+
+    __slots__ = ("_last", "_offsets", "_stamps")
+
+    width = _ENTRY.size
+
+    def __init__(self, files: Files, path: Callable[[], str], base_offset: int, max_bytes: int) -> None:
+        super().__init__(files, path, base_offset, max_bytes)
+        self._stamps: array[int] | None = None
+        self._offsets: array[int] = array("i")
+        self._last: tuple[int, int] | None = None
+
+    def _clear(self) -> None:
+        self._stamps, self._offsets = array("q"), array("i")
+        self._last = (NO_TIMESTAMP, self.base_offset)
+
+    def _load(self, data: bytes) -> None:
+        pairs = list(_ENTRY.iter_unpack(data[: len(data) - len(data) % self.width]))
+        self._offsets = array("i", [offset for _, offset in pairs])
+        self._stamps = array("q", [stamp for stamp, _ in pairs])
+        self._last = None
+
+    def take(self, stamps: bytes, offsets: bytes) -> None:
+        """All entries at once, as `segment_scan.scan` makes them; after `rebuild`."""
+        self._offsets = array("i", offsets)
+        self._stamps = array("q", stamps)
+        self.count = len(self._stamps)
+        self._last = None
+
+    def _encoded(self, first: int) -> bytes:
+        assert self._stamps is not None
+        pack = _ENTRY.pack
+        return b"".join(map(pack, self._stamps[first:], self._offsets[first:]))
+
+    def _drop(self) -> None:
+        self._stamps = None
+        self._offsets = array("i")
+
+    def open(self, size_bytes: int) -> None:
+        super().open(size_bytes)
+        self._drop()
+        self._last = None
+
+    @property
+    def usable_capacity(self) -> int:
+        """One entry stays free: the one that sealing adds."""
+        return self.capacity - 1
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset); (-1, base offset) if there is none."""
+        if self._last is None:
+            self._last = self._read_last()
+        return self._last
+
+    def _read_last(self) -> tuple[int, int]:
+        if not self.count:
+            return NO_TIMESTAMP, self.base_offset
+        stamps = self._stamps
+        if stamps is not None:
+            return stamps[-1], self.base_offset + self._offsets[-1]
+        data = self.files.pread(self.handle().fd, self.width, (self.count - 1) * self.width)
+        stamp, relative = _ENTRY.unpack(data)
+        return stamp, self.base_offset + relative
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Adds an entry if its timestamp is larger than the last one's."""
+        if timestamp > self.last_entry[0]:
+            assert self._stamps is not None
+            self._offsets.append(offset - self.base_offset)  # first, so that a reader who sees the stamp finds it
+            self._stamps.append(timestamp)
+            self._last = (timestamp, offset)
+            self._added()
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """The last entry with a timestamp up to the asked one; (-1, base offset) if there is none.
+
+        Raises OSError if reading fails.
+        """
+        stamps = self._stamps
+        if stamps is not None:
+            slot = bisect_right(stamps, timestamp)
+            if not slot:
+                return NO_TIMESTAMP, self.base_offset
+            return stamps[slot - 1], self.base_offset + self._offsets[slot - 1]
+        found = self.files.floor_entry(self.handle().fd, self.count, self.width, timestamp) if self.count else None
+        if found is None:
+            return NO_TIMESTAMP, self.base_offset
+        return found[1], self.base_offset + found[2]
+
+    def truncate_to(self, offset: int) -> None:
+        """Forgets the entries for `offset` and later ones. The index must be growing."""
+        assert self._stamps is not None
+        kept = bisect_left(self._offsets, offset - self.base_offset)
+        self._stamps, self._offsets = self._stamps[:kept], self._offsets[:kept]
+        self._last = None
+        self._cut(kept)

@@ -1,0 +1,63 @@
+"""Finding a record by its timestamp (Kafka's UnifiedLog.fetchOffsetByTimestamp). May wait for the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkapy._ext.batch import read_header
+from kafkapy.log.results import TimestampOffset
+from kafkapy.log.segment import Segment
+from kafkapy.record.batch import Record, records_of
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+
+
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    """The first record, in offset order from the log start, that is not older than `timestamp`."""
+    start = log.log_start_offset
+    _, active, end_position = log.end
+    for segment in log.segments:
+        if segment.largest_timestamp() >= timestamp:
+            end = end_position if segment is active else segment.size
+            return _search(segment, timestamp, start, end)
+    return None
+
+
+def _search(segment: Segment, timestamp: int, start: int, end: int) -> TimestampOffset | None:
+    _, offset = segment.time_index.lookup(timestamp)
+    position = segment.offset_index.lookup(max(offset, start))
+    fd = segment.handle().fd
+    while (found := segment.files.locate_timestamp(fd, position, end, timestamp, start)) is not None:
+        epoch, records = _batch_at(segment, *found)
+        for record in records:
+            if record.timestamp >= timestamp and record.offset >= start:
+                return TimestampOffset(record.timestamp, record.offset, epoch)
+        position = found[0] + found[1]
+    return None
+
+
+def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
+    """The first record that has the largest timestamp of the log (KIP-734); None if no record has one."""
+    _, active, end_position = log.end
+    segment = max(log.segments, key=lambda one: one.max_timestamp[0])
+    timestamp, last_offset = segment.max_timestamp
+    if timestamp < 0:
+        return None
+    position = segment.offset_index.lookup(last_offset)
+    end = end_position if segment is active else segment.size
+    found = segment.files.locate_timestamp(segment.handle().fd, position, end, timestamp, 0)
+    if found is None:
+        return None
+    epoch, records = _batch_at(segment, *found)
+    for record in records:
+        if record.timestamp == timestamp:
+            return TimestampOffset(timestamp, record.offset, epoch)
+    return None
+
+
+def _batch_at(segment: Segment, position: int, size: int) -> tuple[int, list[Record]]:
+    """(leader epoch, records)."""
+    data = segment.files.pread(segment.handle().fd, size, position)
+    header = read_header(data)
+    return header.leader_epoch, records_of(data, header)
