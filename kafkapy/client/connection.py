@@ -123,9 +123,9 @@ class Connection:
         if not self._waiting:
             raise ValueError(f"no request to {self.address} waits for an answer")
         waiting = self._waiting.popleft()
-        with self._closing_on_failure(waiting):
-            deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
-            frame, body = self._answer_to(waiting, deadline)
+        allowed = self.timeout_s if timeout_s is None else timeout_s
+        with self._closing_on_failure(waiting, allowed):
+            frame, body = self._answer_to(waiting, time.monotonic() + allowed)
             return waiting, waiting.api.decode_response(frame, waiting.version, body)
 
     def _negotiate(self) -> None:
@@ -136,7 +136,7 @@ class Connection:
         response: Any = None
         for at_most in (None, 0):
             waiting = self.send(API_VERSIONS, request, at_most=at_most)
-            with self._closing_on_failure(self._waiting.popleft()):
+            with self._closing_on_failure(self._waiting.popleft(), self.timeout_s):
                 frame, body = self._answer_to(waiting, time.monotonic() + self.timeout_s)
                 refused = len(frame) >= body + 2 and _INT16.unpack_from(frame, body)[0] == Errors.UNSUPPORTED_VERSION
                 response = API_VERSIONS.decode_response(frame, 0 if refused else waiting.version, body)
@@ -148,13 +148,15 @@ class Connection:
         self._ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
     @contextmanager
-    def _closing_on_failure(self, waiting: Waiting) -> Iterator[None]:
+    def _closing_on_failure(self, waiting: Waiting, allowed_s: float) -> Iterator[None]:
         """Closes the connection and says which broker and request failed: what comes next on it would be misread."""
         try:
             yield
         except TimeoutError as error:
             self.close()
-            raise BrokerTimedOut(f"The broker at {self.address} did not answer {waiting.api.name} in time.") from error
+            raise BrokerTimedOut(
+                f"The broker at {self.address} did not answer {waiting.api.name} within {allowed_s:g} s."
+            ) from error
         except (ProtocolError, UnsupportedVersion) as error:
             self.close()
             raise ConnectionFailed(

@@ -23,7 +23,8 @@ class ProduceFailed(ClientError):
     """Records that were not stored, or are not known to be: `error` is why, `records` how many in this batch."""
 
     def __init__(self, topic: str, partition: int, records: int, error: KafkaError | ClientError) -> None:
-        super().__init__(f"{records} records for {topic}-{partition} were not stored: {error}")
+        what = "1 record" if records == 1 else f"{records} records"
+        super().__init__(f"{what} for {topic}-{partition} not stored: {error}")
         self.topic = topic
         self.partition = partition
         self.records = records

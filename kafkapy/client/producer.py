@@ -103,6 +103,7 @@ class Producer:
         self._on_the_way: dict[int, list[_Batch]] = {}
         self._pause_until = 0.0
         self._failed: ProduceFailed | None = None
+        self._told = False
         self._producer: tuple[int, int] | None = None
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
 
@@ -112,7 +113,7 @@ class Producer:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Sends what is left; after an exception in the block it is dropped."""
         try:
-            if kind is None:
+            if kind is None and not self._told:
                 self.flush()
         finally:
             self.close()
@@ -137,8 +138,7 @@ class Producer:
             KafkaError: the topic or the partition is not there.
             ProduceFailed: an earlier batch was not stored; the records still waiting are dropped.
         """
-        if self._failed:
-            raise self._failed
+        self._raise_failure()
         count = len(self.cluster.topic(topic, create=True).partitions)
         if partition is not None and not 0 <= partition < count:
             self.cluster.leader_of(topic, partition)  # raises, saying how many there are
@@ -165,13 +165,17 @@ class Producer:
             self._close_batch(batch)
         while self._ready_bytes or self._on_the_way:
             self._move(wait=True)
-        if self._failed:
-            raise self._failed
+        self._raise_failure()
 
     def close(self) -> None:
         """Drops what was not flushed."""
         if self._owns_cluster:
             self.cluster.close()
+
+    def _raise_failure(self) -> None:
+        if self._failed:
+            self._told = True
+            raise self._failed
 
     def _close_batch(self, batch: _Batch) -> None:
         del self._open[batch.where]

@@ -1,0 +1,165 @@
+"""A broker of which a test says what it answers: real sockets and frames, no log and no state of its own."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from kafkapy.client import cluster as cluster_module
+from kafkapy.client import consumer as consumer_module
+from kafkapy.client import producer as producer_module
+from kafkapy.errors import Errors
+from kafkapy.protocol import apis
+from kafkapy.protocol.headers import read_request_header, response_frame
+
+HANG_UP = object()
+SILENCE = object()
+
+Answer = Callable[[Any], Any]
+
+
+class FakeBroker:
+    """Answers on 127.0.0.1.
+
+    `topics` maps names to the node that leads each partition; `nodes` holds the brokers of the cluster by id (this
+    one is 1). `answers[api key]` makes a response of a request, or HANG_UP, SILENCE or bytes that are sent as they
+    are. `seen` has every request as (api name, version, message), records copied.
+    """
+
+    def __init__(self) -> None:
+        self.versions: dict[int, tuple[int, int]] = {
+            api.key: (api.min_version, api.max_version) for api in apis.APIS.values()
+        }
+        self.answers: dict[int, Answer] = {
+            apis.API_VERSIONS.key: self._api_versions,
+            apis.METADATA.key: self._metadata,
+            apis.INIT_PRODUCER_ID.key: lambda _: apis.INIT_PRODUCER_ID.Response(producer_id=7, producer_epoch=0),
+        }
+        self.topics: dict[str, list[int]] = {}
+        self.seen: list[tuple[str, int, Any]] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
+        self.nodes: dict[int, int] = {1: self.port}
+        self._sockets: list[socket.socket] = [self._listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def requests(self, name: str) -> list[Any]:
+        """The messages seen of one API, oldest first."""
+        return [message for api, _, message in self.seen if api == name]
+
+    def close(self) -> None:
+        for one in self._sockets:
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+            one.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._sockets.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        reader = connection.makefile("rb")
+        try:
+            while head := reader.read(4):
+                self._answer(connection, reader.read(struct.unpack(">i", head)[0]))
+        except OSError:
+            pass
+        finally:
+            reader.close()
+            connection.close()
+
+    def _answer(self, connection: socket.socket, frame: bytes) -> None:
+        header, at = read_request_header(frame)
+        api = apis.APIS[header.api_key]
+        request = api.decode_request(frame, header.api_version, at)
+        self.seen.append((api.name, header.api_version, request))
+        answer = self.answers[header.api_key](request)
+        if answer is HANG_UP:
+            connection.shutdown(socket.SHUT_RDWR)
+        elif isinstance(answer, bytes):
+            connection.sendall(answer)
+        elif answer is not SILENCE:
+            connection.sendall(response_frame(api, header.api_version, header.correlation_id, answer))
+
+    def _api_versions(self, _: Any) -> Any:
+        shape = apis.API_VERSIONS.Response
+        return shape(
+            api_keys=[
+                shape.ApiKeys(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in self.versions.items()
+            ]
+        )
+
+    def _metadata(self, request: Any) -> Any:
+        shape = apis.METADATA.Response
+        names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
+        return shape(
+            brokers=[shape.Brokers(node_id=node, host="127.0.0.1", port=port) for node, port in self.nodes.items()],
+            cluster_id="fake",
+            controller_id=1,
+            topics=[self._topic(name) for name in names],
+        )
+
+    def _topic(self, name: str) -> Any:
+        shape = apis.METADATA.Response.Topics
+        if name not in self.topics:
+            return shape(name=name, error_code=Errors.UNKNOWN_TOPIC_OR_PARTITION)
+        return shape(
+            name=name,
+            partitions=[
+                shape.Partitions(
+                    partition_index=index,
+                    leader_id=leader,
+                    error_code=Errors.NONE if leader >= 0 else Errors.LEADER_NOT_AVAILABLE,
+                )
+                for index, leader in enumerate(self.topics[name])
+            ],
+        )
+
+
+@pytest.fixture
+def fake_broker() -> Iterator[FakeBroker]:
+    broker = FakeBroker()
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def second_broker(fake_broker: FakeBroker) -> Iterator[FakeBroker]:
+    """Another broker of the same cluster, with the id 2; both tell the same metadata."""
+    broker = FakeBroker()
+    fake_broker.nodes[2] = broker.port
+    broker.nodes = fake_broker.nodes
+    broker.topics = fake_broker.topics
+    yield broker
+    broker.close()
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is tried again at once."""
+    for module in (cluster_module, producer_module, consumer_module):
+        monkeypatch.setattr(module, "BACKOFF_S", 0.0)
+
+
+@pytest.fixture
+def hang_up() -> object:
+    """What an answer returns to close the connection instead."""
+    return HANG_UP
+
+
+@pytest.fixture
+def silence() -> object:
+    """What an answer returns to send nothing."""
+    return SILENCE

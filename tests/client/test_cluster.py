@@ -1,0 +1,70 @@
+"""Metadata: leaders, what is waited for and what is not."""
+
+import pytest
+
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol import apis
+
+
+def test_a_partition_without_a_leader_is_waited_for(fake_broker):
+    fake_broker.topics = {"t": [-1, 1]}
+    tell = fake_broker.answers[apis.METADATA.key]
+
+    def elected_at_the_third_look(request):
+        if len(fake_broker.requests("Metadata")) == 3:
+            fake_broker.topics = {"t": [1, 1]}
+        return tell(request)
+
+    fake_broker.answers[apis.METADATA.key] = elected_at_the_third_look
+    with Cluster(fake_broker.address) as cluster:
+        assert cluster.leader_of("t", 0) == 1
+    assert len(fake_broker.requests("Metadata")) == 3
+
+
+def test_a_topic_that_is_not_there_is_told_at_once(fake_broker):
+    with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="'nope'") as error:
+        cluster.topic("nope")
+    assert error.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(fake_broker.requests("Metadata")) == 1
+
+
+def test_a_topic_that_the_broker_may_make_is_waited_for(fake_broker):
+    tell = fake_broker.answers[apis.METADATA.key]
+
+    def made_meanwhile(request):
+        response = tell(request)
+        fake_broker.topics["t"] = [1]
+        return response
+
+    fake_broker.answers[apis.METADATA.key] = made_meanwhile
+    with Cluster(fake_broker.address) as cluster:
+        assert list(cluster.topic("t", create=True).partitions) == [0]
+    assert [request.allow_auto_topic_creation for request in fake_broker.requests("Metadata")] == [True, True]
+
+
+def test_a_partition_that_is_not_there_says_how_many_there_are(fake_broker):
+    fake_broker.topics = {"t": [1, 1]}
+    with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="no partition 2: it has 2"):
+        cluster.leader_of("t", 2)
+
+
+def test_the_second_address_is_used_when_nobody_is_at_the_first(fake_broker, second_broker):
+    fake_broker.close()
+    with Cluster([fake_broker.address, second_broker.address]) as cluster:
+        cluster.refresh([])
+        assert cluster.cluster_id == "fake"
+
+
+def test_no_address_that_answers_is_a_failed_connection(fake_broker):
+    fake_broker.close()
+    with Cluster(fake_broker.address) as cluster, pytest.raises(ConnectionFailed, match=fake_broker.address):
+        cluster.refresh()
+
+
+def test_waiting_ends_at_the_time_limit_with_the_brokers_reason(fake_broker):
+    fake_broker.topics = {"t": [-1]}
+    with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError) as error:
+        cluster.topic("t")
+    assert error.value.code == Errors.LEADER_NOT_AVAILABLE

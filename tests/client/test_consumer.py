@@ -1,0 +1,164 @@
+"""What the consumer makes of fetched bytes, and what it does when a partition cannot be read."""
+
+import pytest
+
+from kafkapy.client.consumer import NAMES_UNTIL, Consumer
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol import apis
+from kafkapy.record.batch import build
+from kafkapy.record.control import COMMIT, encode_key, encode_marker
+
+
+def records(*values, base_offset=0, **more):
+    return build(
+        [(1600000000000 + n, None, value, ()) for n, value in enumerate(values)], base_offset=base_offset, **more
+    )
+
+
+class Log:
+    """Serves `partitions[index]`: (first offset, end offset, batches); Fetch gives all batches from the one with the
+    offset on, cut off after `cut` bytes."""
+
+    def __init__(self, broker, partitions):
+        self.partitions = partitions
+        self.cut = None
+        self.errors = []
+        broker.topics = {"t": [1] * len(partitions)}
+        broker.answers[apis.FETCH.key] = self.fetch
+        broker.answers[apis.LIST_OFFSETS.key] = self.offsets
+
+    def fetch(self, request):
+        shape = apis.FETCH.Response.Responses
+        answers = []
+        for topic in request.topics:
+            for asked in topic.partitions:
+                first, end, batches = self.partitions[asked.partition]
+                code = Errors.NONE if first <= asked.fetch_offset <= end else Errors.OFFSET_OUT_OF_RANGE
+                if self.errors:
+                    code = self.errors.pop(0)
+                wanted = [data for last, data in batches if last >= asked.fetch_offset]
+                data = b"".join(wanted)[: self.cut] if not code else None
+                answers.append(
+                    shape.Partitions(partition_index=asked.partition, error_code=code, high_watermark=end, records=data)
+                )
+        return apis.FETCH.Response(responses=[shape(topic="t", partitions=answers)])
+
+    def offsets(self, request):
+        shape = apis.LIST_OFFSETS.Response.Topics
+        answers = []
+        for asked in request.topics[0].partitions:
+            first, end, _ = self.partitions[asked.partition_index]
+            offset = {-2: first, -1: end}.get(asked.timestamp, -1)
+            answers.append(shape.Partitions(partition_index=asked.partition_index, offset=offset))
+        return apis.LIST_OFFSETS.Response(topics=[shape(name="t", partitions=answers)])
+
+
+def read(broker, **more):
+    with Consumer(broker.address, **more) as consumer:
+        consumer.assign_topic("t")
+        return [(record.partition, record.offset, record.value) for record in consumer.records()]
+
+
+def test_all_records_of_all_partitions_up_to_their_ends_are_read_once(fake_broker):
+    Log(
+        fake_broker,
+        [
+            (0, 3, [(1, records(b"a", b"b")), (2, records(b"c", base_offset=2))]),
+            (5, 6, [(5, records(b"z", base_offset=5))]),
+        ],
+    )
+    assert sorted(read(fake_broker)) == [(0, 0, b"a"), (0, 1, b"b"), (0, 2, b"c"), (1, 5, b"z")]
+    assert {version for name, version, _ in fake_broker.seen if name == "Fetch"} == {NAMES_UNTIL}
+
+
+def test_a_batch_that_is_cut_off_is_fetched_again(fake_broker):
+    first, second = records(b"a"), records(b"b", base_offset=1)
+    log = Log(fake_broker, [(0, 2, [(0, first), (1, second)])])
+    log.cut = len(first) + len(second) - 1
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        assert [record.value for record in consumer.poll()] == [b"a"]
+        assert consumer.positions == {("t", 0): 1}
+        log.cut = None
+        assert [record.value for record in consumer.poll()] == [b"b"]
+
+
+def test_records_before_the_position_are_left_out(fake_broker):
+    Log(fake_broker, [(0, 3, [(2, records(b"a", b"b", b"c"))])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.seek("t", 0, 2)
+        assert [record.offset for record in consumer.poll()] == [2]
+        assert consumer.positions == {("t", 0): 3}
+
+
+def test_control_records_are_passed_over_and_not_shown(fake_broker):
+    marker = build(
+        [(1600000000000, encode_key(COMMIT), encode_marker(0), ())], base_offset=1, control=True, transactional=True
+    )
+    Log(fake_broker, [(0, 2, [(0, records(b"a")), (1, marker)])])
+    assert read(fake_broker) == [(0, 0, b"a")]
+
+
+def test_a_batch_that_compaction_has_emptied_moves_the_position(fake_broker):
+    empty = bytearray(records(b"a", b"b"))[:61]
+    empty[8:12] = (61 - 12).to_bytes(4, "big")
+    empty[57:61] = bytes(4)
+    Log(fake_broker, [(0, 3, [(1, bytes(empty)), (2, records(b"c", base_offset=2))])])
+    assert read(fake_broker) == [(0, 2, b"c")]
+
+
+@pytest.mark.parametrize(("policy", "found"), [("earliest", [3, 4]), ("latest", [])])
+def test_out_of_range_goes_on_where_it_was_asked_to(fake_broker, policy, found):
+    Log(fake_broker, [(3, 5, [(4, records(b"a", b"b", base_offset=3))])])
+    with Consumer(fake_broker.address, out_of_range=policy) as consumer:
+        consumer.seek("t", 0, 1)
+        assert [record.offset for _ in range(2) for record in consumer.poll()] == found
+        assert consumer.positions == {("t", 0): 5}
+
+
+def test_out_of_range_is_raised_with_partition_and_offset(fake_broker):
+    Log(fake_broker, [(3, 5, [])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.seek("t", 0, 9)
+        with pytest.raises(KafkaError, match="t-0 at offset 9") as error:
+            consumer.poll()
+    assert error.value.code == Errors.OFFSET_OUT_OF_RANGE
+
+
+def test_a_leader_that_moved_is_asked_for_again(fake_broker):
+    log = Log(fake_broker, [(0, 1, [(0, records(b"a"))])])
+    log.errors = [Errors.NOT_LEADER_OR_FOLLOWER]
+    assert read(fake_broker) == [(0, 0, b"a")]
+    assert len(fake_broker.requests("Metadata")) == 2
+
+
+def test_each_fetch_asks_for_another_partition_first(fake_broker):
+    Log(fake_broker, [(0, 0, [])] * 3)
+    with Consumer(fake_broker.address, max_wait_ms=0) as consumer:
+        consumer.assign_topic("t")
+        for _ in range(3):
+            consumer.poll()
+    firsts = [request.topics[0].partitions[0].partition for request in fake_broker.requests("Fetch")]
+    assert sorted(firsts) == [0, 1, 2]
+
+
+def test_a_failed_fetch_leaves_no_answer_for_the_next_request(fake_broker, second_broker, hang_up):
+    log = Log(fake_broker, [(0, 1, [(0, records(b"a"))]), (0, 1, [(0, records(b"b"))])])
+    fake_broker.topics["t"] = [2, 1]
+    second_broker.topics = fake_broker.topics
+    second_broker.answers[apis.FETCH.key] = lambda _: hang_up
+    with Consumer(fake_broker.address) as consumer:
+        consumer.positions = {("t", 0): 0, ("t", 1): 0}
+        with pytest.raises(ConnectionFailed):
+            consumer.poll()
+        second_broker.answers[apis.FETCH.key] = log.fetch
+        assert sorted(record.value for record in consumer.poll()) == [b"a", b"b"]
+
+
+def test_seeking_to_a_time_behind_the_last_record_goes_to_the_end(fake_broker):
+    Log(fake_broker, [(0, 2, [(1, records(b"a", b"b"))])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        consumer.seek_to_timestamp(1700000000000)
+        assert consumer.positions == {("t", 0): 2}

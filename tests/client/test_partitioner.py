@@ -1,0 +1,52 @@
+"""Equal keys must land where Kafka's own clients put them."""
+
+from collections import Counter
+
+import pytest
+
+from kafkapy.client.partitioner import StickyChoice, murmur2, partition_of_key
+
+
+@pytest.mark.parametrize(
+    ("data", "hashed"),
+    [
+        # Made with org.apache.kafka.common.utils.Utils.murmur2 of kafka-clients 3.9.1 (signed there).
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_murmur2_is_kafkas(data, hashed):
+    assert murmur2(data) == hashed & 0xFFFFFFFF
+
+
+def test_a_key_goes_to_its_positive_hash_modulo_the_partitions():
+    assert partition_of_key(b"21", 7) == (-973932308 & 0x7FFFFFFF) % 7
+
+
+def test_records_without_key_stay_until_the_batch_is_full_and_then_leave():
+    choice = StickyChoice()
+    seen = Counter()
+    for _ in range(300):
+        first = choice.partition("t", 3)
+        assert choice.partition("t", 3) == first
+        choice.batch_is_full("t", first, 3)
+        assert choice.partition("t", 3) != first
+        seen[first] += 1
+    assert set(seen) == {0, 1, 2}
+
+
+def test_a_full_batch_of_another_partition_changes_nothing():
+    choice = StickyChoice()
+    current = choice.partition("t", 2)
+    choice.batch_is_full("t", 1 - current, 2)
+    assert choice.partition("t", 2) == current
+
+
+def test_a_single_partition_is_always_chosen():
+    choice = StickyChoice()
+    choice.batch_is_full("t", choice.partition("t", 1), 1)
+    assert choice.partition("t", 1) == 0

@@ -1,0 +1,242 @@
+"""What the producer puts into requests, and what it does with each kind of answer."""
+
+import pytest
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.client.errors import ClientError, ProduceFailed
+from kafkapy.client.partitioner import partition_of_key
+from kafkapy.client.producer import Producer
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol import apis
+from kafkapy.record.batch import records_of
+
+
+class Store:
+    """Keeps what is produced; `errors` are given first, one a request."""
+
+    def __init__(self, broker, errors=()):
+        self.broker = broker
+        self.errors = list(errors)
+        self.batches = []  # (topic, partition, bytes), also those refused
+        self.stored = []
+        broker.answers[apis.PRODUCE.key] = self.answer
+
+    def answer(self, request):
+        error = self.errors.pop(0) if self.errors else Errors.NONE
+        if not isinstance(error, int):
+            self._take(request, stored=True)
+            return error
+        shape = apis.PRODUCE.Response.Responses
+        taken = self._take(request, stored=error == Errors.NONE)
+        return apis.PRODUCE.Response(
+            responses=[
+                shape(
+                    name=topic,
+                    partition_responses=[
+                        shape.PartitionResponses(
+                            index=index, error_code=error, base_offset=len(self.stored), error_message=None
+                        )
+                    ],
+                )
+                for topic, index, _ in taken
+            ]
+        )
+
+    def _take(self, request, *, stored):
+        taken = [
+            (topic.name, part.index, bytes(part.records))
+            for topic in request.topic_data
+            for part in topic.partition_data
+        ]
+        self.batches += taken
+        if stored:
+            self.stored += taken
+        return taken
+
+    def values(self):
+        return [
+            record.value
+            for _, _, data in self.stored
+            for header in iter_batches(data)
+            for record in records_of(data, header)
+        ]
+
+    def headers(self):
+        return [next(iter_batches(data)) for _, _, data in self.batches]
+
+
+def test_a_record_arrives_as_it_was_given(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    store = Store(fake_broker)
+    with Producer(fake_broker.address) as producer:
+        producer.send("t", b"v", b"k", headers=[("h", b"x"), ("n", None)], timestamp=1600000000000)
+        producer.send("t", None, None, timestamp=1600000000001)
+    (_, _, data) = store.stored[0]
+    first, second = records_of(data, next(iter_batches(data)))
+    assert first[:5] == (0, 1600000000000, b"k", b"v", (("h", b"x"), ("n", None)))
+    assert second[:5] == (1, 1600000000001, None, None, ())
+
+
+def test_records_of_a_key_go_to_kafkas_partition(fake_broker):
+    fake_broker.topics = {"t": [1, 1, 1]}
+    store = Store(fake_broker)
+    keys = [str(number).encode() for number in range(30)]
+    with Producer(fake_broker.address) as producer:
+        for key in keys:
+            producer.send("t", key, key)
+    for _, index, data in store.stored:
+        assert {partition_of_key(r.key, 3) for h in iter_batches(data) for r in records_of(data, h)} == {index}
+    assert sorted(store.values()) == sorted(keys)
+
+
+def test_the_delivery_tells_where_the_batch_went(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker)
+    with Producer(fake_broker.address) as producer:
+        delivery = producer.send("t", b"v")
+        assert not delivery.done
+        producer.flush()
+        assert (delivery.done, delivery.topic, delivery.partition, delivery.base_offset) == (True, "t", 0, 1)
+        assert producer.acknowledged == 1
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_codec_is_sent(fake_broker, codec):
+    fake_broker.topics = {"t": [1]}
+    store = Store(fake_broker)
+    with Producer(fake_broker.address, codec=codec) as producer:
+        producer.send("t", b"v" * 1000)
+    assert store.headers()[0].codec == codec
+    assert store.values() == [b"v" * 1000]
+
+
+def test_sequences_follow_each_other_within_a_partition(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    store = Store(fake_broker)
+    with Producer(fake_broker.address, batch_bytes=200) as producer:
+        for number in range(20):
+            producer.send("t", b"%050d" % number)
+    following = 0
+    for header in store.headers():
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, following)
+        following += header.count
+    assert following == 20
+
+
+def test_a_batch_whose_fate_is_unknown_is_sent_again_as_it_was(fake_broker, hang_up):
+    fake_broker.topics = {"t": [1]}
+    store = Store(fake_broker, errors=[hang_up])
+    with Producer(fake_broker.address) as producer:
+        producer.send("t", b"v")
+        producer.flush()
+        assert producer.acknowledged == 1
+    assert len(store.batches) == 2
+    assert store.batches[0] == store.batches[1]
+
+
+def test_a_duplicate_is_an_acknowledgement(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker, errors=[Errors.DUPLICATE_SEQUENCE_NUMBER])
+    with Producer(fake_broker.address) as producer:
+        producer.send("t", b"v")
+        producer.flush()
+        assert producer.acknowledged == 1
+
+
+def test_after_a_new_leader_was_elected_the_batch_goes_there(fake_broker, second_broker):
+    fake_broker.topics["t"] = [1]
+    old, new = Store(fake_broker), Store(second_broker)
+
+    def moved(request):
+        fake_broker.topics["t"] = [2]
+        old.errors = [Errors.NOT_LEADER_OR_FOLLOWER]
+        return old.answer(request)
+
+    fake_broker.answers[apis.PRODUCE.key] = moved
+    with Producer(fake_broker.address) as producer:
+        producer.send("t", b"v")
+    assert (old.stored, new.values()) == ([], [b"v"])
+
+
+def test_a_refusal_names_topic_partition_and_reason_and_ends_the_producer(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker, errors=[Errors.MESSAGE_TOO_LARGE])
+    with Producer(fake_broker.address) as producer:
+        delivery = producer.send("t", b"v")
+        with pytest.raises(ProduceFailed, match="1 record for t-0 not stored: MESSAGE_TOO_LARGE") as error:
+            producer.flush()
+        assert delivery.error is error.value
+        with pytest.raises(ProduceFailed):
+            producer.send("t", b"more")
+        with pytest.raises(ProduceFailed):
+            producer.flush()
+
+
+def test_what_fails_too_long_is_given_up(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker, errors=[Errors.NOT_ENOUGH_REPLICAS] * 1000000)
+    with Producer(fake_broker.address, timeout_s=0.02) as producer:
+        producer.send("t", b"v")
+        with pytest.raises(ProduceFailed, match="NOT_ENOUGH_REPLICAS"):
+            producer.flush()
+
+
+def test_without_acknowledgements_nothing_is_waited_for(fake_broker, silence):
+    fake_broker.topics = {"t": [1]}
+    arrived = []
+    fake_broker.answers[apis.PRODUCE.key] = lambda request: arrived.append(request) or silence
+    fake_broker.answers[apis.LIST_OFFSETS.key] = lambda request: apis.LIST_OFFSETS.Response()
+    with Producer(fake_broker.address, acks=0) as producer:
+        delivery = producer.send("t", b"v")
+        producer.flush()
+        # The next answer on the same connection belongs to the next request: nothing was left over.
+        request = apis.LIST_OFFSETS.Request(replica_id=-1, topics=[])
+        assert producer.cluster.connection(1).call(apis.LIST_OFFSETS, request).topics == []
+    assert delivery.done
+    assert [request.acks for request in arrived] == [0]
+
+
+def test_one_request_has_one_batch_a_partition(fake_broker):
+    fake_broker.topics = {"t": [1, 1]}
+    Store(fake_broker)
+    with Producer(fake_broker.address, batch_bytes=200) as producer:
+        for number in range(40):
+            producer.send("t", b"%050d" % number, partition=number % 2)
+    for request in fake_broker.requests("Produce"):
+        indexes = [part.index for topic in request.topic_data for part in topic.partition_data]
+        assert len(indexes) == len(set(indexes))
+
+
+def test_a_partition_that_is_not_there_is_refused_when_it_is_given(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    with Producer(fake_broker.address) as producer, pytest.raises(KafkaError, match="no partition 1"):
+        producer.send("t", b"v", partition=1)
+
+
+def test_an_answer_without_the_partition_is_a_failure(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    fake_broker.answers[apis.PRODUCE.key] = lambda _: apis.PRODUCE.Response()
+    with Producer(fake_broker.address) as producer:
+        producer.send("t", b"v")
+        with pytest.raises(ProduceFailed, match="leaves this partition out"):
+            producer.flush()
+
+
+@pytest.mark.parametrize("wrong", [{"acks": 2}, {"acks": 1, "idempotent": True}])
+def test_settings_that_do_not_go_together_are_refused(fake_broker, wrong):
+    with pytest.raises(ValueError, match="acks"):
+        Producer(fake_broker.address, **wrong)
+
+
+def test_a_block_that_fails_does_not_send_what_was_left(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    store = Store(fake_broker)
+
+    def fails():
+        with Producer(fake_broker.address) as producer:
+            producer.send("t", b"v")
+            raise ClientError("stop")
+
+    with pytest.raises(ClientError):
+        fails()
+    assert store.batches == []
