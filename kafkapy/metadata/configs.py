@@ -1,0 +1,100 @@
+"""Stored configurations: `/config/topics/NAME`, `/config/brokers/ID` and `/config/brokers/<default>`.
+
+They are texts by name, as they were set; who uses them parses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import paths
+from kafkapy.metadata.tree import Create, Event, NodeExists, NoNode, Set, Tree, TreeError
+
+TOPICS = "topics"
+BROKERS = "brokers"
+
+Finished = Callable[["KafkaError | None"], None]
+
+
+class ConfigRegistry:
+    """The stored configurations in the tree. Reads come from memory; `done(error)` comes on the tree's thread."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    def topic(self, name: str) -> dict[str, str]:
+        """A topic's overrides; empty for one that has none or is not there."""
+        return self._read(paths.config(TOPICS, name))
+
+    def broker(self, broker_id: int) -> dict[str, str]:
+        """A broker's own dynamic settings."""
+        return self._read(paths.config(BROKERS, str(broker_id)))
+
+    def broker_default(self) -> dict[str, str]:
+        """The dynamic settings of all brokers."""
+        return self._read(paths.config(BROKERS, paths.DEFAULT_ENTITY))
+
+    def set_topic(self, name: str, overrides: Mapping[str, str], done: Finished) -> None:
+        """Replaces a topic's overrides; UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile."""
+        path = paths.config(TOPICS, name)
+
+        def written(_: list[Any] | None, error: TreeError | None) -> None:
+            if isinstance(error, NoNode):
+                done(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"))
+            else:
+                done(_as_kafka(error))
+
+        self._tree.submit([Set(path, _encode(overrides))], written)
+
+    def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
+        """Replaces a broker's own dynamic settings."""
+        self._write(paths.config(BROKERS, str(broker_id)), values, done)
+
+    def set_broker_default(self, values: Mapping[str, str], done: Finished) -> None:
+        """Replaces the dynamic settings of all brokers."""
+        self._write(paths.config(BROKERS, paths.DEFAULT_ENTITY), values, done)
+
+    def watch_broker(self, broker_id: int, callback: Callable[[], None]) -> None:
+        """Calls back after each change of this broker's dynamic settings or of all brokers'; it must only enqueue."""
+
+        def changed(_: Event) -> None:
+            callback()
+
+        for entity in (str(broker_id), paths.DEFAULT_ENTITY):
+            self._tree.watch(paths.config(BROKERS, entity), changed)
+
+    def _read(self, path: str) -> dict[str, str]:
+        node = self._tree.find(path)
+        if node is None:
+            return {}
+        stored = paths.from_json(node.data, path).get("config", {})
+        return {str(name): str(value) for name, value in stored.items()}
+
+    def _write(self, path: str, values: Mapping[str, str], done: Finished) -> None:
+        data = _encode(values)
+
+        def created(_: list[Any] | None, error: TreeError | None) -> None:
+            if isinstance(error, NodeExists):
+                self._tree.submit([Set(path, data)], written)
+            else:
+                done(_as_kafka(error))
+
+        def written(_: list[Any] | None, error: TreeError | None) -> None:
+            done(_as_kafka(error))
+
+        if self._tree.exists(path):
+            self._tree.submit([Set(path, data)], written)
+        else:
+            self._tree.submit([Create(path, data)], created)
+
+
+def _encode(values: Mapping[str, str]) -> bytes:
+    return paths.to_json({"version": 1, "config": dict(values)})
+
+
+def _as_kafka(error: TreeError | None) -> KafkaError | None:
+    if error is None:
+        return None
+    return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the configuration could not be stored: {error}")

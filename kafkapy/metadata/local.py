@@ -1,0 +1,284 @@
+"""The tree in an SQLite file, for a broker that is a cluster of its own.
+
+Reads come from memory. One thread owns the file: it takes every change that is waiting, writes them in one
+transaction (WAL, synchronous=FULL: one fsync), and only then lets readers see them and calls back. After a
+crash the file has exactly the changes that were called back as done, perhaps one group more that was being
+written. Ephemeral nodes live in memory only: they end with the process, as a session does.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkapy.metadata.overlay import Overlay
+from kafkapy.metadata.tree import Done, Event, Node, NoNode, Operation, Tree, TreeError, TreeUnavailable, split_path
+
+FILE_NAME = "kafkapy-metadata.db"
+
+_APPLICATION_ID = 0x6B61666B  # "kafk"
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE nodes (
+    path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, created INTEGER NOT NULL,
+    changed INTEGER NOT NULL, sequence INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO nodes VALUES ('/', x'', 0, 0, 0, 0);
+INSERT INTO state VALUES ('session', 0);
+"""
+_SESSION_SHIFT = 32
+
+log = logging.getLogger("kafkapy.metadata.local")
+
+Pending = tuple[Sequence[Operation], Done]
+
+
+class LocalTreeError(Exception):
+    """The file cannot be opened; the message names it and says why."""
+
+
+class LocalTree(Tree):
+    """A tree in the SQLite file at `path`, made if it is not there. Raises LocalTreeError.
+
+    `on_failure(error)` is called once if the file can no longer be written for another reason than a full disk:
+    the broker has to stop, for its metadata has no home.
+    """
+
+    def __init__(self, path: Path, on_failure: Callable[[Exception], None] | None = None) -> None:
+        self._path = path
+        self._on_failure = on_failure
+        self._nodes: dict[str, Node] = {}
+        self._children: dict[str, dict[str, None]] = {}
+        self._sequences: dict[str, int] = {}
+        self._watches: dict[str, list[Callable[[Event], None]]] = {}
+        self._changed = threading.Condition()
+        self._waiting: deque[Pending] = deque()
+        self._closed = False
+        self._failed = False
+        self._database = _open(path)
+        try:
+            self._load()
+            self._number = self._begin_session()
+        except sqlite3.Error as error:
+            self._database.close()
+            raise LocalTreeError(_explain(path, error)) from error
+        self._thread = threading.Thread(target=self._run, name="metadata", daemon=True)
+        self._thread.start()
+
+    # Reads: from any thread, without a lock. Each one is atomic; two reads may see two different moments.
+
+    def find(self, path: str) -> Node | None:
+        return self._nodes.get(path)
+
+    def children(self, path: str) -> list[str]:
+        names = self._children.get(path)
+        if names is None:
+            if path not in self._nodes:
+                raise NoNode(path)
+            return []
+        return sorted(names)
+
+    # Changes.
+
+    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+        with self._changed:
+            if not self._closed:
+                self._waiting.append((operations, done))
+                self._changed.notify()
+                return
+        done(None, _unavailable(self._path, "the metadata is closed"))
+
+    def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
+        def cancel() -> None:
+            with self._changed:
+                self._watches[path] = [one for one in self._watches.get(path, []) if one is not callback]
+
+        with self._changed:
+            self._watches[path] = [*self._watches.get(path, []), callback]
+        return cancel
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if not self.on_tree_thread():
+            self._thread.join()
+
+    def on_tree_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    # The tree's own thread.
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                group = list(self._waiting)
+                self._waiting.clear()
+            if not group:
+                break
+            self._commit_group(group)
+        try:
+            self._database.close()
+        except sqlite3.Error as error:
+            log.error("closing %s failed: %s", self._path, error)
+
+    def _commit_group(self, group: list[Pending]) -> None:
+        overlay = Overlay(self._nodes, self._count_children, self._sequences)
+        outcomes: list[tuple[Done, list[Any] | None, TreeError | None]] = []
+        number = self._number
+        for operations, done in group:
+            try:
+                outcomes.append((done, overlay.apply(operations, number + 1), None))
+                number += 1
+            except TreeError as error:
+                outcomes.append((done, None, error))
+            except Exception as error:  # a caller's mistake must not end the thread
+                outcomes.append((done, None, _unavailable(self._path, f"not a change: {error}")))
+        try:
+            self._write(overlay)
+        except sqlite3.Error as error:
+            failure = _unavailable(self._path, _explain(self._path, error))
+            log.error("%s", failure)
+            outcomes = [(done, None, old or failure) for done, _, old in outcomes]
+            overlay = Overlay(self._nodes, self._count_children, self._sequences)
+            self._report(error)
+        else:
+            self._number = number
+        self._publish(overlay)
+        for event in overlay.events:
+            for callback in self._watches.get(event.path, ()):
+                _call(callback, event)
+        for done, results, problem in outcomes:
+            _call(done, results, problem)
+
+    def _write(self, overlay: Overlay) -> None:
+        """Puts the overlay's lasting part into the file and waits until the disk has it."""
+        gone, rows = [], []
+        for path in overlay.changed.keys() | overlay.new_sequences.keys():
+            node = overlay.find(path)
+            if node is None:
+                before = self._nodes.get(path)
+                if before is not None and not before.ephemeral:
+                    gone.append((path,))
+            elif not node.ephemeral:
+                sequence = overlay.new_sequences.get(path, self._sequences.get(path, 0))
+                rows.append((path, node.data, node.version, node.created, node.changed, sequence))
+        if not gone and not rows:
+            return
+        database = self._database
+        try:
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany("DELETE FROM nodes WHERE path = ?", gone)
+            database.executemany("INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?)", rows)
+            database.execute("COMMIT")
+        except sqlite3.Error:
+            if database.in_transaction:
+                database.execute("ROLLBACK")
+            raise
+
+    def _publish(self, overlay: Overlay) -> None:
+        for path, node in overlay.changed.items():
+            if node is not None:
+                self._insert(path, node)
+            elif self._nodes.pop(path, None) is not None:
+                self._children.pop(path, None)
+                parent, name = split_path(path)
+                # The parent may be gone before its last child here: the order is that of the first touch.
+                self._children.get(parent, {}).pop(name, None)
+        for path, sequence in overlay.new_sequences.items():
+            if sequence:
+                self._sequences[path] = sequence
+            else:
+                self._sequences.pop(path, None)
+
+    def _report(self, error: sqlite3.Error) -> None:
+        # A full disk may have room again later; anything else means that the directory is lost.
+        full = getattr(error, "sqlite_errorname", "") == "SQLITE_FULL" or "full" in str(error)
+        if not full and not self._failed and self._on_failure is not None:
+            self._failed = True
+            self._on_failure(error)
+
+    # Opening.
+
+    def _load(self) -> None:
+        query = "SELECT path, data, version, created, changed, sequence FROM nodes ORDER BY path"
+        for path, data, version, created, changed, sequence in self._database.execute(query):
+            self._insert(path, Node(bytes(data), version, created, changed, False))
+            if sequence:
+                self._sequences[path] = sequence
+
+    def _begin_session(self) -> int:
+        """The number before the first change of this process: greater than any that an earlier one gave out."""
+        (session,) = self._database.execute("SELECT value FROM state WHERE name = 'session'").fetchone()
+        self._database.execute("UPDATE state SET value = ? WHERE name = 'session'", (session + 1,))
+        return int(session + 1) << _SESSION_SHIFT
+
+    def _insert(self, path: str, node: Node) -> None:
+        self._nodes[path] = node
+        if path != "/":
+            parent, name = split_path(path)
+            self._children.setdefault(parent, {})[name] = None
+
+    def _count_children(self, path: str) -> int:
+        return len(self._children.get(path, ()))
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise LocalTreeError(_explain(path, error)) from error
+    try:
+        # Exclusive: the first access locks the file for as long as it is open, and no shared memory file is needed.
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        (application,) = database.execute("PRAGMA application_id").fetchone()
+        (form,) = database.execute("PRAGMA user_version").fetchone()
+        if (application, form) == (0, 0):
+            if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+                raise LocalTreeError(f"{path} is an SQLite file of another program")
+            header = f"PRAGMA application_id = {_APPLICATION_ID}; PRAGMA user_version = {_FORMAT};"
+            database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {header} COMMIT;")
+        elif application != _APPLICATION_ID:
+            raise LocalTreeError(f"{path} is an SQLite file of another program")
+        elif form != _FORMAT:
+            raise LocalTreeError(f"{path} has format {form}; this version of kafkapy reads format {_FORMAT}")
+    except sqlite3.Error as error:
+        database.close()
+        raise LocalTreeError(_explain(path, error)) from error
+    except LocalTreeError:
+        database.close()
+        raise
+    return database
+
+
+def _explain(path: Path, error: sqlite3.Error) -> str:
+    text = str(error)
+    if "locked" in text:
+        return f"{path} is in use by another broker"
+    if "not a database" in text or "malformed" in text:
+        return f"{path} is damaged ({text}); restore it from a copy"
+    if "unable to open" in text:
+        return f"{path} cannot be opened: check that the directory is there and can be written"
+    return f"{path}: {text}"
+
+
+def _unavailable(path: Path, message: str) -> TreeUnavailable:
+    return TreeUnavailable(str(path), message)
+
+
+def _call(callback: Callable[..., None], *arguments: Any) -> None:
+    """A callback that fails must not keep the others from theirs."""
+    try:
+        callback(*arguments)
+    except Exception:
+        log.exception("a callback of the metadata tree failed")

@@ -1,0 +1,72 @@
+"""Where Apache Kafka keeps what in the tree (ZkData), and the JSON that is in it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CONFIG = "/config"
+DEFAULT_ENTITY = "<default>"
+
+# Nodes that are always there (ZkData.PersistentZkPaths and the kinds of configuration).
+ROOTS = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    "/config/changes",
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    "/isr_change_notification",
+    PRODUCER_ID_BLOCK,
+    "/log_dir_event_notification",
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+    "/config/client-metrics",
+    "/config/groups",
+    "/cluster",
+)
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(name: str) -> str:
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition_state(name: str, partition: int) -> str:
+    return f"{TOPICS}/{name}/partitions/{partition}/state"
+
+
+def config(kind: str, entity: str) -> str:
+    """`kind` is topics, brokers, clients, users, ips."""
+    return f"{CONFIG}/{kind}/{entity}"
+
+
+def to_json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def from_json(data: bytes, path: str) -> dict[str, Any]:
+    """The object in a node's data; an empty node is an empty object. ValueError names the path."""
+    if not data:
+        return {}
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"the metadata at {path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"the metadata at {path} is not a JSON object")
+    return value

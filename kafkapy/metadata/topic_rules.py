@@ -1,0 +1,162 @@
+"""Which topics may be made: names, numbers of partitions and replicas, assignments by hand.
+
+The rules and codes are Kafka's (Topic, AdminZkClient, AdminUtils); brokers named by hand must exist, as KRaft
+demands. What is refused raises KafkaError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafkapy.errors import Errors, KafkaError
+
+MAX_NAME_LENGTH = 249
+# KRaft's bound on what one request may make.
+MAX_NEW_PARTITIONS = 10_000
+NOT_GIVEN = -1
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+Assignment = Mapping[int, Sequence[int]]
+
+
+def is_internal(name: str) -> bool:
+    """Whether the broker itself keeps its state in the topic."""
+    return name in INTERNAL_TOPICS
+
+
+def validate_name(name: str) -> None:
+    """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    if not name:
+        problem = "is empty"
+    elif name in (".", ".."):
+        problem = "is not allowed"
+    elif len(name) > MAX_NAME_LENGTH:
+        problem = f"has {len(name)} characters, more than {MAX_NAME_LENGTH}"
+    elif not _LEGAL.issuperset(name):
+        problem = "has characters other than ASCII letters, digits, '.', '_' and '-'"
+    else:
+        return
+    raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"the topic name {name[:300]!r} {problem}")
+
+
+def check_collision(name: str, existing: Iterable[str]) -> None:
+    """INVALID_TOPIC_EXCEPTION if another topic differs only in '.' and '_': metrics write both alike."""
+    if "." not in name and "_" not in name:
+        return
+    flat = name.replace(".", "_")
+    for other in existing:
+        if other.replace(".", "_") == flat and other != name:
+            raise KafkaError(
+                Errors.INVALID_TOPIC_EXCEPTION,
+                f"the topic name {name} differs from the existing {other} only in '.' and '_'",
+            )
+
+
+def plan_topic(
+    brokers: Sequence[int],
+    partition_count: int,
+    replication_factor: int,
+    by_hand: Assignment | None,
+    *,
+    default_partitions: int,
+    default_replication: int,
+) -> dict[int, list[int]]:
+    """The replicas of each partition of a new topic on these brokers; -1 for a count means the default."""
+    if by_hand:
+        if partition_count != NOT_GIVEN or replication_factor != NOT_GIVEN:
+            raise KafkaError(
+                Errors.INVALID_REQUEST,
+                "an assignment by hand goes with neither a number of partitions nor a replication factor",
+            )
+        return _checked(by_hand, brokers)
+    partition_count = default_partitions if partition_count == NOT_GIVEN else partition_count
+    replication_factor = default_replication if replication_factor == NOT_GIVEN else replication_factor
+    if partition_count <= 0:
+        raise KafkaError(Errors.INVALID_PARTITIONS, f"a topic cannot have {partition_count} partitions")
+    if replication_factor <= 0:
+        raise KafkaError(Errors.INVALID_REPLICATION_FACTOR, f"a topic cannot have {replication_factor} replicas")
+    if replication_factor > len(brokers):
+        raise KafkaError(
+            Errors.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} is more than the {len(brokers)} brokers there are",
+        )
+    _check_number(partition_count)
+    return _spread(brokers, range(partition_count), replication_factor)
+
+
+def plan_more_partitions(
+    name: str, current: Assignment, brokers: Sequence[int], new_count: int, by_hand: Sequence[Sequence[int]] | None
+) -> dict[int, list[int]]:
+    """The replicas of the partitions that bring topic `name` to `new_count` partitions."""
+    count = len(current)
+    if new_count < count:
+        raise KafkaError(
+            Errors.INVALID_PARTITIONS, f"topic {name} has {count} partitions; their number cannot shrink to {new_count}"
+        )
+    if new_count == count:
+        raise KafkaError(Errors.INVALID_PARTITIONS, f"topic {name} already has {count} partitions")
+    _check_number(new_count - count)
+    replication_factor = len(current[0])
+    if by_hand is None:
+        return _spread(brokers, range(count, new_count), replication_factor)
+    if len(by_hand) != new_count - count:
+        raise KafkaError(
+            Errors.INVALID_REPLICA_ASSIGNMENT,
+            f"{new_count - count} partitions are to be added, and {len(by_hand)} assignments are given",
+        )
+    planned = {count + index: list(replicas) for index, replicas in enumerate(by_hand)}
+    for partition, replicas in planned.items():
+        _check_replicas(partition, replicas, brokers)
+        if len(replicas) != replication_factor:
+            raise KafkaError(
+                Errors.INVALID_REPLICA_ASSIGNMENT,
+                f"partition {partition} is given {len(replicas)} replicas, and partition 0 has {replication_factor}",
+            )
+    return planned
+
+
+def _checked(by_hand: Assignment, brokers: Sequence[int]) -> dict[int, list[int]]:
+    planned = {partition: list(replicas) for partition, replicas in sorted(by_hand.items())}
+    _check_number(len(planned))
+    for partition, replicas in planned.items():
+        _check_replicas(partition, replicas, brokers)
+    if len({len(replicas) for replicas in planned.values()}) != 1:
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, "all partitions must have the same number of replicas")
+    if list(planned) != list(range(len(planned))):
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap")
+    return planned
+
+
+def _check_replicas(partition: int, replicas: Sequence[int], brokers: Sequence[int]) -> None:
+    if not replicas:
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} has no replicas")
+    if len(set(replicas)) != len(replicas):
+        raise KafkaError(
+            Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} names a broker twice: {list(replicas)}"
+        )
+    unknown = sorted(set(replicas) - set(brokers))
+    if unknown:
+        raise KafkaError(
+            Errors.INVALID_REPLICA_ASSIGNMENT,
+            f"partition {partition} names brokers that are not there: {unknown}; there are {sorted(brokers)}",
+        )
+
+
+def _check_number(new_partitions: int) -> None:
+    if new_partitions > MAX_NEW_PARTITIONS:
+        raise KafkaError(
+            Errors.POLICY_VIOLATION,
+            f"{new_partitions} new partitions at once are too many; the limit is {MAX_NEW_PARTITIONS}",
+        )
+
+
+def _spread(brokers: Sequence[int], partitions: Iterable[int], replication_factor: int) -> dict[int, list[int]]:
+    """Round robin: leaders move on by one broker a partition, replicas follow their leader."""
+    count = len(brokers)
+    return {
+        partition: [brokers[(partition + replica) % count] for replica in range(replication_factor)]
+        for partition in partitions
+    }

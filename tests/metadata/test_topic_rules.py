@@ -1,0 +1,115 @@
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.topic_rules import (
+    MAX_NEW_PARTITIONS,
+    check_collision,
+    is_internal,
+    plan_more_partitions,
+    plan_topic,
+    validate_name,
+)
+
+
+def refused(code: int, call: object, *arguments: object, **keywords: object) -> None:
+    with pytest.raises(KafkaError) as caught:
+        call(*arguments, **keywords)  # type: ignore[operator]
+    assert caught.value.code == code
+    assert caught.value.message
+
+
+@pytest.mark.parametrize("name", ["a", "a..b", "...", "_", "-", "A.b_C-9", "x" * 249, "__consumer_offsets"])
+def test_legal_names(name: str) -> None:
+    validate_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "x" * 250, "ä", "a b", "a\n", "a\0", "a:b", "٣"])
+def test_illegal_names(name: str) -> None:
+    refused(Errors.INVALID_TOPIC_EXCEPTION, validate_name, name)
+
+
+def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
+    refused(Errors.INVALID_TOPIC_EXCEPTION, check_collision, "a.b", ["x", "a_b"])
+    refused(Errors.INVALID_TOPIC_EXCEPTION, check_collision, "a_b", ["a.b"])
+    check_collision("a.b", ["a.b", "a.c", "ab", "a-b"])
+    check_collision("ab", ["a.b"])
+
+
+def test_internal_topics() -> None:
+    assert is_internal("__consumer_offsets")
+    assert is_internal("__transaction_state")
+    assert not is_internal("__mine")
+
+
+def planned(
+    partitions: int = -1, replicas: int = -1, by_hand: object = None, brokers: object = (7,)
+) -> dict[int, list[int]]:
+    return plan_topic(brokers, partitions, replicas, by_hand, default_partitions=3, default_replication=1)  # type: ignore[arg-type]
+
+
+def test_counts_default_to_the_settings() -> None:
+    assert planned() == {0: [7], 1: [7], 2: [7]}
+    assert planned(1, 1) == {0: [7]}
+
+
+def test_replicas_go_round_the_brokers() -> None:
+    assert planned(3, 2, brokers=(1, 2, 3)) == {0: [1, 2], 1: [2, 3], 2: [3, 1]}
+
+
+@pytest.mark.parametrize("count", [0, -2, -(2**31)])
+def test_a_topic_needs_partitions(count: int) -> None:
+    refused(Errors.INVALID_PARTITIONS, planned, count, 1)
+
+
+@pytest.mark.parametrize("count", [0, -2, 2, 32767])
+def test_a_replication_factor_needs_that_many_brokers(count: int) -> None:
+    refused(Errors.INVALID_REPLICATION_FACTOR, planned, 1, count)
+
+
+def test_too_many_partitions_at_once_are_refused() -> None:
+    refused(Errors.POLICY_VIOLATION, planned, MAX_NEW_PARTITIONS + 1, 1)
+    refused(Errors.POLICY_VIOLATION, planned, 2**31 - 1, 1)
+    refused(Errors.POLICY_VIOLATION, plan_more_partitions, "t", {0: [7]}, [7], 2**31 - 1, None)
+
+
+def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
+    assert planned(by_hand={1: [7], 0: [7]}) == {0: [7], 1: [7]}
+
+
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        {0: [8]},
+        {0: [7, 7]},
+        {0: []},
+        {0: [7], 2: [7]},
+        {1: [7]},
+        {-1: [7], 0: [7]},
+    ],
+)
+def test_an_assignment_by_hand_that_cannot_be(by_hand: dict[int, list[int]]) -> None:
+    refused(Errors.INVALID_REPLICA_ASSIGNMENT, planned, by_hand=by_hand)
+
+
+def test_partitions_by_hand_have_equally_many_replicas() -> None:
+    refused(Errors.INVALID_REPLICA_ASSIGNMENT, planned, by_hand={0: [1], 1: [1, 2]}, brokers=(1, 2))
+
+
+@pytest.mark.parametrize(("partitions", "replicas"), [(1, -1), (-1, 1), (1, 1)])
+def test_an_assignment_by_hand_goes_without_counts(partitions: int, replicas: int) -> None:
+    refused(Errors.INVALID_REQUEST, planned, partitions, replicas, {0: [7]})
+
+
+def test_more_partitions_follow_the_ones_there_are() -> None:
+    assert plan_more_partitions("t", {0: [7]}, [7], 3, None) == {1: [7], 2: [7]}
+    assert plan_more_partitions("t", {0: [7]}, [7], 2, [[7]]) == {1: [7]}
+
+
+@pytest.mark.parametrize("count", [2, 1, 0, -5])
+def test_partitions_cannot_shrink_or_stay(count: int) -> None:
+    refused(Errors.INVALID_PARTITIONS, plan_more_partitions, "t", {0: [7], 1: [7]}, [7], count, None)
+
+
+@pytest.mark.parametrize("by_hand", [[], [[7], [7]], [[]], [[7, 7]], [[8]], [[7, 9]]])
+def test_more_partitions_by_hand_that_cannot_be(by_hand: list[list[int]]) -> None:
+    refused(Errors.INVALID_REPLICA_ASSIGNMENT, plan_more_partitions, "t", {0: [7]}, [7, 9], 2, by_hand)
