@@ -60,13 +60,17 @@ class Pending:
 
     `cancelled` turns True when the connection died first. `on_cancel`, set before the Pending is returned, is
     called then, once, on the processor, and `complete` changes nothing any more.
+
+    `covers` is the number of frames that the one reply answers: a gathered append that waits answers all its
+    requests together.
     """
 
-    __slots__ = ("_claim", "_connection", "cancelled", "keeps_buffer", "make", "on_cancel", "reply")
+    __slots__ = ("_claim", "_connection", "cancelled", "covers", "keeps_buffer", "make", "on_cancel", "reply")
 
     def __init__(self, connection: Connection, on_cancel: Callable[[], None] | None = None) -> None:
         self._connection = connection
         self._claim = threading.Lock()  # taken by the first completion; never given back
+        self.covers = 1
         self.keeps_buffer = False
         self.cancelled = False
         self.on_cancel = on_cancel
