@@ -172,9 +172,9 @@ def same_but_for_the_compressor(made, original):
     )
 
 
-def test_the_libraries_of_this_machine_give_kafkas_bytes_for_most_batches():
-    # All of them with zlib 1.2/1.3, lz4 1.9/1.10 and zstd 1.5.
-    exact = [rebuilt(one) == one.bytes for one in BATCHES if one.expected["codec"] in ("gzip", "lz4", "zstd")]
+def test_the_compressors_give_kafkas_bytes_for_nearly_all_batches():
+    # lz4 and zstd bring their library along, so this holds wherever the tests run; all of them with lz4 1.9, zstd 1.5.
+    exact = [rebuilt(one) == one.bytes for one in BATCHES if one.expected["codec"] in ("lz4", "zstd")]
     assert sum(exact) > len(exact) * 0.9
 
 
