@@ -30,14 +30,16 @@ cdef class Step:
     cdef Program inner              # of a struct
 
 
-# Which field is being read: errors name it. Borrowed: the Program that is running owns the string.
 cdef struct Place:
-    PyObject *where
+    PyObject *where                 # the field being read, for errors; borrowed from the Program that is running
+    Py_ssize_t limit                # how many elements the arrays of this message may have together
+    Py_ssize_t elements             # how many of them are left
 
 
 cdef class Program:
     cdef type cls                   # the message class
     cdef str where                  # its tagged section, for errors
+    cdef Py_ssize_t max_elements    # what a message may have of them; the outermost Program's counts
     cdef bint flexible              # compact lengths, and a tagged section at the end
     cdef tuple steps                # of Step, in the order of the wire
     cdef tuple tagged               # of Step, by ascending tag

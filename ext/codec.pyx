@@ -22,6 +22,7 @@ from kafkapy.errors import ProtocolError, UnsupportedVersion
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+    Py_ssize_t PY_SSIZE_T_MAX
     double PyFloat_AsDouble(object number) except? -1.0
 
 cdef enum:
@@ -51,9 +52,13 @@ cdef class Step:
 
 @cython.final
 cdef class Program:
-    """Decodes and encodes one message in one version (a `kafkapy.protocol.layout.Layout`)."""
+    """Decodes and encodes one message in one version (a `kafkapy.protocol.layout.Layout`).
 
-    def __init__(self, layout):
+    A message whose arrays have more than `max_elements` elements together is refused when it is decoded.
+    """
+
+    def __init__(self, layout, max_elements=None):
+        self.max_elements = PY_SSIZE_T_MAX if max_elements is None else max_elements
         self.cls = layout.cls
         self.where = layout.where
         self.flexible = layout.flexible
@@ -66,6 +71,7 @@ cdef class Program:
         cdef Reader reader = Reader(buffer, offset)
         cdef Place place
         place.where = <PyObject *>self.where
+        place.limit = place.elements = self.max_elements
         try:
             return self.read(reader, &place)
         except ShortBuffer as short:
@@ -143,6 +149,9 @@ cdef class Program:
             raise ProtocolError(
                 f"{step.where}: {count} elements claimed at byte {reader.tell()} with {reader.left()} bytes left"
             )
+        place.elements -= count
+        if place.elements < 0:
+            raise ProtocolError(f"{step.where}: the message has more than {place.limit} elements")
         values = []
         while count > 0:
             count -= 1

@@ -1,4 +1,4 @@
-# Hand-made twins of the codec for the two journeys that everything serves: Produce and Fetch.
+# What the hand-made decoders of Produce and Fetch requests give.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 

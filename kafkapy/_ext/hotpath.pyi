@@ -1,15 +1,16 @@
-from collections.abc import Sequence
-from typing import Protocol, final
+from typing import final
 
-Buffer = bytes | bytearray | memoryview
+from kafkapy._ext.hotpath_responses import Buffer, encode_fetch_response, encode_produce_response
 
-class HasLength(Protocol):
-    @property
-    def length(self) -> int: ...
-
-Records = Buffer | HasLength | None
-ProducedPartition = tuple[int, int, int, int, int, list[tuple[int, str | None]] | None, str | None]
-FetchedPartition = tuple[int, int, int, int, int, list[tuple[int, int]] | None, int, Records]
+__all__ = [
+    "FetchRequest",
+    "ProduceRequest",
+    "decode_fetch_frame",
+    "decode_produce",
+    "decode_produce_frame",
+    "encode_fetch_response",
+    "encode_produce_response",
+]
 
 @final
 class ProduceRequest:
@@ -64,17 +65,3 @@ class FetchRequest:
 def decode_produce_frame(frame: Buffer) -> ProduceRequest | None: ...
 def decode_produce(buffer: Buffer, version: int, offset: int = 0) -> ProduceRequest: ...
 def decode_fetch_frame(frame: Buffer) -> FetchRequest | None: ...
-def encode_produce_response(
-    version: int,
-    correlation_id: int,
-    topics: Sequence[tuple[str, list[ProducedPartition]]],
-    throttle_ms: int = 0,
-) -> bytes: ...
-def encode_fetch_response(
-    version: int,
-    correlation_id: int,
-    throttle_ms: int,
-    error_code: int,
-    session_id: int,
-    topics: Sequence[tuple[str, bytes, list[FetchedPartition]]],
-) -> list[Buffer | HasLength]: ...

@@ -10,10 +10,14 @@ from typing import Any
 from kafkapy._ext.codec import Program
 from kafkapy.errors import UnsupportedVersion
 from kafkapy.protocol.compiler import Field, Head, Schema, parse, parse_head
-from kafkapy.protocol.layout import lay_out
+from kafkapy.protocol.layout import Layout, lay_out
 from kafkapy.protocol.message import make_class
 
 _SCHEMAS = Path(__file__).parent / "schemas"
+
+# A 100 MB frame of two-byte elements would become gigabytes of objects, and hold everybody up for ten seconds. A
+# request for every partition of the largest cluster stays well below this.
+MAX_REQUEST_ELEMENTS = 1_000_000
 
 Buffer = bytes | bytearray | memoryview
 
@@ -97,7 +101,8 @@ class Api:
         """The codec of this version's requests, made at first use."""
         program = self._request_programs.get(version)
         if program is None:
-            program = self._compile("request", self.Request, self._schema.request, version)
+            layout = self._layout("request", self.Request, self._schema.request, version)
+            program = Program(layout, max_elements=MAX_REQUEST_ELEMENTS)
             self._request_programs[version] = program
         return program
 
@@ -105,16 +110,16 @@ class Api:
         """The codec of this version's responses, made at first use."""
         program = self._response_programs.get(version)
         if program is None:
-            program = self._compile("response", self.Response, self._schema.response, version)
+            program = Program(self._layout("response", self.Response, self._schema.response, version))
             self._response_programs[version] = program
         return program
 
-    def _compile(self, side: str, cls: type[Any], fields: tuple[Field, ...], version: int) -> Program:
+    def _layout(self, side: str, cls: type[Any], fields: tuple[Field, ...], version: int) -> Layout:
         if not self.has_version(version):
             raise UnsupportedVersion(
                 f"{self.name} has the versions {self.min_version} to {self.max_version}, not {version}"
             )
-        return Program(lay_out(cls, fields, self._head, version, f"{self.name} {side} v{version}"))
+        return lay_out(cls, fields, self._head, version, f"{self.name} {side} v{version}")
 
 
 PRODUCE = Api(0, "Produce", "00_produce.schema")

@@ -6,11 +6,13 @@ unsigned varint, 0 for null, and every struct ends with its tagged fields: their
 of each. A bool is a byte, a uuid 16 bytes; a nullable struct begins with a byte, -1 for null.
 
 As in Kafka: bytes after the message are not looked at, unknown tagged fields are passed over, and bytes of a string
-that are not UTF-8 become U+FFFD. Stricter than Kafka: a tagged field must fill its size.
+that are not UTF-8 become U+FFFD. Stricter than Kafka: a tagged field must fill its size, and the elements of a request
+are limited (`apis.MAX_REQUEST_ELEMENTS`).
 """
 
 import operator
 import struct
+import sys
 from typing import Any
 
 from kafkapy.errors import ProtocolError, UnsupportedVersion
@@ -23,14 +25,18 @@ _FLOAT64 = struct.Struct(">d")
 
 
 class Program:
-    """Decodes and encodes one message in one version."""
+    """Decodes and encodes one message in one version.
 
-    def __init__(self, layout: Layout) -> None:
+    A message whose arrays have more than `max_elements` elements together is refused when it is decoded.
+    """
+
+    def __init__(self, layout: Layout, max_elements: int | None = None) -> None:
         self._layout = layout
+        self._max_elements = sys.maxsize if max_elements is None else max_elements
 
     def decode(self, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
         """Read the message that begins at `offset`; raises ProtocolError. Records are slices of `buffer`."""
-        return _Decoder(buffer, offset).message(self._layout)
+        return _Decoder(buffer, offset, self._max_elements).message(self._layout)
 
     def encode(self, message: Any) -> bytes:
         """Write the message; raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
@@ -45,9 +51,10 @@ class Program:
 
 
 class _Decoder:
-    def __init__(self, buffer: bytes | bytearray | memoryview, offset: int) -> None:
+    def __init__(self, buffer: bytes | bytearray | memoryview, offset: int, max_elements: int) -> None:
         self._view = memoryview(buffer)
         self._at = offset
+        self._max_elements = self._elements_left = max_elements
         if not 0 <= offset <= len(self._view):
             raise ValueError(f"offset {offset} is outside of the {len(self._view)} bytes given")
 
@@ -83,6 +90,9 @@ class _Decoder:
         left = len(self._view) - self._at
         if count > left:  # every element takes a byte at least
             raise ProtocolError(f"{step.where}: {count} elements claimed at byte {self._at} with {left} bytes left")
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise ProtocolError(f"{step.where}: the message has more than {self._max_elements} elements")
         return [self._value(step, flexible, False) for _ in range(count)]
 
     def _value(self, step: Step, flexible: bool, nullable: bool) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafkapy._ext import hotpath
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol import headers
-from kafkapy.protocol.apis import FETCH, METADATA, PRODUCE, Api
+from kafkapy.protocol.apis import FETCH, MAX_REQUEST_ELEMENTS, METADATA, PRODUCE, Api
 from kafkapy.protocol.compiler import ZERO_UUID
 from tests.protocol.random_messages import layout_of, mutate, random_message
 
@@ -194,6 +194,28 @@ def test_names_that_come_again_are_the_same_object_and_made_up_ones_do_not_pile_
     for number in range(5000):
         assert name_in(f"made-up-{number}") == f"made-up-{number}"
     assert name_in("flights-again") is name_in("flights-again")
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "decode", "body"),
+    [
+        (PRODUCE, 3, hotpath.decode_produce_frame, "ffff 0001 00000000"),
+        (FETCH, 4, hotpath.decode_fetch_frame, "ffffffff 00000000 00000000 00000000 00"),
+    ],
+)
+def test_a_request_of_a_million_tiny_elements_is_refused(api: Api, version: int, decode: Any, body: str) -> None:
+    """Here topics without name and partitions; the codec has the same limit."""
+    head = bytes.fromhex(f"00 {api.key:02x} 0003 00000001 ffff")
+    head = head[:3] + bytes([version]) + head[4:] + bytes.fromhex(body)
+    for count, refused in ((MAX_REQUEST_ELEMENTS + 1, True), (3, False)):
+        frame = head + count.to_bytes(4, "big") + bytes(6 * count)
+        if refused:
+            with pytest.raises(ProtocolError, match="more than 1000000 elements"):
+                decode(frame)
+            with pytest.raises(ProtocolError, match="more than 1000000 elements"):
+                api.decode_request(frame, version, 10)
+        else:
+            assert len(decode(frame).topics) == count
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)

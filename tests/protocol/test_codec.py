@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kafkapy._ext import codec
 from kafkapy.errors import KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import reference
-from kafkapy.protocol.apis import APIS, Api
+from kafkapy.protocol.apis import APIS, MAX_REQUEST_ELEMENTS, METADATA, Api
 from kafkapy.protocol.compiler import parse
 from kafkapy.protocol.layout import Layout, lay_out
 from kafkapy.protocol.message import make_class
@@ -281,6 +281,25 @@ def test_a_tagged_field_is_written_only_when_it_is_not_the_default() -> None:
         assert program.encode(cls()) == b"\0"
         assert program.encode(cls(x=5)).hex(" ") == "01 03 01 05"
         assert program.decode(b"\0").x == 4
+
+
+def test_the_elements_of_a_message_are_limited_over_all_its_arrays() -> None:
+    schema = parse("api 9 Small versions 0 flexible none\nrequest\n  a []\n    b []int8\nresponse\n", "small.schema")
+    cls = make_class("SmallRequest", schema.request, __name__)
+    layout = lay_out(cls, schema.request, schema.head, 0, "Small request v0")
+    message = cls(a=[cls.A(b=[1, 2]), cls.A(b=[3])])
+    for program in (codec.Program, reference.Program):
+        data = program(layout).encode(message)
+        assert program(layout, max_elements=5).decode(data) == message
+        with pytest.raises(ProtocolError, match=r"^Small request v0: a\.b: the message has more than 4 elements$"):
+            program(layout, max_elements=4).decode(data)
+
+
+def test_a_request_of_a_million_tiny_elements_is_refused() -> None:
+    count = MAX_REQUEST_ELEMENTS + 1
+    data = count.to_bytes(4, "big") + bytes(2 * count)
+    with pytest.raises(ProtocolError, match="Metadata request v1: topics: the message has more than 1000000 elements"):
+        METADATA.decode_request(data, 1)
 
 
 @pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
