@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkapy.log.config import check_topic_values
+from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config_listeners import ANY_ADDRESSES, SUPPORTED_PROTOCOLS
 
@@ -51,15 +51,26 @@ def _check_log(config: BrokerConfig) -> None:
         raise ConfigError("log.dirs", config["log.dirs"], "must name at least one directory")
     log = config.log_config
     if log.segment_ms < 1:
-        raise ConfigError("log.roll.ms", log.segment_ms, "must be at least 1")
+        raise ConfigError(*_behind(config, "segment.ms"), "must be at least 1")
     if log.segment_jitter_ms < 0:
-        raise ConfigError("log.roll.jitter.ms", log.segment_jitter_ms, "must be at least 0")
+        raise ConfigError(*_behind(config, "segment.jitter.ms"), "must be at least 0")
     if log.retention_ms < 1 and log.retention_ms != -1:
-        raise ConfigError("log.retention.ms", log.retention_ms, "must be at least 1, or -1 for no limit")
-    check_topic_values(log.values)
+        raise ConfigError(*_behind(config, "retention.ms"), "must be at least 1, or -1 for no limit")
+    try:
+        check_topic_values(log.values)
+    except ConfigError as error:
+        raise ConfigError(*_behind(config, error.key), error.rule) from None
     memory, threads = config["log.cleaner.dedupe.buffer.size"], config["log.cleaner.threads"]
     if threads and memory // threads <= _MIB:
         raise ConfigError("log.cleaner.dedupe.buffer.size", memory, f"must be over {_MIB} for each cleaner thread")
+
+
+def _behind(config: BrokerConfig, topic_key: str) -> tuple[str, object]:
+    """The broker setting that gave a topic setting its value, and what it says."""
+    for name, _ in TOPIC_SYNONYMS[topic_key]:
+        if config[name] is not None:
+            return name, config[name]
+    raise AssertionError(f"{topic_key} has no value")
 
 
 def _check_listeners(config: BrokerConfig) -> None:

@@ -1,4 +1,4 @@
-"""Broker settings that only kafkapy has; their names begin with "kafkapy."."""
+"""Broker settings: kafkapy's own."""
 
 from __future__ import annotations
 

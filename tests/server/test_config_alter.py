@@ -1,0 +1,152 @@
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config_alter import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    broker_operations,
+    check_broker,
+    check_topic,
+    is_one_broker,
+    repeated,
+    replaced,
+    topic_operations,
+)
+from kafkapy.server.config_dynamic import usable
+
+
+def refused(code: int, call: object, *arguments: object, **keywords: object) -> str:
+    with pytest.raises(KafkaError) as caught:
+        call(*arguments, **keywords)  # type: ignore[operator]
+    assert caught.value.code == code
+    return caught.value.message
+
+
+def test_set_and_delete() -> None:
+    current = {"retention.ms": "1", "segment.ms": "2"}
+    assert topic_operations(current, [("retention.ms", DELETE, None), ("flush.ms", SET, "3")]) == {
+        "segment.ms": "2",
+        "flush.ms": "3",
+    }
+    assert topic_operations({}, [("retention.ms", DELETE, "ignored")]) == {}
+    assert current == {"retention.ms": "1", "segment.ms": "2"}
+
+
+@pytest.mark.parametrize(
+    ("current", "operation", "value", "result"),
+    [
+        ({}, APPEND, "compact", "delete,compact"),
+        ({}, APPEND, "delete", "delete"),
+        ({"cleanup.policy": "compact"}, APPEND, "delete, compact", "compact,delete"),
+        ({"cleanup.policy": "compact,delete"}, SUBTRACT, "delete", "compact"),
+        ({"cleanup.policy": "compact"}, SUBTRACT, "delete", "compact"),
+        ({}, SUBTRACT, "delete", ""),
+        ({"cleanup.policy": ""}, APPEND, "compact", "compact"),
+    ],
+)
+def test_lists_are_edited_from_what_is_set_or_else_the_default(
+    current: dict[str, str], operation: int, value: str, result: str
+) -> None:
+    assert topic_operations(current, [("cleanup.policy", operation, value)]) == {"cleanup.policy": result}
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_only_lists_can_be_edited(operation: int) -> None:
+    assert "retention.ms" in refused(Errors.INVALID_CONFIG, topic_operations, {}, [("retention.ms", operation, "1")])
+    refused(Errors.INVALID_CONFIG, topic_operations, {}, [("no.such", operation, "1")])
+    refused(Errors.INVALID_CONFIG, broker_operations, {}, [("message.max.bytes", operation, "1")])
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [("a", SET, "1"), ("a", DELETE, None)],
+        [("a", SET, None)],
+        [("a", APPEND, None)],
+        [("a", 4, "1")],
+        [("a", -1, "1")],
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused(operations: list[tuple[str, int, str | None]]) -> None:
+    refused(Errors.INVALID_REQUEST, topic_operations, {}, operations)
+    refused(Errors.INVALID_REQUEST, broker_operations, {}, operations)
+
+
+def test_replacement_takes_every_name_once_and_no_nulls() -> None:
+    assert replaced([("a", "1"), ("b", "2")]) == {"a": "1", "b": "2"}
+    refused(Errors.INVALID_REQUEST, replaced, [("a", "1"), ("a", "2")])
+    assert "a" in refused(Errors.INVALID_REQUEST, replaced, [("a", None)])
+
+
+def test_a_resource_may_be_there_once() -> None:
+    assert repeated([(2, "t"), (4, "t"), (2, "u"), (2, "t")]) == {(2, "t")}
+
+
+def test_a_broker_resource_is_this_broker_or_all() -> None:
+    assert is_one_broker("", 3) is False
+    assert is_one_broker("3", 3) is True
+    refused(Errors.INVALID_REQUEST, is_one_broker, "4", 3)
+    refused(Errors.INVALID_REQUEST, is_one_broker, "x", 3)
+
+
+def test_topic_settings_are_checked_with_the_brokers_behind_them() -> None:
+    config = BrokerConfig({"log.cleaner.max.compaction.lag.ms": "100"})
+    assert check_topic(config, {"segment.bytes": "1000"}).segment_bytes == 1000
+    for overrides in (
+        {"segment.bytes": "1"},
+        {"no.such": "1"},
+        {"min.compaction.lag.ms": "101"},
+        {"remote.storage.enable": "true"},
+    ):
+        message = refused(Errors.INVALID_CONFIG, check_topic, config, overrides)
+        assert next(iter(overrides)) in message
+
+
+def test_broker_settings_can_be_changed_where_kafka_can_change_them() -> None:
+    config = BrokerConfig({"broker.id": 1})
+    assert check_broker(config, {"message.max.bytes": "5"}, per_broker=True).message_max_bytes == 5
+    new = check_broker(config, {"log.retention.ms": "5"}, per_broker=False)
+    assert new.log_config.retention_ms == 5
+    assert new.dynamic_default == {"log.retention.ms": "5"}
+    check_broker(config, {"plugin.setting": "x"}, per_broker=True)
+    check_broker(config, {"follower.replication.throttled.rate": "5"}, per_broker=True)
+    check_broker(config, {"listener.name.in.ssl.keystore.location": "/k"}, per_broker=True)
+    check_broker(config, {"listener.name.in.max.connections": "5"}, per_broker=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "per_broker"),
+    [
+        ({"num.partitions": "5"}, True),
+        ({"num.partitions": "5"}, False),
+        ({"listeners": "PLAINTEXT://:9093"}, True),
+        ({"message.max.bytes": "x"}, True),
+        ({"message.max.bytes": "-1"}, False),
+        ({"ssl.keystore.location": "/k"}, True),
+        ({"listener.name.in.ssl.keystore.location": "/k"}, False),
+        ({"listener.name.in.ssl.keystore.password": "geheim"}, True),
+        ({"sasl.enabled.mechanisms": "PLAIN"}, False),
+        ({"background.threads": "21"}, True),
+        ({"background.threads": "4"}, True),
+        ({"follower.replication.throttled.rate": "-1"}, True),
+        ({"log.retention.ms": "0"}, True),
+    ],
+)
+def test_broker_settings_that_cannot_be_changed_so(values: dict[str, str], per_broker: bool) -> None:
+    message = refused(Errors.INVALID_REQUEST, check_broker, BrokerConfig(), values, per_broker=per_broker)
+    assert next(iter(values)) in message
+    assert "geheim" not in message
+
+
+def test_thread_pools_change_by_half_or_double_at_most() -> None:
+    config = BrokerConfig()
+    assert check_broker(config, {"background.threads": "20"}, per_broker=True).background_threads == 20
+    assert check_broker(config, {"background.threads": "5"}, per_broker=True).background_threads == 5
+
+
+def test_stored_settings_that_cannot_be_used_are_told_apart() -> None:
+    stored = {"message.max.bytes": "5", "num.partitions": "3", "log.retention.ms": "x"}
+    assert usable(stored, per_broker=True) == ({"message.max.bytes": "5"}, ["num.partitions", "log.retention.ms"])
