@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.files import Files
 from kafkapy.runtime.clock import Clock
 
 DAY_MS = 86_400_000
+
+_log = logging.getLogger(__name__)
 
 
 class SchedulerLike(Protocol):
@@ -20,10 +23,25 @@ class SchedulerLike(Protocol):
     ) -> object: ...
 
 
+class PoolLike(Protocol):
+    """As runtime.disk_pool.DiskPool."""
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> None: ...
+
+
 class Environment:
     """One per log directory; read-only after construction but for `failure`."""
 
-    __slots__ = ("_on_failure", "clock", "failure", "files", "log_dir", "producer_expiration_ms", "scheduler")
+    __slots__ = (
+        "_on_failure",
+        "_pool",
+        "_scheduler",
+        "clock",
+        "failure",
+        "files",
+        "log_dir",
+        "producer_expiration_ms",
+    )
 
     def __init__(
         self,
@@ -32,13 +50,15 @@ class Environment:
         clock: Clock,
         scheduler: SchedulerLike,
         *,
+        pool: PoolLike | None = None,
         producer_expiration_ms: int = DAY_MS,
         on_failure: Callable[[LogDirFailure], None] | None = None,
     ) -> None:
         self.log_dir = log_dir
         self.files = files
         self.clock = clock
-        self.scheduler = scheduler
+        self._scheduler = scheduler
+        self._pool = pool
         self.producer_expiration_ms = producer_expiration_ms
         self.failure: LogDirFailure | None = None
         self._on_failure = on_failure
@@ -58,13 +78,24 @@ class Environment:
             raise LogDirFailure(self.log_dir, "it failed before", self.failure.cause)
 
     def later(self, name: str, fn: Callable[[], object], delay_ms: int = 0) -> None:
-        """Runs `fn` in the background; an OSError of it takes the directory offline."""
+        """Runs `fn` in the background; an OSError of it takes the directory offline.
+
+        What begins at once goes to the disk pool, so that a slow sync does not hold up the scheduler.
+        """
 
         def guarded() -> None:
             if self.failure is None:
                 try:
                     fn()
+                except LogDirFailure:
+                    return  # told already
                 except OSError as error:
                     self.failed(name, error)
 
-        self.scheduler.schedule(name, guarded, delay_ms / 1000)
+        if self._pool is not None and delay_ms == 0:
+            try:
+                self._pool.submit(guarded)
+            except RuntimeError:
+                _log.debug("not done, the broker stops: %s", name)
+        else:
+            self._scheduler.schedule(name, guarded, delay_ms / 1000)

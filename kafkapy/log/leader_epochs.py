@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkapy.log.checkpoints import format_lines, numbers, parse_lines
+from kafkapy.log.checkpoints import CheckpointError, format_lines, numbers, parse_lines
 from kafkapy.log.files import Files
 
 NAME = "leader-epoch-checkpoint"
@@ -49,8 +49,10 @@ class LeaderEpochCache:
             data = self._files.read(self.path)
         except FileNotFoundError:
             return
-        for line in parse_lines(data, self.path):
-            epoch, start = numbers(line, 2, self.path)
+        found = [numbers(line, 2, self.path) for line in parse_lines(data, self.path)]
+        if any(number < 0 for entry in found for number in entry):
+            raise CheckpointError(f"{self.path} has a negative epoch or offset")
+        for epoch, start in found:
             self._assign(epoch, start)
 
     def moved_to(self, directory: str) -> None:

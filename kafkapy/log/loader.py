@@ -11,6 +11,7 @@ import os
 from typing import NamedTuple
 
 from kafkapy.log import names
+from kafkapy.log.checkpoints import CheckpointError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.files import Entry
@@ -67,10 +68,10 @@ class Loader:
         )
 
     def load(self) -> LoadedLog:
-        """Raises OSError, CheckpointError (leader epochs), and KafkaError where the format is not supported."""
+        """Raises OSError, and KafkaError where the message format is not supported."""
         entries = clear_leftovers(self._files, self._directory)
         self._snapshots.find(entries)
-        self._epochs.load()
+        self._load_epochs()
         self._open_segments(entries)
         if not self._clean:
             self._recover()
@@ -88,6 +89,13 @@ class Loader:
         return LoadedLog(
             self._segments, self._epochs, producers, self._snapshots, log_start, end, max(recovery_point, log_start)
         )
+
+    def _load_epochs(self) -> None:
+        try:
+            self._epochs.load()
+        except CheckpointError as reason:
+            _log.warning("%s; every segment is recovered to know the leader epochs", reason)
+            self._clean, self._recovery_point = False, 0
 
     def _open_segments(self, entries: dict[str, Entry]) -> None:
         """In ascending order: the producer state of one depends on those before it."""

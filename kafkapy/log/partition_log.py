@@ -158,6 +158,10 @@ class PartitionLog:
                 f"{self.directory} belongs to topic id {self.topic_id.hex()}, not {topic_id.hex()}",
             )
 
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """This broker leads in a new epoch, which begins at the end of the log. Raises LogDirFailure, KafkaError."""
+        self._changed("noting a leader epoch of", lambda: self.leader_epochs.assign(epoch, self.end[0]))
+
     def update_config(self, config: LogConfig) -> None:
         self._rules = AppendRules(config)
         self.config = config
@@ -205,6 +209,7 @@ class PartitionLog:
         validate = self._rules.validate
         batches = [validate(records, now_ms, zstd_allowed) for records in sets]
         with self.lock:
+            self._check_open()
             try:
                 if leader_epoch != self.leader_epochs.latest_epoch:
                     self.leader_epochs.assign(leader_epoch, self.end[0])
@@ -245,12 +250,7 @@ class PartitionLog:
 
     def roll(self) -> None:
         """Begins a new segment, unless the active one is empty. Raises LogDirFailure, or KafkaError (disk full)."""
-        self.env.check()
-        with self.lock:
-            try:
-                self.roll_locked()
-            except OSError as error:
-                raise self._disk_error(f"rolling {self.name}", error) from error
+        self._changed("rolling", self.roll_locked)
 
     def roll_locked(self) -> None:
         """Raises OSError, and then the old segment is still the active one."""
@@ -301,8 +301,7 @@ class PartitionLog:
         try:
             return log_reader.read(self, offset, max_bytes, min_one, max_offset, False)
         except OSError as error:
-            if self.closed:
-                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is being deleted") from error
+            self._check_open()
             raise self.failed(f"reading {self.name} at offset {offset}", error) from error
 
     def limit_place(self, offset: int) -> tuple[Segment, int] | None:
@@ -354,8 +353,7 @@ class PartitionLog:
                 Errors.OFFSET_OUT_OF_RANGE,
                 f"{self.name} cannot begin at {offset}: its high watermark is {self.high_watermark}",
             )
-        with self.lock:
-            self.move_start_locked(offset)
+        self._changed("moving the start of", lambda: self.move_start_locked(offset))
 
     def delete_old_segments(self, policy: RetentionPolicy | None = None) -> int:
         """Applies retention and returns how many segments went. Raises LogDirFailure, or KafkaError (disk full)."""
@@ -373,6 +371,7 @@ class PartitionLog:
     def _changed(self, doing: str, change: Callable[[], _T]) -> _T:
         self.env.check()
         with self.lock:
+            self._check_open()
             try:
                 return change()
             except OSError as error:
@@ -416,17 +415,19 @@ class PartitionLog:
                 self.segments.active.sync()
             except OSError as error:
                 raise self.failed(f"closing {self.name}", error) from error
-            self._let_go()
+            for segment in self.segments:
+                segment.let_go()
 
     def abandon(self) -> None:
         """Closes the files and writes nothing: the log is deleted, or its directory is offline."""
         with self.lock:
             self.closed = True
-            self._let_go()
+            for segment in self.segments:
+                segment.let_go()
 
-    def _let_go(self) -> None:
-        for segment in self.segments:
-            segment.let_go()
+    def _check_open(self) -> None:
+        if self.closed:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is closed: deleted, or the broker stops")
 
     def failed(self, doing: str, error: OSError) -> LogDirFailure:
         return self.env.failed(doing, error)

@@ -1,0 +1,103 @@
+"""One of the directories in log.dirs: its lock, its checkpoints, the logs in it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from kafkapy.log import checkpoints, clean_shutdown, names
+from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log.dir_lock import DirLock
+from kafkapy.log.environment import Environment
+from kafkapy.log.failures import disk_is_full
+from kafkapy.log.partition_log import PartitionLog
+
+TopicPartition = tuple[str, int]
+
+_log = logging.getLogger(__name__)
+
+
+class LogDir:
+    """A directory that could be opened. `env.failure` tells whether it went offline since."""
+
+    def __init__(self, env: Environment) -> None:
+        """Makes the directory if it is not there and locks it; raises OSError, DirLocked."""
+        path = env.log_dir
+        files = env.files
+        if not files.exists(path):
+            _log.info("log directory %s is made", path)
+            files.make_dir(path)
+            files.sync_dir(os.path.dirname(path))
+        self.path = Path(path)
+        self.env = env
+        self._lock = DirLock(path)
+        self._recovery_points = OffsetCheckpoint(files, path, checkpoints.RECOVERY_POINTS)
+        self._start_offsets = OffsetCheckpoint(files, path, checkpoints.LOG_START_OFFSETS)
+        self._high_watermarks = OffsetCheckpoint(files, path, checkpoints.HIGH_WATERMARKS)
+        self.was_clean = False
+        self.all_loaded = False
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+
+    @property
+    def online(self) -> bool:
+        return self.env.failure is None
+
+    def begin_loading(self) -> list[tuple[str, names.LogDirName]]:
+        """Reads marker and checkpoints; returns the partitions' directories. Raises OSError.
+
+        From here on a crash means recovery, whatever the stop before was.
+        """
+        self.was_clean = clean_shutdown.take_marker(self.env.files, self.env.log_dir)
+        self.recovery_points = self._read(self._recovery_points, "recovery begins at the start of each log")
+        self.start_offsets = self._read(self._start_offsets, "each log begins at its first segment")
+        self.high_watermarks = self._read(self._high_watermarks, "high watermarks begin at the log start offsets")
+        return self.partition_dirs()
+
+    def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
+        """(path, name taken apart) of every directory that is named as a partition's. Raises OSError."""
+        found = []
+        for entry in self.env.files.entries(self.env.log_dir):
+            name = names.parse_dir_name(entry.name) if entry.is_dir else None
+            if name is not None:
+                found.append((os.path.join(self.env.log_dir, entry.name), name))
+        return found
+
+    def _read(self, checkpoint: OffsetCheckpoint, instead: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read()
+        except CheckpointError as reason:
+            _log.warning("%s; %s", reason, instead)
+            return {}
+
+    # --- checkpoints: of the logs that are in this directory now
+
+    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+        self._write(self._recovery_points, {(log.topic, log.partition): log.recovery_point for log in logs})
+
+    def write_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
+        """Only those that the first segment's name does not tell."""
+        moved = [log for log in logs if log.log_start_offset > log.segments.items[0].base_offset]
+        self._write(self._start_offsets, {(log.topic, log.partition): log.log_start_offset for log in moved})
+
+    def write_high_watermarks(self, logs: Iterable[PartitionLog]) -> None:
+        self._write(self._high_watermarks, {(log.topic, log.partition): log.high_watermark for log in logs})
+
+    def _write(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
+        """A full disk is no reason to go offline: the old file stays, which costs a longer recovery at most."""
+        try:
+            checkpoint.write(offsets)
+        except OSError as error:
+            if not disk_is_full(error):
+                raise self.env.failed(f"writing {checkpoint.path}", error) from error
+            _log.warning("%s is not written: %s", checkpoint.path, error)
+
+    def mark_clean(self) -> None:
+        """Raises OSError."""
+        clean_shutdown.write_marker(self.env.files, self.env.log_dir)
+
+    def release(self) -> None:
+        self._lock.release()

@@ -1,0 +1,22 @@
+"""What the log manager needs to know beyond the topics' settings; defaults are Kafka's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NEVER_MS = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class LogSettings:
+    """Times in milliseconds; the comments name the broker settings."""
+
+    recovery_threads_per_dir: int = 1  # num.recovery.threads.per.data.dir
+    initial_task_delay_ms: int = 30_000  # log.initial.task.delay.ms
+    retention_check_ms: int = 300_000  # log.retention.check.interval.ms
+    flush_check_ms: int = NEVER_MS  # log.flush.scheduler.interval.ms
+    recovery_checkpoint_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
+    start_offset_checkpoint_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
+    high_watermark_checkpoint_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
+    producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
+    producer_expiration_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
