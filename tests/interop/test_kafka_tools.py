@@ -1,0 +1,176 @@
+"""Apache Kafka's own DumpLogSegments reads every file that the broker wrote, and `kafkapy log dump` says the same."""
+
+import gzip
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from harness import brokers, toolchain
+from harness.clients.base import CODECS, Client, Record
+from harness.clients.registry import Clients
+from harness.scenario import KEEP, T0, records
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2"
+# Its bytes in the golden set are a hex print of another file; what Kafka's tool said of the true one is of no use here.
+NOT_THE_TRUE_FILE = b"v2-txn-0/00000000000000000043.txnindex"
+SMALL = {**KEEP, "segment.bytes": "16384", "index.interval.bytes": "512"}
+COMPLAINTS = re.compile(
+    r"isvalid: false|[Mm]ismatch|Non-consecutive|out of order|invalid bytes|[Cc]orrupt|Exception|is not found|unable to"
+)
+PARTS = ["--deep-iteration", "--print-data-log"]
+
+
+@dataclass
+class WrittenFiles:
+    """What a broker left behind after a clean stop, and what was sent to it: (key, value) by partition directory."""
+
+    data: Path
+    sent: dict[str, list[Record]]
+
+    def named(self, *suffixes: str) -> list[Path]:
+        """All files of these suffixes in partition directories, relative to the data directory, in order."""
+        found = sorted(path for path in self.data.glob("*-*/*") if path.suffix in suffixes)
+        assert found, f"no {suffixes} in {self.data}"
+        return [path.relative_to(self.data) for path in found]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> WrittenFiles:
+    """Many segments by several clients, all codecs, both timestamp types, conversions of codec, deleted records."""
+    broker = brokers.start(tmp_path_factory.mktemp("files"))
+    clients = Clients(broker.bootstrap)
+    written = WrittenFiles(broker.data, {})
+    try:
+        admin = clients["confluent-kafka"]
+        for writer in ("confluent-kafka", "java-3.9.1", "kafka-python", "franz-go"):
+            for codec in CODECS:
+                _write(written, clients[writer], f"{writer}-{codec}", {}, codec, writer != "kafka-python")
+        java = clients["java-3.9.1"]
+        _write(written, java, "append-time", {"message.timestamp.type": "LogAppendTime"}, "none", True)
+        _write(written, java, "append-time-zstd", {"message.timestamp.type": "LogAppendTime"}, "zstd", True)
+        _write(written, java, "made-lz4", {"compression.type": "lz4"}, "none", True)
+        _write(written, java, "made-plain", {"compression.type": "uncompressed"}, "snappy", False)
+        _write(written, java, "deleted", {}, "none", True)
+        low = admin.delete_records("deleted", {0: 150})
+        assert low == {0: 150}
+    finally:
+        clients.close()
+        broker.stop()
+    return written
+
+
+def _write(
+    written: WrittenFiles, client: Client, topic: str, configs: dict[str, str], codec: str, idempotent: bool
+) -> None:
+    client.create_topic(topic, 3, {**SMALL, **configs})
+    for part in range(3):  # a producer each: several producer ids, and batches that are not all full
+        sent = [client.express(record) for record in records(f"{topic} {part}")]
+        client.produce(topic, sent, codec=codec, idempotent=idempotent)
+        for record in sent:
+            written.sent.setdefault(f"{topic}-{record.partition}", []).append(record)
+
+
+def kafka_dump(data: Path, paths: list[Path], *options: str) -> str:
+    """What Kafka's tool prints for the files, with paths relative to the data directory."""
+    classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
+    java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", classpath]
+    command = [*java, "kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths))]
+    done = subprocess.run(command, cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
+    said = "".join(
+        line for line in done.stdout.decode(errors="replace").splitlines(True) if not line.startswith("log4j:")
+    )
+    assert done.returncode == 0, said[-4000:]
+    return said
+
+
+def kafkapy_dump(data: Path, paths: list[Path], *options: str) -> bytes:
+    """What `kafkapy log dump` prints for them, what it found wrong at the end, as Kafka's tool has it."""
+    command = [*brokers.kafkapy_command(), "log", "dump", *options, *map(str, paths)]
+    done = subprocess.run(command, cwd=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
+    assert done.returncode in (0, 1), done.stdout[-4000:]
+    return done.stdout
+
+
+def test_there_are_many_segments_of_every_kind(files: WrittenFiles) -> None:
+    assert len(files.named(".log")) > 100
+    assert len(files.named(".snapshot")) > 80
+    assert {path.name for path in files.data.iterdir()} >= {
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        ".kafka_cleanshutdown",
+    }
+
+
+def test_kafkas_tool_accepts_every_log_and_finds_what_was_sent(files: WrittenFiles) -> None:
+    said = kafka_dump(files.data, files.named(".log"), *PARTS)
+    assert not COMPLAINTS.search(said), COMPLAINTS.search(said)
+    directory, offsets, found = "", {}, {}
+    for line in said.split("\n"):
+        if line.startswith("Dumping "):
+            directory = line.removeprefix("Dumping ").rpartition("/")[0]
+        elif match := re.match(r"\| offset: (\d+) .*?keySize: (-?\d+) valueSize: (-?\d+) ", line):
+            offsets.setdefault(directory, []).append(int(match[1]))
+            found.setdefault(directory, []).append((int(match[2]), int(match[3])))
+    assert set(offsets) == set(files.sent)
+    for directory, sent in files.sent.items():
+        first = 0 if directory != "deleted-0" else offsets[directory][0]
+        assert 0 <= first <= 150
+        assert offsets[directory] == list(range(first, len(sent))), directory
+        sizes = [tuple(-1 if part is None else len(part) for part in (r.key, r.value)) for r in sent]
+        assert found[directory] == sizes[first:], directory
+
+
+def test_kafkas_tool_finds_every_index_entry_right(files: WrittenFiles) -> None:
+    said = kafka_dump(files.data, files.named(".index", ".timeindex"), "--verify-index-only")
+    assert not COMPLAINTS.search(said), COMPLAINTS.search(said)
+    assert {line.removeprefix("Dumping ") for line in said.splitlines() if line.startswith("Dumping ")} == {
+        str(path) for path in files.named(".index", ".timeindex")
+    }
+
+
+def test_kafkas_tool_reads_indexes_and_producer_snapshots(files: WrittenFiles) -> None:
+    said = kafka_dump(files.data, files.named(".index", ".timeindex", ".snapshot"))
+    assert not COMPLAINTS.search(said), COMPLAINTS.search(said)
+    assert len(re.findall(r"^offset: \d+ position: \d+$", said, re.MULTILINE)) > 60
+    assert len(re.findall(r"^timestamp: \d+ offset: \d+$", said, re.MULTILINE)) > 60
+    assert len(re.findall(r"^producerId: \d+ producerEpoch: 0 ", said, re.MULTILINE)) > 60
+
+
+def test_time_indexes_hold_the_largest_timestamps(files: WrittenFiles) -> None:
+    said = kafka_dump(files.data, [p for p in files.named(".timeindex") if p.parent.name == "java-3.9.1-none-1"])
+    times = [int(at) for at in re.findall(r"^timestamp: (\d+) ", said, re.MULTILINE)]
+    assert max(times) == max(r.timestamp or 0 for r in files.sent["java-3.9.1-none-1"])
+    assert min(times) >= T0
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".snapshot"])
+def test_log_dump_prints_what_kafkas_tool_prints(files: WrittenFiles, suffix: str) -> None:
+    wanted = {
+        "java-3.9.1-none-0",
+        "franz-go-zstd-1",
+        "confluent-kafka-lz4-2",
+        "append-time-0",
+        "made-lz4-1",
+        "deleted-0",
+    }
+    paths = [path for path in files.named(suffix) if path.parent.name in wanted]
+    options = PARTS if suffix == ".log" else []
+    printed = kafkapy_dump(files.data, paths, *options).decode(errors="replace")
+    assert printed.splitlines() == kafka_dump(files.data, paths, *options).splitlines()
+
+
+def golden_dumps() -> list[Path]:
+    return sorted(path for path in (GOLDEN / "dump").iterdir() if ".decoded" not in path.name)
+
+
+@pytest.mark.parametrize("dump", [pytest.param(path, id=path.name.partition(".txt")[0]) for path in golden_dumps()])
+def test_log_dump_prints_for_kafkas_files_what_kafkas_tool_printed(dump: Path) -> None:
+    text = gzip.decompress(dump.read_bytes()) if dump.suffix == ".gz" else dump.read_bytes()
+    sections = re.split(rb"^(?=Dumping )", text, flags=re.MULTILINE)[1:]
+    wanted = [each for each in sections if NOT_THE_TRUE_FILE not in each]
+    paths = [Path(each.partition(b"\n")[0].decode().removeprefix("Dumping ")) for each in wanted]
+    assert kafkapy_dump(GOLDEN / "data", paths, *PARTS) == b"".join(wanted)
