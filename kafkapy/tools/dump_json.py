@@ -1,6 +1,7 @@
 """The same things as JSON objects, one a line: a batch with its records, an index entry, a producer, a problem."""
 
 import base64
+import re
 from typing import Any
 
 from kafkapy.record.batch import Record
@@ -9,6 +10,8 @@ from kafkapy.tools.dump_text import TIMESTAMP_TYPES, codec_name
 from kafkapy.tools.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
 
 Json = dict[str, Any]
+
+_NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def batch_object(file: str, number: int, batch: StoredBatch, *, valid: bool) -> Json:
@@ -92,10 +95,13 @@ def producer_object(file: str, entry: ProducerEntry) -> Json:
 
 
 def readable(data: bytes | str | None) -> str | Json | None:
-    """UTF-8 text as a string, other bytes as {"base64": ...}, null as null."""
+    """Text in UTF-8 as a string, other bytes (control characters among them) as {"base64": ...}, null as null."""
     if data is None or isinstance(data, str):
         return data
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
+        text = "\0"
+    if _NOT_TEXT.search(text):
         return {"base64": base64.b64encode(data).decode("ascii")}
+    return text

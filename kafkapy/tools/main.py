@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.tools.errors import CallError
 
 DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
 
@@ -52,31 +52,16 @@ def sentence_of(error: Exception) -> str:
     """What went wrong, for a person. An error nobody foresaw says its kind and how to see where it came from."""
     from kafkapy.errors import KafkaError, name_of
 
-    if isinstance(error, (ToolError, CallError)):
-        text = str(error)
-    elif isinstance(error, KafkaError):
+    if isinstance(error, KafkaError):
         text = f"{error.message.rstrip('.')} ({name_of(error.code)})"
+    elif type(error).__module__.startswith("kafkapy."):  # its text was written for people
+        text = str(error)
     elif isinstance(error, OSError):
         reason = error.strerror or str(error)
         text = reason if error.filename is None else f"{os.fspath(error.filename)!s}: {reason}"
-    elif _is_foreseen(error):
-        text = str(error)
     else:
         text = (
             f"an error that should not happen: {type(error).__name__}: {error}; "
             "run it again with KAFKAPY_DEBUG=1 to see where"
         )
     return text if text.endswith((".", "?", "!")) else text + "."
-
-
-def _is_foreseen(error: Exception) -> bool:
-    """Errors whose text is a sentence. Looked up by what is loaded: an error of a module was raised by it."""
-    for module, name in (
-        ("kafkapy.client.errors", "ClientError"),
-        ("kafkapy.runtime.config_def", "ConfigError"),
-        ("kafkapy.server.config_properties", "PropertiesError"),
-    ):
-        loaded = sys.modules.get(module)
-        if loaded is not None and isinstance(error, getattr(loaded, name)):
-            return True
-    return False

@@ -77,23 +77,33 @@ def config_of(file: str | None, overrides: dict[str, str]) -> "BrokerConfig":
 
 
 def serve(file: str | None, overrides: dict[str, str]) -> int:
-    """Starts, says on standard output that it is ready, and runs until a signal. The second one ends it at once."""
+    """Starts, says on standard output that it is ready, and runs until a signal; a second one ends it at once.
+
+    Raises ToolError when the broker could not go on, and whatever kept it from starting.
+    """
+    stop = threading.Event()
+    failures: list[str] = []
+    signals: list[int] = []
+
+    def on_failure(reason: str) -> None:
+        failures.append(reason)
+        stop.set()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if signals:
+            os._exit(INTERRUPTED)
+        signals.append(number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+
     config = config_of(file, overrides)
     from kafkapy.runtime import logs
     from kafkapy.server.broker import BrokerServer
 
     logs.set_up(config.kafkapy_log_level)
-
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            os._exit(INTERRUPTED)
-        stop.set()
-
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
-    server = BrokerServer(config)
+    server = BrokerServer(config, on_failure=on_failure)
     server.start()
     try:
         if not stop.is_set():
@@ -101,6 +111,8 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
         stop.wait()
     finally:
         server.stop()
+    if failures:
+        raise ToolError(f"The broker stopped: {failures[0]}")
     return 0
 
 

@@ -1,0 +1,81 @@
+"""`kafkapy.Broker` in this process and as a child."""
+
+import os
+import signal
+
+import pytest
+
+import kafkapy
+from kafkapy.client import Admin, Consumer, Producer
+from kafkapy.testing.broker import BrokerFailed
+
+
+def roundtrip(broker, topic="t"):
+    with Producer(broker.bootstrap_servers) as producer:
+        producer.send(topic, b"v")
+    return read(broker, topic)
+
+
+def read(broker, topic="t"):
+    with Consumer(broker.bootstrap_servers) as consumer:
+        consumer.assign_topic(topic)
+        return [record.value for record in consumer.records()]
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_client_talks_to_it_and_its_directory_goes_away(process):
+    with kafkapy.Broker(process=process, num_partitions=3) as broker:
+        assert roundtrip(broker) == [b"v"]
+        with Admin(broker.bootstrap_servers) as admin:
+            assert len(admin.describe_topic("t").partitions) == 3
+        assert broker.log_dir.is_dir()
+        assert (broker.pid == os.getpid()) is not process
+    assert not broker.log_dir.exists()
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_a_directory_of_the_caller_stays_with_what_is_in_it(tmp_path, process):
+    for times in (1, 2):
+        with kafkapy.Broker(tmp_path, process=process) as broker:
+            assert roundtrip(broker) == [b"v"] * times
+    assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size > 0
+
+
+def test_settings_by_name_go_over_those_by_keyword():
+    with kafkapy.Broker(config={"num.partitions": 2}, num_partitions=3) as broker:
+        roundtrip(broker)
+        with Admin(broker.bootstrap_servers) as admin:
+            assert len(admin.describe_topic("t").partitions) == 2
+
+
+def test_a_killed_child_has_lost_nothing_that_was_acknowledged(tmp_path):
+    broker = kafkapy.Broker(tmp_path, process=True)
+    with broker:
+        roundtrip(broker)
+        broker.kill()
+        with pytest.raises(BrokerFailed, match="not running"):
+            broker.bootstrap_servers  # noqa: B018 - the property raises
+        broker.start()
+        assert read(broker) == [b"v"]
+
+
+def test_a_child_that_does_not_start_says_why(tmp_path):
+    with pytest.raises(BrokerFailed, match=r"exit code 2.*num\.partitions=many"):
+        kafkapy.Broker(tmp_path, process=True, num_partitions="many").start()
+
+
+def test_a_child_that_died_is_a_failure_at_the_end(tmp_path):
+    broker = kafkapy.Broker(tmp_path, process=True).start()
+    os.kill(broker.pid, signal.SIGKILL)
+    with pytest.raises(BrokerFailed, match="exit code -9"):
+        broker.stop()
+
+
+def test_only_a_running_child_can_be_killed():
+    with pytest.raises(BrokerFailed, match="process=True"):
+        kafkapy.Broker().kill()
+
+
+def test_the_package_has_no_other_names_than_it_says():
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        kafkapy.Nonsense  # noqa: B018 - the lookup raises

@@ -1,0 +1,45 @@
+"""The pytest plugin, as someone else's tests see it."""
+
+import subprocess
+import sys
+
+pytest_plugins = ["pytester"]
+
+
+def test_the_fixtures_are_a_running_broker_and_a_topic_of_its_own(pytester):
+    pytester.makepyfile(
+        """
+        from kafkapy.client import Admin, Consumer, Producer
+
+        seen = set()
+
+        def send_and_read(broker, topic):
+            assert topic not in seen
+            seen.add(topic)
+            with Producer(broker.bootstrap_servers) as producer:
+                producer.send(topic, b"hello")
+            with Consumer(broker.bootstrap_servers) as consumer:
+                consumer.assign_topic(topic)
+                assert [record.value for record in consumer.records()] == [b"hello"]
+
+        def test_one(kafkapy_broker, kafkapy_topic):
+            send_and_read(kafkapy_broker, kafkapy_topic)
+
+        def test_one_with_odd_name(kafkapy_broker, kafkapy_topic):
+            send_and_read(kafkapy_broker, kafkapy_topic)
+
+        def test_the_topics_of_other_tests_are_gone(kafkapy_broker, kafkapy_topic):
+            with Admin(kafkapy_broker.bootstrap_servers) as admin:
+                assert [topic.name for topic in admin.list_topics()] == [kafkapy_topic]
+        """
+    )
+    pytester.runpytest_inprocess().assert_outcomes(passed=3)
+
+
+def test_a_run_that_uses_no_fixture_loads_no_broker():
+    code = (
+        "import sys, kafkapy.testing.pytest_plugin\n"
+        "print([name for name in sys.modules if name.startswith(('kafkapy.server', 'kafkapy.client', 'kafkapy._ext'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,188 @@
+"""The command as a whole: exit codes, one sentence for each error, and what is loaded."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from kafkapy.tools import main as main_module
+from kafkapy.version import VERSION
+
+
+def run(*words, code=None, **env):
+    """A real process: what it printed and its exit code."""
+    command = [sys.executable, "-m", "kafkapy", *words] if code is None else [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
+
+
+def test_a_process_says_its_version_and_exits_0():
+    done = run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"kafkapy {VERSION}\n", "")
+
+
+def test_a_process_that_was_called_wrongly_exits_2_with_a_sentence():
+    done = run("topics", "list", "--nonsense")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kafkapy: No such option: --nonsense. See: kafkapy topics list --help.\n"
+
+
+def test_a_process_that_failed_exits_1_with_a_sentence():
+    done = run("topics", "list", "--bootstrap-server", "127.0.0.1:1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "kafkapy: No connection to 127.0.0.1:1: connection refused. Is a broker listening there?\n"
+
+
+def test_a_traceback_is_there_for_those_who_ask_for_it():
+    done = run("topics", "list", "-b", "127.0.0.1:1", KAFKAPY_DEBUG="1")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "ConnectionFailed" in done.stderr
+
+
+def test_an_interrupted_process_exits_130():
+    code = (
+        "import os, signal, sys, threading\n"
+        "from kafkapy.tools import main, cli\n"
+        "def interrupted(args): os.kill(os.getpid(), signal.SIGINT); threading.Event().wait()\n"
+        "cli.run = interrupted\n"
+        "sys.exit(main.main(['topics']))\n"
+    )
+    done = run(code=code)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure():
+    names = "a" * 60
+    code = (
+        "import sys\n"
+        "from kafkapy.tools import main, cli\n"
+        f"cli.run = lambda args: [print('{names}') for _ in range(99999)]\n"
+        "sys.exit(main.main(['topics']))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr is not None
+        assert child.stderr.read() == b""
+        assert child.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nonsense"], "No such command 'nonsense'. See: kafkapy --help."),
+        (["topics", "create"], "Missing argument 'TOPIC...'. See: kafkapy topics create --help."),
+        (["topics", "alter", "t"], "topics alter needs --partitions, --config or --delete-config."),
+        (["topics", "create", "t", "--config", "x"], "--config 'x' is not KEY=VALUE, as in retention.ms=3600000."),
+        (["topics", "list", "-b", "here"], "the address 'here' is not HOST:PORT"),
+        (["configs", "describe"], "one of --topic TOPIC, --broker ID or --all-brokers."),
+        (["configs", "describe", "-t", "t", "--broker", "1"], "one of --topic TOPIC, --broker ID or --all-brokers."),
+        (["configs", "alter", "-t", "t"], "configs alter needs --set, --delete, --append or --subtract."),
+        (["produce", "t", "--codec", "rar"], "--codec 'rar' is none of none, gzip, snappy, lz4, zstd."),
+        (["produce", "t", "--acks", "2"], "--acks '2' is none of all, 1 and 0."),
+        (
+            ["produce", "t", "--json", "--key-separator", ":"],
+            "--key-separator needs a text, and does not go with --json.",
+        ),
+        (
+            ["consume", "t", "--from", "monday"],
+            "--from 'monday' is neither earliest nor latest, nor an offset, nor a time",
+        ),
+        (["log", "dump"], "log dump needs a file or a directory"),
+        (["start", "--nonsense"], "start has no option --nonsense; the call is: kafkapy start [server.properties]"),
+        (["start", "a", "b"], "start takes one properties file, not also 'b'"),
+        (["start", "-o"], "-o needs KEY=VALUE behind it"),
+        (["start", "-o", "x"], "-o 'x' is not KEY=VALUE"),
+        (["start", "-o", "num.partitions=many"], "-o num.partitions=many: "),
+    ],
+)
+def test_a_wrong_call_is_told_in_a_sentence(kafkapy, words, sentence):
+    code, out, err = kafkapy(*words)
+    assert (code, out) == (2, "")
+    assert err.startswith("kafkapy: ")
+    assert sentence in err
+    assert err.endswith(".\n")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["topics"], ["configs"], ["log"]])
+def test_a_command_without_its_rest_shows_its_help_and_is_a_wrong_call(kafkapy, words):
+    code, out, err = kafkapy(*words)
+    assert code == 2
+    assert "Usage: kafkapy" in out + err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["start"], ["topics"], ["topics", "list"], ["topics", "create"], ["topics", "describe"], ["topics", "alter"],
+        ["topics", "delete"], ["configs", "describe"], ["configs", "alter"], ["produce"], ["consume"], ["log", "dump"],
+    ],
+)  # fmt: skip
+def test_every_command_has_help(kafkapy, words):
+    for option in ("--help", "-h"):
+        code, out, _ = kafkapy(*words, option)
+        assert code == 0
+        assert f"Usage: kafkapy {' '.join(words)}" in " ".join(out.split())
+
+
+def test_a_file_that_cannot_be_read_is_named(kafkapy, tmp_path):
+    code, _, err = kafkapy("start", tmp_path / "none.properties")
+    assert (code, err) == (
+        1,
+        f"kafkapy: The properties file {tmp_path}/none.properties cannot be read: No such file or directory.\n",
+    )
+
+
+def test_a_wrong_setting_in_a_file_is_a_failure_that_names_it(kafkapy, tmp_path):
+    (tmp_path / "s.properties").write_text("num.partitions=many\n")
+    code, _, err = kafkapy("start", tmp_path / "s.properties")
+    assert code == 1
+    assert err.startswith("kafkapy: num.partitions=many: ")
+
+
+def test_an_error_that_nobody_foresaw_says_how_to_see_more(kafkapy, monkeypatch):
+    def broken(args):
+        raise TypeError("boo")
+
+    monkeypatch.setattr(main_module, "_run", broken)
+    code, _, err = kafkapy("topics")
+    assert code == 1
+    assert err == (
+        "kafkapy: an error that should not happen: TypeError: boo; run it again with KAFKAPY_DEBUG=1 to see where.\n"
+    )
+
+
+def test_the_start_of_a_broker_loads_no_library_that_it_does_not_need():
+    code = (
+        "import sys\n"
+        "from kafkapy.tools import main, start\n"
+        "start.serve = lambda file, overrides: start.config_of(file, overrides) and 0\n"
+        "assert main.main(['start', '-o', 'log.dirs=/nowhere']) == 0\n"
+        "print(*{name.partition('.')[0] for name in sys.modules} & "
+        "{'typer', 'click', 'rich', 'prometheus_client', 'asyncio', 'ssl', 'http', 'lz4', 'snappy', 'zstandard'})\n"
+    )
+    done = run(code=code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("kafkapy to", "topics"), ("kafkapy log d", "dump"), ("kafkapy start --over", "--override")],
+)
+def test_a_shell_can_complete_commands_and_options(words, completed):
+    done = run(
+        code="import sys; from kafkapy.tools.main import main; sys.argv[0] = 'kafkapy'; sys.exit(main())",
+        _KAFKAPY_COMPLETE="complete_bash",
+        COMP_WORDS=words,
+        COMP_CWORD=str(len(words.split()) - 1),
+    )
+    assert done.stdout.split() == [completed]
+
+
+def test_signals_are_not_left_changed_by_other_commands(kafkapy):
+    kafkapy("--version")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,0 +1,42 @@
+"""How `kafkapy start` reads its call, and the line that says it is ready."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkapy.tools.errors import CallError
+from kafkapy.tools.start import config_of, parse, ready_line
+from kafkapy.version import VERSION
+
+
+@pytest.mark.parametrize(
+    ("args", "file", "overrides"),
+    [
+        ([], None, {}),
+        (["s.properties"], "s.properties", {}),
+        (["-o", "a=1", "s.properties", "--override", "b=2"], "s.properties", {"a": "1", "b": "2"}),
+        (["-oa=1", "--override=b=x=y"], None, {"a": "1", "b": "x=y"}),
+        (["-o", "a=1", "-o", "a=2"], None, {"a": "2"}),
+        (["-o", "a="], None, {"a": ""}),
+    ],
+)
+def test_a_call_is_a_file_and_settings(args, file, overrides):
+    assert parse(args) == (file, overrides)
+
+
+@pytest.mark.parametrize("args", [["-x"], ["a", "b"], ["-o"], ["-o", "=1"], ["--override", "x"]])
+def test_other_calls_are_wrong(args):
+    with pytest.raises(CallError):
+        parse(args)
+
+
+def test_settings_of_the_call_go_over_those_of_the_file(tmp_path):
+    (tmp_path / "s.properties").write_text("num.partitions=3\nlog.dirs=/a\n")
+    config = config_of(str(tmp_path / "s.properties"), {"num.partitions": "5"})
+    assert (config.num_partitions, config.log_dirs) == (5, (Path("/a"),))
+
+
+def test_the_ready_line_has_addresses_directories_and_pid():
+    line = ready_line(["PLAINTEXT://127.0.0.1:41873", "B://[::1]:2"], [Path("/a"), Path("/b")])
+    assert line == (f"kafkapy {VERSION} ready: PLAINTEXT://127.0.0.1:41873,B://[::1]:2 data=/a,/b pid={os.getpid()}")
