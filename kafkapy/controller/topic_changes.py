@@ -1,0 +1,173 @@
+"""Making, growing, changing and deleting topics.
+
+Every change is in the metadata tree before anything happens to a log, so a crash in between leaves work that the
+next start finishes: a topic without logs gets them, a topic marked as deleted loses them. All methods block; they
+run on the disk pool or at the start, one change at a time. Source: kafka.server.ZkAdminManager, KafkaController.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from kafkapy.controller.waiting import wait_for
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry, plan_more_partitions, plan_topic
+from kafkapy.replica.manager import ReplicaManager
+
+log = logging.getLogger("kafkapy.controller.topics")
+
+Assignment = Mapping[int, Sequence[int]]
+# A topic's overrides -> the settings of its logs, or KafkaError INVALID_CONFIG.
+CheckConfig = Callable[[Mapping[str, str]], LogConfig]
+Overrides = dict[str, str]
+
+
+class TopicController:
+    """The topics of a cluster of one: this broker is the controller and leads every partition."""
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        configs: ConfigRegistry,
+        replicas: ReplicaManager,
+        *,
+        broker_id: int,
+        controller_epoch: int,
+        check_config: CheckConfig,
+        default_partitions: Callable[[], int],
+        default_replication: Callable[[], int],
+    ) -> None:
+        self._topics = topics
+        self._configs = configs
+        self._replicas = replicas
+        self._broker_id = broker_id
+        self._controller_epoch = controller_epoch
+        self._check_config = check_config
+        self._default_partitions = default_partitions
+        self._default_replication = default_replication
+        self._changing = threading.Lock()
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication: int = -1,
+        by_hand: Assignment | None = None,
+        overrides: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> Topic:
+        """Makes a topic and its logs; -1 means the broker's default. Raises KafkaError for what is refused."""
+        overrides = dict(overrides or {})
+        with self._changing:
+            self._topics.check_new(name)
+            assignment = plan_topic(
+                [self._broker_id],
+                partitions,
+                replication,
+                by_hand,
+                default_partitions=self._default_partitions(),
+                default_replication=self._default_replication(),
+            )
+            config = self._check_config(overrides)
+            if validate_only:
+                return Topic(name, bytes(16), assignment)
+            topic: Topic = wait_for(
+                partial(
+                    self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch
+                )
+            )
+            self._lead(topic, topic.assignment, config)
+        log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")
+        return topic
+
+    def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
+        """Makes topics that a client asked the metadata of; gives the errors of those that could not be made."""
+        errors = {}
+        for name in names:
+            try:
+                self.create(name)
+            except KafkaError as error:
+                if error.code != Errors.TOPIC_ALREADY_EXISTS or name not in self._topics:
+                    errors[name] = error
+        return errors
+
+    def add_partitions(
+        self, name: str, count: int, by_hand: Sequence[Sequence[int]] | None, *, validate_only: bool
+    ) -> None:
+        """Brings a topic to `count` partitions."""
+        with self._changing:
+            topic = self._topics.get(name)
+            if topic is None:
+                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            added = plan_more_partitions(name, topic.assignment, [self._broker_id], count, by_hand)
+            if validate_only:
+                return
+            grown: Topic = wait_for(
+                partial(self._topics.add_partitions, topic, added, controller_epoch=self._controller_epoch)
+            )
+            self._lead(grown, added, self._check_config(self._configs.topic(name)))
+        log.info("topic %s has partitions now: %d", name, count)
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic: gone for clients at once, its directories later (`file.delete.delay.ms`)."""
+        with self._changing:
+            self._finish_deletion(wait_for(partial(self._topics.mark_deleted, name)))
+        log.info("topic %s deleted", name)
+
+    def alter_topic(self, name: str, change: Callable[[Overrides], Overrides], *, validate_only: bool) -> None:
+        """Replaces a topic's overrides by `change(overrides)`, if they pass the check."""
+        with self._changing:
+            if not name:
+                raise KafkaError(Errors.INVALID_REQUEST, "a topic's settings need its name")
+            if name not in self._topics:
+                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+            overrides = change(self._configs.topic(name))
+            config = self._check_config(overrides)
+            if validate_only:
+                return
+            wait_for(partial(self._configs.set_topic, name, overrides))
+            self._replicas.update_config(name, config)
+        log.info("settings of topic %s are now: %s", name, overrides or "defaults")
+
+    def take_over(self) -> None:
+        """At the start: finishes deletions and leads every partition there is."""
+        with self._changing:
+            for topic in self._topics.marked():
+                self._finish_deletion(topic)
+            for name in self._topics.names():
+                found = self._topics.get(name)
+                if found is not None:
+                    self._lead(found, found.assignment, self._check_config(self._configs.topic(name)))
+
+    def refresh_configs(self) -> None:
+        """The broker's defaults changed: gives every log its settings anew."""
+        with self._changing:
+            for name in self._topics.names():
+                self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
+
+    def _finish_deletion(self, topic: Topic) -> None:
+        self._replicas.delete_topic(topic.name, topic.assignment)
+        wait_for(partial(self._topics.remove, topic.name))
+
+    def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig) -> None:
+        taken: dict[tuple[str, int], PartitionState] = {}
+        for index in partitions:
+            state = self._topics.state(topic.name, index)
+            epoch = state.leader_epoch if state is not None else 0
+            if state is not None and state.leader != self._broker_id:
+                epoch += 1  # another broker led it last
+                taken[topic.name, index] = PartitionState(
+                    self._broker_id, epoch, [self._broker_id], self._controller_epoch
+                )
+            try:
+                self._replicas.make_leader(topic.name, index, topic.id, epoch, config)
+            except KafkaError as error:  # its log directory is offline: answered partition by partition
+                log.error("cannot lead %s-%d: %s", topic.name, index, error.message)
+        if taken:
+            wait_for(partial(self._topics.set_states, taken))

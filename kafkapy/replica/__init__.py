@@ -1,0 +1,1 @@
+"""Partitions as this broker holds them: leadership, high watermark, and the reads and appends that wait."""

@@ -1,0 +1,184 @@
+"""Reading several partitions for one fetch, and the fetch that waits for enough to read.
+
+Source: kafka.server.ReplicaManager.readFromLog and DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.results import Busy
+from kafkapy.record.file_region import FileRegion
+from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.runtime.purgatory import DelayedOperation
+
+
+class FetchRead:
+    """What one partition of a fetch answers; the offsets are -1 with an error, as Kafka sends them."""
+
+    __slots__ = (
+        "aborted",
+        "diverging",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "records",
+    )
+
+    def __init__(
+        self,
+        error_code: int = Errors.NONE,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        records: FileRegion | None = None,
+        aborted: list[tuple[int, int]] | None = None,
+        diverging: tuple[int, int] | None = None,
+    ) -> None:
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.aborted = aborted
+        self.diverging = diverging
+
+
+class FetchPlan:
+    """One fetch: `wanted` holds (partition or the error that stands for it, FetchPartition) in the order asked."""
+
+    __slots__ = ("isolation", "max_bytes", "min_bytes", "wanted")
+
+    def __init__(
+        self, wanted: Sequence[tuple[Partition | KafkaError, Any]], *, min_bytes: int, max_bytes: int, isolation: int
+    ) -> None:
+        self.wanted = wanted
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+
+    def read(self, *, blocking: bool) -> tuple[list[FetchRead], int, bool] | None:
+        """(one read a partition, bytes in all, whether the answer should not wait: an error or a divergence).
+
+        None, with `blocking=False`, where a read has to wait for the disk: ask again on a thread that may.
+        """
+        reads = []
+        left, total, urgent, min_one = self.max_bytes, 0, False, True
+        for partition, asked in self.wanted:
+            read = self._read_one(partition, asked, left, min_one, blocking)
+            if read is None:
+                return None
+            if read.error_code != Errors.NONE or read.diverging is not None:
+                urgent = True
+            if read.records is not None:
+                size = read.records.length
+                if size:
+                    min_one = False
+                total += size
+                left = max(0, left - size)
+            reads.append(read)
+        return reads, total, urgent
+
+    def _read_one(
+        self, partition: Partition | KafkaError, asked: Any, left: int, min_one: bool, blocking: bool
+    ) -> FetchRead | None:
+        if isinstance(partition, KafkaError):
+            return FetchRead(partition.code)
+        log = partition.log
+        try:
+            partition.check_epoch(asked.current_leader_epoch)
+            if asked.last_fetched_epoch >= 0:
+                diverging = _divergence(partition, asked)
+                if diverging is not None:
+                    return FetchRead(
+                        Errors.NONE,
+                        log.high_watermark,
+                        log.last_stable_offset,
+                        log.log_start_offset,
+                        diverging=diverging,
+                    )
+            result = partition.read(
+                asked.fetch_offset, min(asked.max_bytes, left), self.isolation, min_one=min_one, blocking=blocking
+            )
+            if isinstance(result, Busy):
+                return None
+        except KafkaError as error:
+            if error.code == Errors.OFFSET_OUT_OF_RANGE:
+                return FetchRead(error.code, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            return FetchRead(error.code)
+        aborted = None
+        if self.isolation == READ_COMMITTED:
+            aborted = (
+                log.aborted_transactions(asked.fetch_offset, result.region, partition.end_offset(self.isolation))
+                if result.region is not None
+                else []
+            )
+        return FetchRead(
+            Errors.NONE,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            result.region,
+            aborted,
+        )
+
+
+def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
+    """(epoch, end offset) where the reader's last epoch ends on this leader before its position (KIP-595)."""
+    epoch, end_offset = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
+    if epoch < 0 or end_offset < 0:
+        raise KafkaError(
+            Errors.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is not in the log of {partition}"
+        )
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+class DelayedFetch(DelayedOperation):
+    """A fetch that waits until `min_bytes` are there, something is wrong, or its time is over.
+
+    A connection that is gone completes it at the next look, so that it does not stay for its whole time.
+    """
+
+    __slots__ = ("_cancelled", "_plan", "_respond")
+
+    def __init__(self, plan: FetchPlan, respond: Callable[[], None], cancelled: Callable[[], bool]) -> None:
+        super().__init__()
+        self._plan = plan
+        self._respond = respond
+        self._cancelled = cancelled
+
+    def try_complete(self) -> bool:
+        plan = self._plan
+        if self._cancelled():
+            return True
+        available = 0
+        for partition, asked in plan.wanted:
+            if isinstance(partition, KafkaError) or partition.gone is not None:
+                return True
+            end = partition.end_offset(plan.isolation)
+            if end == asked.fetch_offset:
+                continue
+            if end < asked.fetch_offset or plan.min_bytes <= 1 or asked.fetch_offset < partition.log.log_start_offset:
+                return True
+            try:
+                result = partition.read(
+                    asked.fetch_offset, asked.max_bytes, plan.isolation, min_one=True, blocking=False
+                )
+            except KafkaError:
+                return True  # the answer will say what is wrong
+            if isinstance(result, Busy):
+                return True  # a reader far behind: there is plenty
+            if result.region is not None:
+                available += result.region.length
+            if available >= plan.min_bytes:
+                return True
+        return False
+
+    def on_complete(self) -> None:
+        if not self._cancelled():
+            self._respond()

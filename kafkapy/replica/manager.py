@@ -1,0 +1,119 @@
+"""All partitions of this broker: finding one, making one, ending one. Source: kafka.server.ReplicaManager."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.log.manager import LogManager
+from kafkapy.replica.partition import Partition
+from kafkapy.replica.stall import StallMonitor
+from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.purgatory import Purgatory
+from kafkapy.runtime.timer import Timer
+
+log = logging.getLogger("kafkapy.replica.manager")
+
+
+class ReplicaManager:
+    """Partitions by topic and index. Finding one takes no lock; making and ending them do."""
+
+    def __init__(
+        self,
+        log_manager: LogManager,
+        *,
+        broker_id: int,
+        timer: Timer,
+        disk_pool: DiskPool,
+        stall_threshold: float,
+    ) -> None:
+        self.log_manager = log_manager
+        self.broker_id = broker_id
+        self.fetch_purgatory = Purgatory("fetch", timer)
+        self._disk_pool = disk_pool
+        self._stall_threshold = stall_threshold
+        self._stalls: dict[Path, StallMonitor] = {}
+        self._lock = threading.Lock()
+        self._topics: dict[str, dict[int, Partition]] = {}
+
+    def get(self, topic: str, index: int) -> Partition:
+        """The partition, or KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where it is offline."""
+        partitions = self._topics.get(topic)
+        partition = partitions.get(index) if partitions is not None else None
+        if partition is None:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {topic}-{index}")
+        if partition.gone is not None:
+            raise partition.gone
+        return partition
+
+    def holds(self, topic: str, index: int) -> bool:
+        """Whether the partition is here and serves."""
+        partition = self._topics.get(topic, {}).get(index)
+        return partition is not None and partition.gone is None
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in list(self._topics.values()):
+            yield from list(partitions.values())
+
+    def make_leader(self, topic: str, index: int, topic_id: bytes, leader_epoch: int, config: LogConfig) -> Partition:
+        """Makes this broker lead the partition; its log is made where there is none. Blocks on the disk."""
+        partition_log = self.log_manager.get(topic, index)
+        if partition_log is None:
+            partition_log = self.log_manager.create(topic, index, topic_id, config)
+        with partition_log.lock:
+            partition_log.leader_epochs.assign(leader_epoch, partition_log.log_end_offset)
+        partition = Partition(
+            partition_log,
+            broker_id=self.broker_id,
+            leader_epoch=leader_epoch,
+            disk_pool=self._disk_pool,
+            stall=self._stall_of(partition_log.dir.parent),
+            on_append=self.fetch_purgatory.check,
+        )
+        partition_log.set_high_watermark(partition_log.log_end_offset)
+        with self._lock:
+            # Readers look a topic up and then an index: both maps are replaced, never changed under them.
+            partitions = dict(self._topics.get(topic, {}))
+            partitions[index] = partition
+            self._topics = {**self._topics, topic: partitions}
+        return partition
+
+    def delete_topic(self, topic: str, indexes: Iterable[int]) -> None:
+        """Ends a deleted topic's partitions and hands their directories to the deletion. Blocks on the disk."""
+        with self._lock:
+            topics = dict(self._topics)
+            partitions = topics.pop(topic, {})
+            self._topics = topics
+        gone = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
+        for partition in partitions.values():
+            partition.remove(gone)
+        for index in indexes:
+            self.log_manager.delete(topic, index)
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        """New settings of a topic, for every log of it."""
+        for partition in self._topics.get(topic, {}).values():
+            partition.log.update_config(config)
+
+    def directory_failed(self, directory: Path, error: BaseException) -> None:
+        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        gone = KafkaError(Errors.KAFKA_STORAGE_ERROR, f"log directory {directory} is offline: {error}")
+        lost = [partition for partition in self if partition.log.dir.parent == directory and partition.gone is None]
+        for partition in lost:
+            partition.remove(gone)
+        log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
+
+    def _stall_of(self, directory: Path) -> StallMonitor:
+        monitor = self._stalls.get(directory)
+        if monitor is None:
+            monitor = self._stalls[directory] = StallMonitor(self._stall_threshold)
+        return monitor
+
+    def stalls(self) -> dict[Path, Any]:
+        """Stall monitors by log directory, for the metrics."""
+        return dict(self._stalls)

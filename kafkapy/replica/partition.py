@@ -1,0 +1,180 @@
+"""A partition that this broker leads: the log, the leader epoch and the high watermark over it.
+
+Source: kafka.cluster.Partition. With one replica the in-sync set is the leader alone, so the high watermark
+follows the log's end as soon as an append is in the log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.partition_log import AppendResult, PartitionLog, ReadResult
+from kafkapy.log.results import Busy
+from kafkapy.replica.append_queue import AppendQueue
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+Verdict = AppendResult | KafkaError
+
+
+class Partition:
+    """A leader replica. Appends come from any thread; reads take no lock."""
+
+    __slots__ = (
+        "_queue",
+        "_stall",
+        "broker_id",
+        "gone",
+        "index",
+        "leader_epoch",
+        "log",
+        "on_append",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        broker_id: int,
+        leader_epoch: int,
+        disk_pool: Any,
+        stall: Any,
+        on_append: Callable[[Partition], object],
+    ) -> None:
+        self.topic = log.topic
+        self.index = log.partition
+        self.log = log
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        self.on_append = on_append
+        self.gone: KafkaError | None = None  # set once when the partition is deleted or its directory went offline
+        self._stall = stall
+        self._queue = AppendQueue(disk_pool, self._append_waiting)
+
+    def __repr__(self) -> str:
+        return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
+
+    # --- appends
+
+    def append(
+        self, sets: Sequence[memoryview], acks: int, done: Callable[[list[Verdict]], None] | None
+    ) -> list[Verdict] | None:
+        """Appends produced record sets, each with its own verdict.
+
+        Answers at once where that needs no waiting. Otherwise answers None, keeps the views, and calls
+        `done(verdicts)` from a pool thread. With `done=None` it waits instead (never on a network thread).
+        """
+        refused = self._refuse(acks)
+        if refused is not None:
+            return [refused] * len(sets)
+        if done is None:
+            return self._append_waiting(sets)
+        if not self._queue.busy and not self._stall.stalled:
+            started = time.monotonic()
+            try:
+                verdicts = self.log.append(sets, self.leader_epoch, blocking=False)
+            except LogDirFailure as failure:
+                return [failure] * len(sets)
+            if not isinstance(verdicts, Busy):
+                self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+                self._appended()
+                return verdicts
+        self._queue.put(sets, done)
+        return None
+
+    @property
+    def would_queue(self) -> bool:
+        """Whether an append now goes to the disk pool."""
+        return self._queue.busy or self._stall.stalled
+
+    def _refuse(self, acks: int) -> KafkaError | None:
+        if self.gone is not None:
+            return self.gone
+        wanted = self.log.config.min_insync_replicas
+        if acks == -1 and wanted > 1:
+            return KafkaError(
+                Errors.NOT_ENOUGH_REPLICAS,
+                f"{self.topic}-{self.index} has 1 in-sync replica and min.insync.replicas is {wanted}",
+            )
+        return None
+
+    def _append_waiting(self, sets: Sequence[memoryview]) -> list[Verdict]:
+        if self.gone is not None:
+            return [self.gone] * len(sets)
+        started = time.monotonic()
+        verdicts = self.log.append(sets, self.leader_epoch, blocking=True)
+        assert not isinstance(verdicts, Busy)
+        self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+        self._appended()
+        return verdicts
+
+    def _appended(self) -> None:
+        self.log.set_high_watermark(self.log.log_end_offset)
+        self.on_append(self)
+
+    # --- reads
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """KIP-320: a client that knows another epoch than ours has stale metadata, or we have."""
+        if self.gone is not None:
+            raise self.gone
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(
+                Errors.FENCED_LEADER_EPOCH,
+                f"leader epoch {current_leader_epoch} is over: {self.topic}-{self.index} is at {self.leader_epoch}",
+            )
+        raise KafkaError(
+            Errors.UNKNOWN_LEADER_EPOCH,
+            f"leader epoch {current_leader_epoch} has not come to {self.topic}-{self.index}: {self.leader_epoch}",
+        )
+
+    def end_offset(self, isolation: int) -> int:
+        """Where a consumer's reads end: the high watermark, or with read_committed the last stable offset."""
+        log = self.log
+        return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
+
+    def read(
+        self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, blocking: bool
+    ) -> ReadResult | Busy:
+        """A region of whole batches from `offset` (the last may be cut), or KafkaError OFFSET_OUT_OF_RANGE.
+
+        BUSY, with `blocking=False`, where finding the place has to wait for the disk.
+        """
+        return self.log.read(
+            offset, max_bytes, min_one=min_one, max_offset=self.end_offset(isolation), blocking=blocking
+        )
+
+    def delete_records(self, before: int) -> int:
+        """Moves the log start offset up to `before` (-1: the high watermark) and returns it."""
+        if self.gone is not None:
+            raise self.gone
+        log = self.log
+        if "delete" not in log.config.cleanup_policy:
+            raise KafkaError(
+                Errors.POLICY_VIOLATION,
+                f"{self.topic} has cleanup.policy={','.join(sorted(log.config.cleanup_policy))}: "
+                "records can be deleted only where it holds delete",
+            )
+        target = log.high_watermark if before == -1 else before
+        if not 0 <= target <= log.high_watermark:
+            raise KafkaError(
+                Errors.OFFSET_OUT_OF_RANGE,
+                f"cannot delete before {before}: the high watermark of {self.topic}-{self.index} is "
+                f"{log.high_watermark}",
+            )
+        log.delete_records(target)
+        self.on_append(self)  # readers below the new start wait for nothing any more
+        return log.log_start_offset
+
+    def remove(self, why: KafkaError) -> None:
+        """The partition ends here: what waits on it is woken and told `why`."""
+        self.gone = why
+        self.on_append(self)

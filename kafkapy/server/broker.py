@@ -1,0 +1,327 @@
+"""The composition root: makes the parts of a broker, wires them, starts and stops them in order."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kafkapy.controller.topic_changes import TopicController
+from kafkapy.log.manager import LogManager
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.settings import LogSettings
+from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
+from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.topics import TopicRegistry
+from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.network.socket_server import SocketServer
+from kafkapy.replica.manager import ReplicaManager
+from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
+from kafkapy.runtime.counters import Registry
+from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.logs import fields
+from kafkapy.runtime.scheduler import Scheduler
+from kafkapy.runtime.timer import Timer
+from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config_alter import check_topic
+from kafkapy.server.config_listeners import ANY_ADDRESSES
+from kafkapy.server.dispatcher import Dispatcher
+from kafkapy.server.dynamic_config import DynamicConfig
+from kafkapy.server.fetch_sessions import FetchSessionCache
+from kafkapy.server.meters import RequestMeters
+from kafkapy.server.metrics import MetricsPage
+from kafkapy.server.services import Node, Services
+
+log = logging.getLogger("kafkapy.server.broker")
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+class BrokerServer:
+    """A broker in this process, on threads of its own. `start` once, `stop` once.
+
+    `on_failure(reason)` is called, from any thread, when a running broker cannot go on: the directory that holds
+    its metadata failed, or the last of its log directories did.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK, on_failure: Callable[[str], None] | None = None
+    ) -> None:
+        self.listeners: list[str] = []
+        self.services = services = Services()
+        services.config = config
+        services.clock = clock
+        services.counters = Registry()
+        services.meters = RequestMeters(services.counters, timed=bool(config.kafkapy_metrics_listen))
+        services.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        services.disk_pool = DiskPool(config.kafkapy_disk_pool_threads)
+        self._on_failure = on_failure
+        self._scheduler = Scheduler(clock, config.background_threads)
+        self._timer = Timer(clock)
+        self._tree: LocalTree | None = None
+        self._network: SocketServer | None = None
+        self._metrics: MetricsPage | None = None
+        self._logs: LogManager | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of each listener, as clients take it."""
+        return ",".join(listener.partition("://")[2] for listener in self.listeners)
+
+    @property
+    def metrics_address(self) -> str | None:
+        """HOST:PORT of the metrics page, if there is one."""
+        return self._metrics.address if self._metrics is not None else None
+
+    # --- start
+
+    def start(self) -> None:
+        """Returns when clients can connect. Raises what stands in the way, and then nothing is left running."""
+        began = time.monotonic()
+        try:
+            self._start()
+        except BaseException:
+            self._stop(clean=False)
+            raise
+        log.info(
+            "started", extra=fields(broker=self.services.broker_id, seconds=f"{time.monotonic() - began:.3f}")
+        )
+
+    def _start(self) -> None:
+        services = self.services
+        for line in services.config.warnings():
+            log.warning(line)
+        self._timer.start()
+        logs = self._open_directories()
+        tree = self._tree = self._open_tree(logs)
+        cluster = ClusterRegistry(tree)
+        self._identify(cluster, logs)
+        self._network = network = self._make_network()
+        ports = network.bind()  # before the logs are read: a port that is in use is told at once
+        services.configs = ConfigRegistry(tree)
+        services.topics = TopicRegistry(tree)
+        services.producer_ids = ProducerIds(tree, services.broker_id)
+        services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
+        services.dynamic_config.load()
+        self._load_logs(logs)
+        self._lead(cluster)
+        self._register(cluster, ports)
+        self._schedule()
+        if services.config.kafkapy_metrics_listen:
+            self._metrics = MetricsPage(services.config.kafkapy_metrics_listen, services.counters, services)
+        network.start()
+
+    def _open_directories(self) -> LogManager:
+        services, config = self.services, self.services.config
+        services.log_manager = self._logs = LogManager(
+            config.log_dirs,
+            config.log_config,
+            clock=services.clock,
+            scheduler=self._scheduler,
+            disk_pool=services.disk_pool,
+            settings=LogSettings(
+                recovery_threads_per_dir=config.num_recovery_threads_per_data_dir,
+                initial_task_delay_ms=config.log_initial_task_delay_ms,
+                retention_check_ms=config.log_retention_check_interval_ms,
+                flush_check_ms=config.log_flush_scheduler_interval_ms,
+                recovery_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
+                start_offset_checkpoint_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+                high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                producer_expiration_ms=config.producer_id_expiration_ms,
+                producer_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
+            ),
+            on_dir_failure=self._directory_failed,
+        )
+        return self._logs
+
+    def _open_tree(self, logs: LogManager) -> LocalTree:
+        home = self._home
+        offline = {directory: error for directory, error in logs.directories() if error is not None}
+        if home in offline:
+            raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
+        path = home / FILE_NAME
+        partitions = logs.stored_partitions()
+        if partitions and not path.exists():
+            topic, index = partitions[0]
+            raise StartError(
+                f"log.dirs holds partitions ({topic}-{index} is one) and {home} no kafkapy metadata: another broker, "
+                f"such as Apache Kafka, wrote them. `kafkapy log adopt {home}` makes the directory kafkapy's; an "
+                "empty one in log.dirs starts afresh"
+            )
+        return LocalTree(path, self._metadata_failed)
+
+    @property
+    def _home(self) -> Path:
+        """The directory that holds the metadata."""
+        return self.services.config.log_dirs[0].absolute()
+
+    def _identify(self, cluster: ClusterRegistry, logs: LogManager) -> None:
+        """Broker id and cluster id, from the settings, the tree and each directory's meta.properties, which agree."""
+        services, config = self.services, self.services.config
+        services.cluster_id = cluster.ensure_cluster_id(logs.stored_cluster_id())
+        broker_id = config.broker_id
+        if broker_id < 0:
+            stored = logs.stored_broker_id()
+            broker_id = stored if stored is not None else cluster.generate_broker_id(config.reserved_broker_max_id)
+        services.broker_id = broker_id
+        logs.stamp(broker_id, services.cluster_id)
+
+    def _make_network(self) -> SocketServer:
+        services, config = self.services, self.services.config
+        return SocketServer(
+            [Listener(one.name, one.host, one.port) for one in config.listeners],
+            Dispatcher(services),
+            NetworkSettings(
+                num_network_threads=config.num_network_threads,
+                socket_request_max_bytes=config.socket_request_max_bytes,
+                socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+                socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+                socket_listen_backlog_size=config.socket_listen_backlog_size,
+                max_connections=config.max_connections,
+                max_connections_per_ip=config.max_connections_per_ip,
+                max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
+                connections_max_idle_ms=config.connections_max_idle_ms,
+                inter_broker_listener=config.inter_broker_listener,
+                zero_copy=config.kafkapy_zero_copy_enable,
+            ),
+            services.counters,
+            services.disk_pool,
+            services.clock,
+        )
+
+    def _load_logs(self, logs: LogManager) -> None:
+        """Opens every log with its topic's settings; a directory that no topic knows is set aside."""
+        services = self.services
+        logs.load(lambda topic: check_topic(services.config, services.configs.topic(topic)), self._is_stray)
+
+    def _is_stray(self, partition_log: PartitionLog) -> bool:
+        """Whether the tree does not know the log. A topic that is being deleted counts: its logs go the proper way."""
+        topics, name = self.services.topics, partition_log.topic
+        topic = topics.get(name) or next((one for one in topics.marked() if one.name == name), None)
+        return (
+            topic is None
+            or partition_log.partition not in topic.assignment
+            or partition_log.topic_id not in (None, topic.id)
+        )
+
+    def _lead(self, cluster: ClusterRegistry) -> None:
+        services = self.services
+        services.replicas = ReplicaManager(
+            services.log_manager,
+            broker_id=services.broker_id,
+            timer=self._timer,
+            disk_pool=services.disk_pool,
+            stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
+        )
+        epoch = cluster.become_controller(services.broker_id, services.clock.time_ms())
+        services.controller = TopicController(
+            services.topics,
+            services.configs,
+            services.replicas,
+            broker_id=services.broker_id,
+            controller_epoch=epoch if epoch is not None else cluster.controller_epoch(),
+            check_config=lambda overrides: check_topic(services.config, overrides),
+            default_partitions=lambda: services.config.num_partitions,
+            default_replication=lambda: services.config.default_replication_factor,
+        )
+        services.controller.take_over()
+
+    def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
+        """Makes the addresses known: to clients, and in the tree."""
+        services, config = self.services, self.services.config
+        bound = {one.name: one for one in config.listeners}
+        endpoints = []
+        for one in config.advertised_listeners:
+            host = one.host
+            if not host or host in ANY_ADDRESSES:
+                host = socket.getfqdn()
+            port = one.port or ports[one.name]
+            endpoints.append(Endpoint(one.name, host, port, one.protocol))
+            services.advertise(one.name, Node(services.broker_id, host, port, config.broker_rack))
+        for name, listener in bound.items():
+            self.listeners.append(str(listener._replace(port=ports[name])))
+            if not services.nodes(name):  # not advertised: its clients see the first one that is
+                first = endpoints[0]
+                services.advertise(name, Node(services.broker_id, first.host, first.port, config.broker_rack))
+        cluster.register_broker(services.broker_id, endpoints, config.broker_rack, services.clock.time_ms())
+
+    def _schedule(self) -> None:
+        """What happens from time to time, and what the metrics ask for."""
+        services = self.services
+        services.log_manager.start()
+        counters = services.counters
+        purgatory = services.replicas.fetch_purgatory
+        counters.gauge("fetch_purgatory_size", "Fetches that wait for data", lambda: purgatory.delayed)
+        counters.gauge("disk_pool_depth", "Calls that wait or run on the disk pool", lambda: services.disk_pool.depth)
+        counters.gauge("fetch_sessions", "Incremental fetch sessions", lambda: len(services.fetch_sessions))
+        counters.sampled(
+            "fetch_session_evictions", "Fetch sessions given up for others", lambda: services.fetch_sessions.evictions
+        )
+        counters.gauge("topics", "Topics", lambda: len(services.topics))
+        counters.gauge(
+            "offline_log_directories",
+            "Log directories that failed",
+            lambda: sum(error is not None for _, error in services.log_manager.directories()),
+        )
+        counters.sampled(
+            "append_stalls",
+            "Writes that took longer than kafkapy.stall.threshold.ms",
+            lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),
+        )
+
+    # --- changes while it runs
+
+    def _apply_config(self, config: BrokerConfig) -> None:
+        """Dynamic settings changed: those that are not read anew at each use are handed on."""
+        assert self._network is not None
+        self.services.log_manager.defaults = config.log_config
+        self.services.controller.refresh_configs()
+        self._network.update_limits(
+            max_connections=config.max_connections,
+            max_connections_per_ip=config.max_connections_per_ip,
+            overrides=config.max_connections_per_ip_overrides,
+        )
+
+    def _directory_failed(self, directory: Path, error: BaseException) -> None:
+        if hasattr(self.services, "replicas"):
+            self.services.replicas.directory_failed(directory, error)
+        if directory == self._home:
+            self._fail(f"the directory with the metadata failed: {error}")
+        elif not self.services.log_manager.online_dirs():
+            self._fail(f"the last log directory failed: {error}")
+
+    def _metadata_failed(self, error: Exception) -> None:
+        self._fail(f"the metadata in {self._home} cannot be written any more: {error}")
+
+    def _fail(self, reason: str) -> None:
+        log.critical("the broker cannot go on: %s", reason)
+        if self._on_failure is not None:
+            self._on_failure(reason)
+
+    # --- stop
+
+    def stop(self) -> None:
+        """Answers what is under way, flushes, marks the directories as cleanly closed."""
+        began = time.monotonic()
+        self._stop(clean=True)
+        log.info("stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
+
+    def _stop(self, *, clean: bool) -> None:
+        if self._network is not None:
+            self._network.stop_accepting()
+            if clean:
+                self._network.stop()
+        if self._metrics is not None:
+            self._metrics.stop()
+        self._scheduler.stop()
+        self._timer.stop()
+        self.services.disk_pool.stop()
+        if self._tree is not None:
+            self._tree.close()
+        if self._logs is not None:
+            self._logs.close()  # the last: it gives the directories up to others

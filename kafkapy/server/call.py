@@ -1,0 +1,84 @@
+"""One request on its way through the broker: who asked, which version, and how an answer that waits gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
+from kafkapy.protocol.headers import response_frame
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.protocol.apis import Api
+
+
+class Call:
+    """A decoded request's surroundings: `version` decides the layout, `connection` where the answer goes."""
+
+    __slots__ = ("api", "client_id", "connection", "correlation_id", "version")
+
+    def __init__(
+        self, api: Api, version: int, correlation_id: int, client_id: str | None, connection: Connection
+    ) -> None:
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.connection = connection
+
+    def __str__(self) -> str:
+        host, port = self.connection.peer[:2]
+        return f"{self.api.name} v{self.version} #{self.correlation_id} of {self.client_id!r} at {host}:{port}"
+
+
+class Later:
+    """The answer of a handler that cannot answer yet. Complete it once, from any thread."""
+
+    __slots__ = ("_call", "pending")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.pending = MeteredPending(call.connection)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the connection is gone, so that nobody waits for the answer."""
+        return self.pending.cancelled
+
+    def complete(self, answer: Any) -> None:
+        """Sends a response message of the call's API, or what the network takes as it is (a send list, CLOSE)."""
+        self.pending.complete(as_reply(self._call, answer))
+
+    def complete_with(self, make: Callable[[], Reply]) -> None:
+        """Has the network thread make the reply when it is about to send it."""
+        self.pending.complete_with(make)
+
+
+class MeteredPending(Pending):
+    """A Pending that says when it is completed (`on_complete`, set by the meters)."""
+
+    __slots__ = ("on_complete",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.on_complete: Callable[[], None] | None = None
+
+    def complete(self, reply: Reply) -> bool:
+        if self.on_complete is not None:
+            self.on_complete()
+        return super().complete(reply)
+
+    def complete_with(self, make: Callable[[], Reply]) -> bool:
+        if self.on_complete is not None:
+            self.on_complete()
+        return super().complete_with(make)
+
+
+def as_reply(call: Call, answer: Any) -> Reply:
+    """What a handler returned, as the network takes it: a message is encoded, the rest goes through."""
+    if isinstance(answer, Later):
+        return answer.pending
+    if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
+        return answer
+    return [response_frame(call.api, call.version, call.correlation_id, answer)]

@@ -1,0 +1,148 @@
+"""From frames to replies: reads headers, finds the handler, gathers produce requests, measures.
+
+A frame that breaks the protocol closes its connection with one line that names the peer, the API and the
+reason; a failure of a handler itself is logged with its traceback and closes the connection too, as Kafka's
+clients expect of an answer that cannot be made.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkapy._ext.hotpath import FetchRequest, ProduceRequest, decode_fetch_frame, decode_produce_frame
+from kafkapy.errors import ProtocolError
+from kafkapy.network.replies import CLOSE, Pending, Reply
+from kafkapy.protocol.api_versions import unsupported
+from kafkapy.protocol.apis import API_VERSIONS, FETCH
+from kafkapy.protocol.headers import RequestHeader, UnsupportedApi, read_request_header
+from kafkapy.server import handlers
+from kafkapy.server.api_table import TABLE, Served
+from kafkapy.server.call import Call, Later, as_reply
+from kafkapy.server.handlers import fetch, produce
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.dispatcher")
+
+__all__ = ["Dispatcher", "handlers"]
+
+
+class Dispatcher:
+    """The network's handler: `handle(connection, frames)` on a processor thread."""
+
+    def __init__(self, broker: Services) -> None:
+        self._broker = broker
+        self._meters = broker.meters
+
+    def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply]:
+        """One reply a frame, in order, up to the first that closes or waits."""
+        replies: list[Reply] = []
+        run: list[ProduceRequest] = []
+        gathered = self._meters.clock()
+        for frame in frames:
+            try:
+                produced = decode_produce_frame(frame)
+            except ProtocolError as error:
+                if not run or self._produce(connection, run, replies, gathered):
+                    replies.append(_refuse(connection, "Produce", error))
+                return replies
+            if produced is not None:
+                run.append(produced)
+                continue
+            if run and not self._produce(connection, run, replies, gathered):
+                return replies
+            run = []
+            reply = self._one(connection, frame, gathered)
+            replies.append(reply)
+            if reply is CLOSE or isinstance(reply, Pending):
+                return replies
+        if run:
+            self._produce(connection, run, replies, gathered)
+        return replies
+
+    def _produce(
+        self, connection: Connection, run: list[ProduceRequest], replies: list[Reply], gathered: float
+    ) -> bool:
+        """Handles gathered produce requests; whether the frames behind them may be handled now."""
+        started = self._meters.clock()
+        try:
+            answers = produce.handle_gather(self._broker, connection, run)
+        except Exception:
+            log.exception("produce of %r at %s failed", run[0].client_id, connection.peer)
+            answers = [CLOSE]
+        last = answers[-1]
+        answers[-1] = self._meters.handled("Produce", len(run), gathered, started, last)
+        replies.extend(answers)
+        return last is not CLOSE and not isinstance(last, Pending)
+
+    def _one(self, connection: Connection, frame: memoryview, gathered: float) -> Reply:
+        try:
+            fetch_request = decode_fetch_frame(frame)
+            if fetch_request is not None:
+                return self._fetch(connection, fetch_request, gathered)
+            header, body = read_request_header(frame)
+        except UnsupportedApi as error:
+            if error.api_key == API_VERSIONS.key:  # a newer client: it asks again in a version named in the answer
+                return [unsupported(error, TABLE.versions())]
+            return _refuse(connection, f"API {error.api_key} v{error.api_version}", error)
+        except ProtocolError as error:
+            return _refuse(connection, "a request header", error)
+        served = TABLE.find(header.api_key)
+        if served is None or not served.low <= header.api_version <= served.high:
+            return self._not_served(connection, header, served)
+        api = served.api
+        call = Call(api, header.api_version, header.correlation_id, header.client_id, connection)
+        try:
+            request = api.decode_request(frame, header.api_version, body)
+        except ProtocolError as error:
+            return _refuse(connection, f"{api.name} v{header.api_version}", error)
+        started = self._meters.clock()
+        try:
+            reply = self._run(served, call, request)
+        except Exception:
+            log.exception("%s failed", call)
+            reply = CLOSE
+        return self._meters.handled(api.name, 1, gathered, started, reply)
+
+    def _fetch(self, connection: Connection, request: FetchRequest, gathered: float) -> Reply:
+        call = Call(FETCH, request.api_version, request.correlation_id, request.client_id, connection)
+        started = self._meters.clock()
+        try:
+            reply = as_reply(call, fetch.handle(self._broker, call, request))
+        except Exception:
+            log.exception("%s failed", call)
+            reply = CLOSE
+        return self._meters.handled("Fetch", 1, gathered, started, reply)
+
+    def _not_served(self, connection: Connection, header: RequestHeader, served: Served | None) -> Reply:
+        if served is None:
+            return _refuse(connection, f"API {header.api_key}", ProtocolError("this broker does not serve it"))
+        return _refuse(
+            connection,
+            f"{served.api.name} v{header.api_version}",
+            ProtocolError(f"this broker serves v{served.low} to v{served.high}"),
+        )
+
+    def _run(self, served: Served, call: Call, request: Any) -> Reply:
+        if not served.pooled:
+            return as_reply(call, served.handler(self._broker, call, request))
+        later = Later(call)
+        # Decoded strings and numbers are copies, so the receive buffer may go on while the pool works.
+        self._broker.disk_pool.submit(_run_pooled, self._broker, served, call, request, later)
+        return later.pending
+
+
+def _run_pooled(broker: Services, served: Served, call: Call, request: Any, later: Later) -> None:
+    try:
+        later.complete(served.handler(broker, call, request))
+    except Exception:
+        log.exception("%s failed", call)
+        later.complete(CLOSE)
+
+
+def _refuse(connection: Connection, what: str, error: Exception) -> Reply:
+    log.warning("closing the connection of %s: %s: %s", connection.name, what, error)
+    return CLOSE

@@ -1,0 +1,58 @@
+"""Broker settings that change while it runs: kept in the tree, applied to the parts that use them (KIP-226)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkapy.controller.waiting import wait_for
+from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config_alter import check_broker
+from kafkapy.server.config_dynamic import usable
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.dynamic_config")
+
+Change = Callable[[dict[str, str]], dict[str, str]]
+
+
+class DynamicConfig:
+    """Applies a change to `services.config`; `on_change(config)` then tells the parts."""
+
+    def __init__(self, services: Services, registry: ConfigRegistry, on_change: Callable[[BrokerConfig], None]) -> None:
+        self._services = services
+        self._registry = registry
+        self._on_change = on_change
+        self._changing = threading.Lock()
+
+    def load(self) -> None:
+        """At the start: what was set before counts again; what cannot be used any more is named and left alone."""
+        broker, bad = usable(self._registry.broker(self._services.broker_id), per_broker=True)
+        default, bad_default = usable(self._registry.broker_default(), per_broker=False)
+        for name in [*bad, *bad_default]:
+            log.warning("the stored dynamic setting %s cannot be used and is ignored", name)
+        if broker or default:
+            self._services.config = self._services.config.with_dynamic(default, broker)
+
+    def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
+        """Replaces this broker's dynamic settings, or the cluster's, by `change(settings)`. Blocks; KafkaError."""
+        with self._changing:
+            broker_id = self._services.broker_id
+            current = self._registry.broker(broker_id) if per_broker else self._registry.broker_default()
+            values = change(current)
+            config = check_broker(self._services.config, values, per_broker=per_broker)
+            if validate_only:
+                return
+            if per_broker:
+                wait_for(partial(self._registry.set_broker, broker_id, values))
+            else:
+                wait_for(partial(self._registry.set_broker_default, values))
+            self._services.config = config
+            self._on_change(config)
+        log.info("dynamic settings of %s are now: %s", f"broker {broker_id}" if per_broker else "all brokers", values)

@@ -1,0 +1,36 @@
+"""One module an API family: decode is done, so a handler checks, delegates and shapes the answer.
+
+Importing this package registers every handler with `kafkapy.server.api_table`; a new module is named here.
+"""
+
+from kafkapy.server.handlers import (
+    admin_topics,
+    api_versions,
+    cluster,
+    configs,
+    elections,
+    fetch,
+    leader_epochs,
+    log_dirs,
+    metadata,
+    offsets,
+    produce,
+    producers,
+    records,
+)
+
+__all__ = [
+    "admin_topics",
+    "api_versions",
+    "cluster",
+    "configs",
+    "elections",
+    "fetch",
+    "leader_epochs",
+    "log_dirs",
+    "metadata",
+    "offsets",
+    "produce",
+    "producers",
+    "records",
+]

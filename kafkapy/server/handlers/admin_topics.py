@@ -1,0 +1,132 @@
+"""CreateTopics, DeleteTopics, CreatePartitions. Source: KafkaApis and kafka.server.ZkAdminManager."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.protocol.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kafkapy.server import config_view
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.topics import Topic
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.topics")
+
+METADATA_TOPIC = "__cluster_metadata"  # KRaft's own; no user may make it
+DETAILS_SINCE = 5
+IDS_SINCE = 6
+DISABLED_SINCE = 3
+
+
+@serves(CREATE_TOPICS, pooled=True)
+def create_topics(broker: Services, call: Call, request: Any) -> Any:
+    make = CREATE_TOPICS.Response
+    count = Counter(topic.name for topic in request.topics)
+    results = {}
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        result = results[topic.name] = make.Topics(name=topic.name, configs=[])
+        try:
+            if count[topic.name] > 1:
+                raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
+            _create(broker, call, topic, request.validate_only, result)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+            result.num_partitions, result.replication_factor, result.configs = -1, -1, []
+    return make(topics=list(results.values()))
+
+
+def _create(broker: Services, call: Call, topic: Any, validate_only: bool, result: Any) -> None:
+    if topic.name == METADATA_TOPIC:
+        raise KafkaError(Errors.INVALID_REQUEST, f"{METADATA_TOPIC} is internal and cannot be made")
+    empty = [config.name for config in topic.configs if config.value is None]
+    if empty:
+        raise KafkaError(Errors.INVALID_CONFIG, f"these settings have no value: {', '.join(empty)}")
+    made = broker.controller.create(
+        topic.name,
+        partitions=topic.num_partitions,
+        replication=topic.replication_factor,
+        by_hand={one.partition_index: one.broker_ids for one in topic.assignments} or None,
+        overrides={config.name: config.value for config in topic.configs},
+        validate_only=validate_only,
+    )
+    result.topic_id = made.id
+    if call.version >= DETAILS_SINCE:
+        _details(broker, made, {config.name: config.value for config in topic.configs}, result)
+
+
+def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: Any) -> None:
+    """What the topic has become (KIP-525)."""
+    make = CREATE_TOPICS.Response.Topics.Configs
+    result.num_partitions = len(topic.assignment)
+    result.replication_factor = len(next(iter(topic.assignment.values())))
+    result.configs = [
+        make(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in config_view.describe_topic(broker.config, overrides)
+    ]
+
+
+@serves(DELETE_TOPICS, pooled=True)
+def delete_topics(broker: Services, call: Call, request: Any) -> Any:
+    make = DELETE_TOPICS.Response
+    if call.version >= IDS_SINCE:
+        asked = [(topic.name, topic.topic_id) for topic in request.topics]
+    else:
+        asked = [(name, ZERO_ID) for name in request.topic_names]
+    responses = []
+    for name, topic_id in asked:
+        response = make.Responses(name=name, topic_id=topic_id)
+        try:
+            if not broker.config["delete.topic.enable"]:
+                code = Errors.INVALID_REQUEST if call.version < DISABLED_SINCE else Errors.TOPIC_DELETION_DISABLED
+                raise KafkaError(code, "delete.topic.enable is false")
+            _delete(broker, response)
+        except KafkaError as error:
+            response.error_code, response.error_message = error.code, error.message
+        responses.append(response)
+    return make(responses=responses)
+
+
+def _delete(broker: Services, response: Any) -> None:
+    if response.topic_id != ZERO_ID:
+        if response.name is not None:
+            raise KafkaError(Errors.INVALID_REQUEST, "a topic is named or given by its id, not both")
+        response.name = broker.topics.name_of(response.topic_id)
+        if response.name is None:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+    if response.name is None:
+        raise KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id")
+    broker.controller.delete(response.name)
+
+
+@serves(CREATE_PARTITIONS, pooled=True)
+def create_partitions(broker: Services, call: Call, request: Any) -> Any:
+    make = CREATE_PARTITIONS.Response
+    count = Counter(topic.name for topic in request.topics)
+    results = {}
+    for topic in request.topics:
+        if topic.name in results:
+            continue
+        result = results[topic.name] = make.Results(name=topic.name)
+        try:
+            if count[topic.name] > 1:
+                raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
+            by_hand = None if topic.assignments is None else [one.broker_ids for one in topic.assignments]
+            broker.controller.add_partitions(topic.name, topic.count, by_hand, validate_only=request.validate_only)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    return make(results=list(results.values()))

@@ -1,0 +1,132 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics and brokers (KIP-133, KIP-226, KIP-339)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.topics import validate_name
+from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from kafkapy.server import config_alter, config_view
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+from kafkapy.server.config_alter import BROKER_RESOURCE, TOPIC_RESOURCE
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.configs")
+
+Change = Callable[[dict[str, str]], dict[str, str]]  # the settings there were -> those that shall be
+
+
+@serves(DESCRIBE_CONFIGS, pooled=True)
+def describe(broker: Services, call: Call, request: Any) -> Any:
+    make = DESCRIBE_CONFIGS.Response
+    results = []
+    for resource in request.resources:
+        result = make.Results(
+            resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
+        )
+        try:
+            entries = _describe(broker, resource)
+            result.configs = [_entry(entry, request) for entry in entries]
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        results.append(result)
+    return make(results=results)
+
+
+def _describe(broker: Services, resource: Any) -> list[config_view.Entry]:
+    names = resource.configuration_keys
+    if resource.resource_type == TOPIC_RESOURCE:
+        validate_name(resource.resource_name)
+        if resource.resource_name not in broker.topics:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name}")
+        return config_view.describe_topic(broker.config, broker.configs.topic(resource.resource_name), names)
+    if resource.resource_type == BROKER_RESOURCE:
+        if config_alter.is_one_broker(resource.resource_name, broker.broker_id):
+            return config_view.describe_broker(broker.config, names)
+        return config_view.describe_broker_default(broker.config, names)
+    raise _unsupported(resource)
+
+
+def _unsupported(resource: Any) -> KafkaError:
+    return KafkaError(
+        Errors.INVALID_REQUEST,
+        f"resource type {resource.resource_type}: settings are kept for topics ({TOPIC_RESOURCE}) and brokers "
+        f"({BROKER_RESOURCE})",
+    )
+
+
+def _entry(entry: config_view.Entry, request: Any) -> Any:
+    make = DESCRIBE_CONFIGS.Response.Results.Configs
+    synonyms = entry.synonyms if request.include_synonyms else ()
+    return make(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source == config_view.Source.DEFAULT,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        synonyms=[make.Synonyms(name=one.name, value=one.value, source=one.source) for one in synonyms],
+        config_type=entry.type,
+        documentation=entry.documentation if request.include_documentation else None,
+    )
+
+
+@serves(ALTER_CONFIGS, pooled=True)
+def alter(broker: Services, call: Call, request: Any) -> Any:
+    """The settings given replace all that the resource had."""
+
+    def change_of(resource: Any) -> Change:
+        new = config_alter.replaced([(one.name, one.value) for one in resource.configs])
+        return lambda _current: new
+
+    return _alter(broker, ALTER_CONFIGS.Response, request, change_of)
+
+
+@serves(INCREMENTAL_ALTER_CONFIGS, pooled=True)
+def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
+    """Each setting given is set, deleted, or, being a list, appended to or subtracted from."""
+
+    def change_of(resource: Any) -> Change:
+        operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
+        if resource.resource_type == TOPIC_RESOURCE:
+            return lambda current: config_alter.topic_operations(current, operations)
+        return lambda current: config_alter.broker_operations(current, operations)
+
+    return _alter(broker, INCREMENTAL_ALTER_CONFIGS.Response, request, change_of)
+
+
+def _alter(broker: Services, make: Any, request: Any, change_of: Callable[[Any], Change]) -> Any:
+    twice = config_alter.repeated((one.resource_type, one.resource_name) for one in request.resources)
+    responses = []
+    for resource in request.resources:
+        response = make.Responses(
+            error_code=Errors.NONE,
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        try:
+            if (resource.resource_type, resource.resource_name) in twice:
+                raise KafkaError(Errors.INVALID_REQUEST, "each resource may be named once in a request")
+            _apply(broker, resource, change_of(resource), request.validate_only)
+        except KafkaError as error:
+            response.error_code, response.error_message = error.code, error.message
+        responses.append(response)
+    return make(responses=responses)
+
+
+def _apply(broker: Services, resource: Any, change: Change, validate_only: bool) -> None:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC_RESOURCE:
+        broker.controller.alter_topic(name, change, validate_only=validate_only)
+    elif resource.resource_type == BROKER_RESOURCE:
+        per_broker = config_alter.is_one_broker(name, broker.broker_id)
+        broker.dynamic_config.alter(change, per_broker=per_broker, validate_only=validate_only)
+    else:
+        raise _unsupported(resource)

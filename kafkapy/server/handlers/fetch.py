@@ -1,0 +1,205 @@
+"""Fetch: regions of segment files out of partitions, at once or when enough is there.
+
+Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkapy._ext.hotpath import FetchRequest, encode_fetch_response
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.network.replies import CLOSE, Reply
+from kafkapy.protocol.apis import FETCH
+from kafkapy.record.file_region import FileRegion
+from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead
+from kafkapy.replica.partition import Partition
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, Later, as_reply
+from kafkapy.server.fetch_sessions import FetchContext, FetchPartition
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.fetch")
+
+OLDEST_SERVED = 4  # before v4 record data is message sets, not batches
+KNOWS_STORAGE_ERROR = 6
+SESSIONS_SINCE = 7
+TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 10
+NO_RECORDS = b""  # never null: librdkafka takes that for a broken response
+
+
+@serves(FETCH, low=OLDEST_SERVED)
+def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
+    """A send list (header bytes and file regions), or a Later in the fetch purgatory."""
+    context = _context(broker, call, request)
+    plan = FetchPlan(
+        [(_resolve(broker, call, asked), asked) for asked in context.partitions],
+        min_bytes=min(request.min_bytes, request.max_bytes),
+        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        isolation=request.isolation_level,
+    )
+    outcome = plan.read(blocking=False)
+    if outcome is None:
+        later = Later(call)
+        broker.disk_pool.submit(_read_and_answer, broker, call, request, context, plan, later)
+        return later
+    if _answers_now(request, context, plan, outcome):
+        return _send(broker, call, context, outcome[0])
+    later = Later(call)
+    _delay(broker, call, request, context, plan, later)
+    return later
+
+
+def _answers_now(request: FetchRequest, context: FetchContext, plan: FetchPlan, outcome: Any) -> bool:
+    _, total, urgent = outcome
+    return bool(
+        urgent
+        or request.max_wait_ms <= 0
+        or total >= plan.min_bytes
+        or not plan.wanted
+        or context.error_code != Errors.NONE
+    )
+
+
+def _read_and_answer(
+    broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
+) -> None:
+    """On the disk pool: the same for a reader whose place is not in memory."""
+    try:
+        outcome = plan.read(blocking=True)
+        if outcome is not None and _answers_now(request, context, plan, outcome):
+            later.complete(_send(broker, call, context, outcome[0]))
+        else:
+            _delay(broker, call, request, context, plan, later)
+    except Exception:
+        log.exception("%s failed", call)
+        later.complete(CLOSE)
+
+
+def _delay(
+    broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
+) -> None:
+    def answer() -> Reply:
+        # What woke it was appended a moment ago, so this finds it in memory.
+        outcome = plan.read(blocking=True)
+        assert outcome is not None
+        return _send(broker, call, context, outcome[0])
+
+    delayed = DelayedFetch(plan, lambda: later.complete_with(answer), lambda: later.cancelled)
+    keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
+    broker.replicas.fetch_purgatory.try_complete_else_watch(delayed, request.max_wait_ms / 1000, keys)
+
+
+def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContext:
+    ids = call.version >= TOPIC_IDS_SINCE
+    asked = []
+    for name, topic_id, partitions in request.topics:
+        topic = broker.topics.name_of(topic_id) if ids else name
+        for index, leader_epoch, offset, fetched_epoch, _, max_bytes in partitions:
+            asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch))
+    if call.version < SESSIONS_SINCE:
+        return FetchContext(asked)
+    forgotten = [
+        (topic_id if ids else name, index) for name, topic_id, indexes in request.forgotten for index in indexes
+    ]
+    return broker.fetch_sessions.context(
+        request.session_id,
+        request.session_epoch,
+        asked,
+        forgotten,
+        uses_topic_ids=ids,
+        now=broker.clock.monotonic(),
+    )
+
+
+def _resolve(broker: Services, call: Call, asked: FetchPartition) -> Partition | KafkaError:
+    if asked.topic is None:  # an id that was unknown when the session took it in may have come since
+        asked.topic = broker.topics.name_of(asked.topic_id)
+        if asked.topic is None:
+            return KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+    try:
+        partition = broker.replicas.get(asked.topic, asked.index)
+    except KafkaError as error:
+        return error
+    if asked.topic_id != ZERO_ID and partition.log.topic_id not in (None, asked.topic_id):
+        return KafkaError(Errors.INCONSISTENT_TOPIC_ID, f"{asked.topic} has another id in its log")
+    if call.version < ZSTD_SINCE and partition.log.config.compression_type == "zstd":
+        return KafkaError(Errors.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Fetch v{ZSTD_SINCE}")
+    return partition
+
+
+def _send(broker: Services, call: Call, context: FetchContext, reads: list[FetchRead]) -> Reply:
+    error_code, session_id, told = context.respond(reads, broker.clock.monotonic())
+    topics: list[tuple[str, bytes, list[Any]]] = []
+    name, topic_id = None, ZERO_ID
+    diverging: dict[int, tuple[int, int]] = {}
+    for asked, read in told:
+        if not topics or asked.topic != name or asked.topic_id != topic_id:
+            name, topic_id = asked.topic, asked.topic_id
+            topics.append((name or "", topic_id, []))
+        code = read.error_code
+        if code != Errors.NONE:
+            broker.meters.error("Fetch", code)
+            if code == Errors.KAFKA_STORAGE_ERROR and call.version < KNOWS_STORAGE_ERROR:
+                code = Errors.NOT_LEADER_OR_FOLLOWER
+        records: FileRegion | bytes = NO_RECORDS
+        if read.records is not None:
+            records = read.records
+            if name is not None:
+                broker.meters.bytes_out(name, records.length)
+        answer = (
+            asked.index,
+            code,
+            read.high_watermark,
+            read.last_stable_offset,
+            read.log_start_offset,
+            read.aborted,
+            -1,
+            records,
+        )
+        topics[-1][2].append(answer)
+        if read.diverging is not None:
+            diverging[id(answer)] = read.diverging
+    if diverging:
+        return _send_with_divergence(call, error_code, session_id, topics, diverging)
+    return cast(
+        "Reply", encode_fetch_response(call.version, call.correlation_id, 0, error_code, session_id, topics)
+    )
+
+
+def _send_with_divergence(
+    call: Call, error_code: int, session_id: int, topics: list[Any], diverging: dict[int, tuple[int, int]]
+) -> Reply:
+    """By the codec: rare (only a reader that names its last epoch can diverge), so it copies what records there are."""
+    make = FETCH.Response
+    responses = []
+    for name, topic_id, answers in topics:
+        partitions = []
+        for answer in answers:
+            index, code, high_watermark, last_stable, log_start, aborted, replica, records = answer
+            one = make.Responses.Partitions(
+                partition_index=index,
+                error_code=code,
+                high_watermark=high_watermark,
+                last_stable_offset=last_stable,
+                log_start_offset=log_start,
+                aborted_transactions=None
+                if aborted is None
+                else [
+                    make.Responses.Partitions.AbortedTransactions(producer_id=producer, first_offset=first)
+                    for producer, first in aborted
+                ],
+                preferred_read_replica=replica,
+                records=records.read() if isinstance(records, FileRegion) else records,
+            )
+            if id(answer) in diverging:
+                one.diverging_epoch.epoch, one.diverging_epoch.end_offset = diverging[id(answer)]
+            partitions.append(one)
+        responses.append(make.Responses(topic=name, topic_id=topic_id, partitions=partitions))
+    message = make(error_code=error_code, session_id=session_id, responses=responses)
+    return as_reply(call, message)

@@ -1,0 +1,36 @@
+"""OffsetForLeaderEpoch: where an epoch ends in the log (KIP-101, KIP-320)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import OFFSET_FOR_LEADER_EPOCH
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+
+@serves(OFFSET_FOR_LEADER_EPOCH)
+def handle(broker: Services, call: Call, request: Any) -> Any:
+    make = OFFSET_FOR_LEADER_EPOCH.Response
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for one in topic.partitions:
+            code, epoch, end_offset = Errors.NONE, -1, -1
+            try:
+                partition = broker.replicas.get(topic.topic, one.partition)
+                partition.check_epoch(one.current_leader_epoch)
+                epoch, end_offset = partition.log.end_offset_for_epoch(one.leader_epoch)
+            except KafkaError as error:
+                code = error.code
+            answers.append(
+                make.Topics.Partitions(
+                    error_code=code, partition=one.partition, leader_epoch=epoch, end_offset=end_offset
+                )
+            )
+        topics.append(make.Topics(topic=topic.topic, partitions=answers))
+    return make(topics=topics)

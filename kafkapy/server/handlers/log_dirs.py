@@ -1,0 +1,62 @@
+"""DescribeLogDirs: sizes of partitions and room in the directories (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import DESCRIBE_LOG_DIRS
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+
+@serves(DESCRIBE_LOG_DIRS, pooled=True)
+def handle(broker: Services, call: Call, request: Any) -> Any:
+    make = DESCRIBE_LOG_DIRS.Response
+    wanted = (
+        None
+        if request.topics is None
+        else {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    )
+    results = []
+    for directory, error in broker.log_manager.directories():
+        if error is not None:
+            results.append(make.Results(error_code=Errors.KAFKA_STORAGE_ERROR, log_dir=str(directory), topics=[]))
+            continue
+        by_topic: dict[str, list[Any]] = {}
+        for log in broker.log_manager.logs_in(directory):
+            if wanted is None or (log.topic, log.partition) in wanted:
+                by_topic.setdefault(log.topic, []).append(
+                    make.Results.Topics.Partitions(
+                        partition_index=log.partition,
+                        partition_size=log.size,
+                        offset_lag=max(0, log.high_watermark - log.log_end_offset),
+                        is_future_key=False,
+                    )
+                )
+        total, usable = _room(directory)
+        results.append(
+            make.Results(
+                log_dir=str(directory),
+                topics=[
+                    make.Results.Topics(name=name, partitions=partitions)
+                    for name, partitions in sorted(by_topic.items())
+                ],
+                total_bytes=total,
+                usable_bytes=usable,
+            )
+        )
+    return make(results=results)
+
+
+def _room(directory: Any) -> tuple[int, int]:
+    """(bytes of the volume, bytes of it still free), -1 where the system does not say."""
+    try:
+        room = os.statvfs(directory)
+    except OSError:
+        return -1, -1
+    return room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize

@@ -1,0 +1,145 @@
+"""Metadata: brokers, topics, partitions and their leaders. Source: KafkaApis.handleTopicMetadataRequest.
+
+A topic that is not there is made where the settings and the request allow it. Kafka answers the first request
+with LEADER_NOT_AVAILABLE and lets the client ask again; here the answer waits until the topic is made, which
+takes less time than the client's pause.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.topics import is_internal, validate_name
+from kafkapy.protocol.apis import METADATA
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, Later
+from kafkapy.server.handlers.cluster import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.metadata")
+
+IDS_SINCE = 12
+CLUSTER_OPERATIONS_UNTIL = 10
+
+
+@serves(METADATA)
+def handle(broker: Services, call: Call, request: Any) -> Any:
+    asked = _asked(broker, call, request)
+    if asked is None:
+        return _response(broker, call, request, [(name, ZERO_ID, None) for name in broker.topics.names()])
+    create = [
+        name
+        for name, _, error in asked
+        if error is not None and error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION and name is not None
+    ]
+    if not create or not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
+        return _response(broker, call, request, asked)
+    later = Later(call)
+    broker.disk_pool.submit(_create_and_answer, broker, call, request, asked, create, later)
+    return later
+
+
+def _create_and_answer(
+    broker: Services, call: Call, request: Any, asked: list[Any], create: list[str], later: Later
+) -> None:
+    try:
+        errors = broker.controller.auto_create(create)
+        answers = [
+            (name, topic_id, errors.get(name) if name in create else error) for name, topic_id, error in asked
+        ]
+        later.complete(_response(broker, call, request, answers))
+    except Exception:
+        log.exception("%s failed", call)
+        later.complete(_response(broker, call, request, asked))
+
+
+def _asked(broker: Services, call: Call, request: Any) -> list[tuple[str | None, bytes, KafkaError | None]] | None:
+    """(name, id, error) of each topic asked for, once each; None means all topics."""
+    if request.topics is None or (call.version == 0 and not request.topics):
+        return None
+    answers: dict[Any, tuple[str | None, bytes, KafkaError | None]] = {}
+    for topic in request.topics:
+        topic_id = topic.topic_id if call.version >= IDS_SINCE else ZERO_ID
+        if topic_id != ZERO_ID:
+            name = broker.topics.name_of(topic_id)
+            error = None if name is not None else KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
+            answers[topic_id] = (name, topic_id, error)
+        elif topic.name is None:
+            answers[None] = (None, ZERO_ID, KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id"))
+        elif topic.name not in answers:
+            answers[topic.name] = (topic.name, ZERO_ID, _missing(broker, topic.name))
+    return list(answers.values())
+
+
+def _missing(broker: Services, name: str) -> KafkaError | None:
+    if name in broker.topics:
+        return None
+    try:
+        validate_name(name)
+    except KafkaError as error:
+        return error
+    return KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+
+
+def _response(
+    broker: Services, call: Call, request: Any, topics: list[tuple[str | None, bytes, KafkaError | None]]
+) -> Any:
+    make = METADATA.Response
+    cluster_operations = OPERATIONS_NOT_ASKED
+    if call.version <= CLUSTER_OPERATIONS_UNTIL and request.include_cluster_authorized_operations:
+        cluster_operations = CLUSTER_OPERATIONS
+    return make(
+        brokers=[
+            make.Brokers(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
+            for node in broker.nodes(call.connection.listener)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=broker.controller_id,
+        topics=[_topic(broker, call, request, *topic) for topic in topics],
+        cluster_authorized_operations=cluster_operations,
+    )
+
+
+def _topic(
+    broker: Services, call: Call, request: Any, name: str | None, topic_id: bytes, error: KafkaError | None
+) -> Any:
+    make = METADATA.Response.Topics
+    topic = broker.topics.get(name) if error is None and name is not None else None
+    if topic is None:
+        code = error.code if error is not None else Errors.UNKNOWN_TOPIC_OR_PARTITION
+        shown = name if name is not None or call.version >= IDS_SINCE else ""
+        return make(error_code=code, name=shown, topic_id=topic_id, partitions=[])
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
+    return make(
+        error_code=Errors.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _partition(broker, call, topic, index, replicas) for index, replicas in sorted(topic.assignment.items())
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(broker: Services, call: Call, topic: Any, index: int, replicas: list[int]) -> Any:
+    make = METADATA.Response.Topics.Partitions
+    code, leader, epoch, in_sync, offline = Errors.NONE, broker.broker_id, -1, list(replicas), []
+    try:
+        epoch = broker.replicas.get(topic.name, index).leader_epoch
+    except KafkaError:  # being made, or its log directory is offline
+        code, leader, in_sync, offline = Errors.LEADER_NOT_AVAILABLE, -1, [], list(replicas)
+    return make(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=epoch,
+        replica_nodes=list(replicas),
+        isr_nodes=in_sync,
+        offline_replicas=offline,
+    )

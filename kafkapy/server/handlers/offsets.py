@@ -1,0 +1,81 @@
+"""ListOffsets: earliest, latest, by timestamp, of the largest timestamp. Source: KafkaApis.handleListOffsetRequest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import LIST_OFFSETS
+from kafkapy.replica.partition import Partition
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+OLDEST_SERVED = 1  # v0 answers with segment base offsets; it comes with the older message formats
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+SINCE = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+CONSUMER = -1
+
+Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 where there is none
+NOTHING: Found = (-1, -1, -1)
+
+
+@serves(LIST_OFFSETS, low=OLDEST_SERVED, pooled=True)
+def handle(broker: Services, call: Call, request: Any) -> Any:
+    make = LIST_OFFSETS.Response
+    asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for one in topic.partitions:
+            code, found = Errors.NONE, NOTHING
+            try:
+                if asked[(topic.name, one.partition_index)] > 1:
+                    raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name}-{one.partition_index} is asked twice")
+                if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
+                    raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
+                partition = broker.replicas.get(topic.name, one.partition_index)
+                partition.check_epoch(one.current_leader_epoch)
+                isolation = request.isolation_level if request.replica_id == CONSUMER else None
+                found = find(partition, one.timestamp, isolation)
+            except KafkaError as error:
+                code = error.code
+            answers.append(
+                make.Topics.Partitions(
+                    partition_index=one.partition_index,
+                    error_code=code,
+                    timestamp=found[0],
+                    offset=found[1],
+                    leader_epoch=found[2],
+                )
+            )
+        topics.append(make.Topics(name=topic.name, partitions=answers))
+    return make(topics=topics)
+
+
+def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
+    """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, or of a special one.
+
+    With `isolation` (a consumer's) nothing at or past its end offset is told; None is a replica's view.
+    """
+    log = partition.log
+    end = log.log_end_offset if isolation is None else partition.end_offset(isolation)
+    if timestamp == LATEST:
+        return (-1, end, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = log.log_start_offset
+        return (-1, start, log.leader_epochs.epoch_for_offset(start))
+    if timestamp == LATEST_TIERED:
+        return (-1, -1, -1)
+    result = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if result is None or result.offset >= end:
+        return NOTHING
+    return (result.timestamp, result.offset, result.leader_epoch)

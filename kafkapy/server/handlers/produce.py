@@ -1,0 +1,208 @@
+"""Produce: record sets into partitions.
+
+The requests that arrived together are handled as one gather: their record sets go to each partition in one
+append, in the order of the requests, and every set keeps its own verdict. Source: KafkaApis.handleProduceRequest.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
+from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy.network.replies import CLOSE, NO_REPLY, Reply
+from kafkapy.protocol.apis import PRODUCE
+from kafkapy.replica.partition import Partition, Verdict
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import MeteredPending
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+    from kafkapy.server.meters import RequestMeters
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.produce")
+
+# (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
+Answer = tuple[int, int, int, int, int, Any, Any]
+
+OLDEST_SERVED = 3  # record data before v3 is message sets, not batches
+SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients know KAFKA_STORAGE_ERROR by another name
+ZSTD_SINCE = 7
+
+
+class _Slot:
+    """Where one record set's answer belongs: its place in the list of its topic and request."""
+
+    __slots__ = ("answers", "index", "meters", "place", "version")
+
+    def __init__(
+        self, answers: list[Answer | None], place: int, index: int, version: int, meters: RequestMeters
+    ) -> None:
+        self.meters = meters
+        self.answers = answers
+        self.place = place
+        self.index = index
+        self.version = version
+
+    def fill(self, verdict: Verdict) -> None:
+        if isinstance(verdict, KafkaError):
+            self.meters.error("Produce", verdict.code)
+        self.answers[self.place] = _answer(self.index, verdict, self.version)
+
+
+def _answer(index: int, verdict: Verdict, version: int) -> Answer:
+    if isinstance(verdict, KafkaError):
+        code = verdict.code
+        if code == Errors.KAFKA_STORAGE_ERROR and version < SUPPORTS_UNKNOWN_PRODUCER:
+            code = Errors.NOT_LEADER_OR_FOLLOWER
+        return (index, code, -1, -1, -1, getattr(verdict, "record_errors", None), verdict.message)
+    return (index, Errors.NONE, verdict.base_offset, verdict.log_append_time, verdict.log_start_offset, None, None)
+
+
+class _Gather:
+    """The requests of one turn and the partitions they go to."""
+
+    def __init__(self, broker: Services, frames: list[ProduceRequest]) -> None:
+        self.frames = frames
+        # one list of (topic, answers) a request, in the order asked
+        self.answers: list[list[tuple[str, list[Answer | None]]]] = []
+        self.sets: dict[Partition, tuple[list[memoryview], list[_Slot], int]] = {}
+        for frame in frames:
+            topics: list[tuple[str, list[Answer | None]]] = []
+            for topic, partitions in frame.topics:
+                answers: list[Answer | None] = [None] * len(partitions)
+                topics.append((topic, answers))
+                for place, (index, records) in enumerate(partitions):
+                    slot = _Slot(answers, place, index, frame.api_version, broker.meters)
+                    try:
+                        self._take(broker, frame, topic, index, records, slot)
+                    except KafkaError as error:
+                        slot.fill(error)
+            self.answers.append(topics)
+
+    def _take(
+        self,
+        broker: Services,
+        frame: ProduceRequest,
+        topic: str,
+        index: int,
+        records: memoryview | None,
+        slot: _Slot,
+    ) -> None:
+        acks = frame.acks
+        if acks not in (-1, 0, 1):
+            raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
+        if frame.transactional_id is not None:
+            raise KafkaError(Errors.INVALID_TXN_STATE, "this broker has no transaction coordinator yet")
+        partition = broker.replicas.get(topic, index)
+        if records is None or len(records) == 0:
+            raise KafkaError(Errors.INVALID_RECORD, f"{topic}-{index}: a produce request holds one record batch")
+        if frame.api_version < ZSTD_SINCE and len(records) > 22 and (records[22] & 7) == 4:
+            raise KafkaError(
+                Errors.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{ZSTD_SINCE}, this is v{frame.api_version}"
+            )
+        entry = self.sets.get(partition)
+        if entry is None:
+            self.sets[partition] = entry = ([], [], acks)
+        entry[0].append(records)
+        entry[1].append(slot)
+        broker.meters.bytes_in(topic, len(records))
+
+    def encode(self) -> Reply:
+        """The responses of all requests, one after the other; CLOSE where one with acks=0 failed."""
+        frames = b"".join(part for part in map(self._encode_one, self.frames, self.answers) if part)
+        for frame, topics in zip(self.frames, self.answers, strict=True):
+            if frame.acks == 0 and (why := _failures(topics)):
+                log.info(
+                    "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
+                    frame.client_id,
+                    why,
+                )
+                return CLOSE
+        return [frames] if frames else NO_REPLY
+
+    @staticmethod
+    def _encode_one(frame: ProduceRequest, topics: list[tuple[str, list[Answer | None]]]) -> bytes:
+        if frame.acks == 0:
+            return b""
+        return encode_produce_response(frame.api_version, frame.correlation_id, cast("Any", topics), 0)
+
+
+def _fill(slots: list[_Slot], verdicts: list[Verdict]) -> None:
+    for slot, verdict in zip(slots, verdicts, strict=True):
+        slot.fill(verdict)
+
+
+def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
+    return ", ".join(
+        f"{topic}-{answer[0]}: {name_of(answer[1])}"
+        for topic, answers in topics
+        for answer in answers
+        if answer is not None and answer[1] != Errors.NONE
+    )
+
+
+def handle_gather(broker: Services, connection: Connection, frames: list[ProduceRequest]) -> list[Reply]:
+    """Appends what `frames` hold. One reply a frame, or a Pending that stands for all of them."""
+    gather = _Gather(broker, frames)
+    if not gather.sets:
+        return _replies(gather)
+    waiting = _Waiting(connection, gather, len(gather.sets))
+    for partition, (sets, slots, acks) in gather.sets.items():
+        verdicts = partition.append(sets, acks, waiting.done(slots))
+        if verdicts is not None:
+            _fill(slots, verdicts)
+            waiting.less()
+    pending = waiting.release()
+    return [pending] if pending is not None else _replies(gather)
+
+
+def _replies(gather: _Gather) -> list[Reply]:
+    first = gather.encode()
+    return [first] + [NO_REPLY] * (len(gather.frames) - 1) if first is not CLOSE else [CLOSE]
+
+
+class _Waiting:
+    """Counts the partitions whose appends are still in the disk pool; the last one sends the answers."""
+
+    def __init__(self, connection: Connection, gather: _Gather, partitions: int) -> None:
+        self._connection = connection
+        self._gather = gather
+        self._left = partitions + 1  # one for the handler itself, given up by release()
+        self._lock = threading.Lock()
+        self._pending: MeteredPending | None = None
+
+    def done(self, slots: list[_Slot]) -> Any:
+        def finished(verdicts: list[Verdict]) -> None:
+            _fill(slots, verdicts)
+            self.less()
+
+        return finished
+
+    def less(self) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last and self._pending is not None:
+            self._pending.complete(self._gather.encode())
+
+    def release(self) -> MeteredPending | None:
+        """Called last by the handler: None when every answer is there, else the Pending that will carry them."""
+        with self._lock:
+            self._left -= 1
+            if self._left == 0:
+                return None
+            pending = MeteredPending(self._connection)
+            pending.covers = len(self._gather.frames)
+            pending.keeps_buffer = True
+            self._pending = pending
+            return pending
+
+
+@serves(PRODUCE, low=OLDEST_SERVED)
+def handle(broker: Services, call: Any, request: Any) -> Any:
+    """Only in the table for ApiVersions: the dispatcher hands Produce to `handle_gather`."""
+    raise AssertionError("Produce goes through handle_gather")

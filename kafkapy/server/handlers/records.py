@@ -1,0 +1,34 @@
+"""DeleteRecords: moves the log start offset of partitions up (KIP-107)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import DELETE_RECORDS
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+
+@serves(DELETE_RECORDS, pooled=True)
+def handle(broker: Services, call: Call, request: Any) -> Any:
+    make = DELETE_RECORDS.Response
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for one in topic.partitions:
+            code, low_watermark = Errors.NONE, -1
+            try:
+                low_watermark = broker.replicas.get(topic.name, one.partition_index).delete_records(one.offset)
+            except KafkaError as error:
+                code = error.code
+            answers.append(
+                make.Topics.Partitions(
+                    partition_index=one.partition_index, low_watermark=low_watermark, error_code=code
+                )
+            )
+        topics.append(make.Topics(name=topic.name, partitions=answers))
+    return make(topics=topics)

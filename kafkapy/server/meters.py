@@ -1,0 +1,63 @@
+"""What the broker counts of its requests. With metrics off only plain integers are added."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from kafkapy.errors import name_of
+from kafkapy.network.replies import Reply, Timed
+from kafkapy.runtime.counters import Histogram, Registry
+from kafkapy.server.call import MeteredPending
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+class RequestMeters:
+    """Times of requests by API (queue: since the gather began; local: in the handler; delayed: in a purgatory or
+    the disk pool; send: until the socket took the answer), and bytes by topic."""
+
+    def __init__(self, registry: Registry, *, timed: bool) -> None:
+        self._registry = registry
+        self._timed = timed
+        self.clock: Callable[[], float] = time.monotonic if timed else _no_clock
+        self.requests: dict[str, int] = {}
+        self.errors: dict[tuple[str, str], int] = {}
+        self.topic_bytes_in: dict[str, int] = {}
+        self.topic_bytes_out: dict[str, int] = {}
+        self._histograms: dict[tuple[str, str], Histogram] = {}
+
+    def bytes_in(self, topic: str, size: int) -> None:
+        self.topic_bytes_in[topic] = self.topic_bytes_in.get(topic, 0) + size
+
+    def bytes_out(self, topic: str, size: int) -> None:
+        self.topic_bytes_out[topic] = self.topic_bytes_out.get(topic, 0) + size
+
+    def error(self, api: str, code: int) -> None:
+        """Counts an error that a partition was answered with."""
+        key = (api, name_of(code))
+        self.errors[key] = self.errors.get(key, 0) + 1
+
+    def handled(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
+        """Counts `count` requests whose handler has returned `reply`; gives it back, with its timers set."""
+        self.requests[api] = self.requests.get(api, 0) + count
+        if not self._timed:
+            return reply
+        now = self.clock()
+        self._observe(api, "queue", started - gathered)
+        self._observe(api, "local", now - started)
+        if isinstance(reply, MeteredPending):
+            reply.on_complete = lambda: self._observe(api, "delayed", self.clock() - now)
+        elif isinstance(reply, list):
+            return Timed(reply, lambda: self._observe(api, "send", self.clock() - now))
+        return reply
+
+    def _observe(self, api: str, stage: str, seconds: float) -> None:
+        histogram = self._histograms.get((api, stage))
+        if histogram is None:
+            histogram = self._histograms[(api, stage)] = self._registry.histogram(
+                "request_seconds", "Time of requests by API and stage", {"api": api, "stage": stage}
+            )
+        histogram.observe(seconds)

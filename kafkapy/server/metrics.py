@@ -1,0 +1,108 @@
+"""Metrics over HTTP in Prometheus form (`kafkapy.metrics.listen`), made from the broker's plain counters.
+
+The library is imported when the page is switched on: it costs 60 ms and 14 MB that a broker without it saves.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.runtime.counters import BOUNDS, Histogram, Registry
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.metrics")
+
+PREFIX = "kafkapy_"
+
+
+class MetricsPage:
+    """The HTTP server of one broker. `listen` is HOST:PORT; port 0 takes a free one (`address` says which)."""
+
+    def __init__(self, listen: str, registry: Registry, broker: Services) -> None:
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        host, _, port = listen.rpartition(":")
+        collectors = CollectorRegistry(auto_describe=False)
+        collectors.register(_Collector(registry, broker))
+        self._server, self._thread = start_http_server(int(port), host.strip("[]"), registry=collectors)
+        self.address = f"{host}:{self._server.server_port}"
+        log.info("metrics are served at http://%s/metrics", self.address)
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        if isinstance(self._thread, threading.Thread):
+            self._thread.join()
+
+
+class _Collector:
+    """Turns the registry and the broker's own numbers into families, when somebody asks."""
+
+    def __init__(self, registry: Registry, broker: Services) -> None:
+        self._registry = registry
+        self._broker = broker
+
+    def collect(self) -> Iterator[Any]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        families: dict[str, Any] = {}
+        kinds = {
+            "counter": CounterMetricFamily,
+            "gauge": GaugeMetricFamily,
+            "histogram": HistogramMetricFamily,
+        }
+        for metric in self._registry:
+            names = [name for name, _ in metric.labels]
+            values = [value for _, value in metric.labels]
+            family = families.get(metric.name)
+            if family is None:
+                family = families[metric.name] = kinds[metric.kind](PREFIX + metric.name, metric.help, labels=names)
+            if isinstance(metric.source, Histogram):
+                family.add_metric(values, _buckets(metric.source), metric.source.total)
+            else:
+                family.add_metric(values, metric.source.value)
+        yield from families.values()
+        yield from self._requests(CounterMetricFamily)
+        yield from self._logs(GaugeMetricFamily)
+
+    def _requests(self, counter: Any) -> Iterator[Any]:
+        meters = self._broker.meters
+        requests = counter(PREFIX + "requests", "Requests handled, by API", labels=["api"])
+        for api, count in list(meters.requests.items()):
+            requests.add_metric([api], count)
+        yield requests
+        errors = counter(PREFIX + "errors", "Errors that partitions were answered with", labels=["api", "error"])
+        for (api, name), count in list(meters.errors.items()):
+            errors.add_metric([api, name], count)
+        yield errors
+        for direction, sizes in (("in", meters.topic_bytes_in), ("out", meters.topic_bytes_out)):
+            family = counter(f"{PREFIX}topic_bytes_{direction}", f"Record bytes {direction}", labels=["topic"])
+            for topic, size in list(sizes.items()):
+                family.add_metric([topic], size)
+            yield family
+
+    def _logs(self, gauge: Any) -> Iterator[Any]:
+        labels = ["topic", "partition"]
+        size = gauge(PREFIX + "log_size_bytes", "Bytes of a partition's segments", labels=labels)
+        start = gauge(PREFIX + "log_start_offset", "First offset of a partition", labels=labels)
+        end = gauge(PREFIX + "log_end_offset", "Offset of the next record of a partition", labels=labels)
+        for partition in self._broker.replicas:
+            at = [partition.topic, str(partition.index)]
+            size.add_metric(at, partition.log.size)
+            start.add_metric(at, partition.log.log_start_offset)
+            end.add_metric(at, partition.log.log_end_offset)
+        yield from (size, start, end)
+
+
+def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
+    """Cumulative counts by upper bound, as Prometheus wants them."""
+    seen, buckets = 0, []
+    for bound, count in zip([*map(str, BOUNDS), "+Inf"], histogram.counts, strict=True):
+        seen += count
+        buckets.append((bound, float(seen)))
+    return buckets

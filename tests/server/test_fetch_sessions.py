@@ -1,0 +1,129 @@
+"""Fetch sessions: what an incremental fetch reads and answers (KIP-227)."""
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.replica.fetch import FetchRead
+from kafkapy.server.fetch_sessions import FINAL_EPOCH, FetchPartition, FetchSessionCache
+
+ZERO = bytes(16)
+
+
+class Records:
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+
+def part(topic: str = "t", index: int = 0, offset: int = 0) -> FetchPartition:
+    return FetchPartition(topic, ZERO, index, offset, 1 << 20)
+
+
+def read(high_watermark: int = 0, records: int = 0, error: int = Errors.NONE) -> FetchRead:
+    return FetchRead(error, high_watermark, high_watermark, 0, Records(records) if records else None)
+
+
+def fetch(cache, session_id, epoch, asked=(), forgotten=(), now=0.0, ids=False):
+    return cache.context(session_id, epoch, list(asked), list(forgotten), uses_topic_ids=ids, now=now)
+
+
+def open_session(cache, partitions, now=0.0):
+    context = fetch(cache, 0, 0, partitions, now=now)
+    error, session_id, told = context.respond([read() for _ in partitions], now)
+    assert error == Errors.NONE
+    assert len(told) == len(partitions)
+    return session_id
+
+
+def test_a_full_fetch_opens_a_session_and_answers_every_partition():
+    cache = FetchSessionCache(10)
+    assert open_session(cache, [part(index=0), part(index=1)]) > 0
+    assert cache.partitions == 2
+
+
+def test_an_incremental_fetch_reads_all_partitions_and_answers_only_news():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part(index=0), part(index=1)])
+    context = fetch(cache, session, 1)
+    assert [one.index for one in context.partitions] == [0, 1]
+    error, told_id, told = context.respond([read(), read(5, 100)], 0.0)
+    assert (error, told_id) == (Errors.NONE, session)
+    assert [asked.index for asked, _ in told] == [1]
+
+
+def test_a_partition_with_data_is_read_last_the_next_time():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part(index=0), part(index=1)])
+    fetch(cache, session, 1).respond([read(5, 100), read()], 0.0)
+    assert [one.index for one in fetch(cache, session, 2).partitions] == [1, 0]
+
+
+def test_an_incremental_fetch_changes_adds_and_forgets_partitions():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part(index=0), part(index=1)])
+    context = fetch(cache, session, 1, [part(index=0, offset=7), part(index=2)], [("t", 1)])
+    assert [(one.index, one.fetch_offset) for one in context.partitions] == [(0, 7), (2, 0)]
+
+
+def test_an_error_is_told_each_time_and_the_recovery_from_it_too():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    for epoch in (1, 2):
+        told = fetch(cache, session, epoch).respond([read(-1, error=Errors.UNKNOWN_TOPIC_OR_PARTITION)], 0.0)[2]
+        assert len(told) == 1
+    assert len(fetch(cache, session, 3).respond([read(0)], 0.0)[2]) == 1
+    assert len(fetch(cache, session, 4).respond([read(0)], 0.0)[2]) == 0
+
+
+def test_an_unknown_session_a_wrong_epoch_and_a_change_to_topic_ids_are_session_errors():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    assert fetch(cache, session + 1, 1).error_code == Errors.FETCH_SESSION_ID_NOT_FOUND
+    assert fetch(cache, session, 5).error_code == Errors.INVALID_FETCH_SESSION_EPOCH
+    assert fetch(cache, session, 1, ids=True).error_code == Errors.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_the_answer_of_a_request_that_was_overtaken_is_refused():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    first = fetch(cache, session, 1)
+    fetch(cache, session, 2)
+    assert first.respond([read(9, 10)], 0.0)[0] == Errors.INVALID_FETCH_SESSION_EPOCH
+
+
+@pytest.mark.parametrize("epoch", [0, FINAL_EPOCH])
+def test_a_full_fetch_closes_the_session_it_names(epoch):
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    context = fetch(cache, session, epoch, [part()])
+    assert len(cache) == 0
+    new_session = context.respond([read()], 0.0)[1]
+    assert (new_session == 0) == (epoch == FINAL_EPOCH)
+
+
+def test_a_session_without_partitions_ends():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    fetch(cache, session, 1, forgotten=[("t", 0)])
+    assert len(cache) == 0
+
+
+def test_a_full_cache_gives_no_session_until_one_is_stale():
+    cache = FetchSessionCache(1, eviction_seconds=120)
+    old = open_session(cache, [part()])
+    context = fetch(cache, 0, 0, [part()], now=10)
+    assert context.respond([read()], 10.0)[1] == 0
+    newer = fetch(cache, 0, 0, [part()], now=200).respond([read()], 200.0)[1]
+    assert newer not in (0, old)
+    assert cache.evictions == 1
+
+
+def test_a_settled_small_session_makes_room_for_a_larger_one():
+    cache = FetchSessionCache(1, eviction_seconds=120)
+    small = open_session(cache, [part()])
+    fetch(cache, small, 1, now=100)  # used, so not stale at 150, but older than the eviction time
+    larger = fetch(cache, 0, 0, [part(index=0), part(index=1)], now=150).respond([read(), read()], 150.0)[1]
+    assert larger != 0
+    assert fetch(cache, small, 2).error_code == Errors.FETCH_SESSION_ID_NOT_FOUND
