@@ -151,7 +151,7 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
         if read.records is not None:
             records = read.records
             if name is not None:
-                broker.meters.bytes_out(name, records.length)
+                broker.meters.bytes_out(name, read.records.length)
         answer = (
             asked.index,
             code,
