@@ -75,11 +75,10 @@ cdef class Program:
         try:
             return self.read(reader, &place)
         except ShortBuffer as short:
-            raise ProtocolError(
-                f"{<object>place.where}: {short.wanted} bytes wanted at byte {short.position} with {short.there} bytes left"
-            ) from None
+            reason = f"{short.wanted} bytes wanted at byte {short.position} with {short.there} bytes left"
         except BadVarint:
-            raise ProtocolError(f"{<object>place.where}: a varint at byte {reader.tell()} goes on after 5 bytes") from None
+            reason = f"a varint at byte {reader.tell()} goes on after 5 bytes"
+        raise ProtocolError(f"{<object>place.where}: {reason}")
 
     def encode(self, message) -> bytes:
         """Write the message; raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
