@@ -1,7 +1,7 @@
 """All logs of a broker, over several directories (Kafka's LogManager).
 
-A directory whose disk fails goes offline with its logs and the others go on. `on_dir_failure(directory,
-error)` is called once for each, on the thread that noticed. Every method may wait for a disk, but for `get`, iteration and
+A directory whose disk fails goes offline with its logs and the others go on. `on_dir_failure(directory, error)` is
+called once for each, on the thread that noticed. Every method may wait for a disk, but for `get`, iteration and
 `directories`.
 """
 

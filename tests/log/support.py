@@ -1,0 +1,165 @@
+"""What the tests of the log share: builders of batches, a scheduler that runs when told, a disk that fails."""
+
+import errno
+from pathlib import Path
+
+from kafkapy.log.config import LogConfig
+from kafkapy.log.environment import Environment
+from kafkapy.log.files import Files
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.record.batch import build
+from kafkapy.runtime.clock import ManualClock
+
+DATA = Path(__file__).parent.parent / "data"
+GOLDEN = DATA / "golden"
+NOW = 1_700_000_000_000
+
+
+class ManualScheduler:
+    """Keeps what is scheduled until `run_all` (or `run` for what has a name that contains the text)."""
+
+    def __init__(self):
+        self.tasks = []
+
+    def schedule(self, name, fn, delay_s=0.0, period_s=None):
+        task = ManualTask(name, fn, delay_s, period_s)
+        self.tasks.append(task)
+        return task
+
+    def run_all(self):
+        tasks, self.tasks = self.tasks, [task for task in self.tasks if task.period_s is not None]
+        for task in tasks:
+            if not task.cancelled:
+                task.fn()
+
+    def run(self, text):
+        for task in [task for task in self.tasks if text in task.name]:
+            if task.period_s is None:
+                self.tasks.remove(task)
+            task.fn()
+
+
+class ManualTask:
+    def __init__(self, name, fn, delay_s, period_s):
+        self.name, self.fn, self.delay_s, self.period_s = name, fn, delay_s, period_s
+        self.cancelled = False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+class FailingFiles(Files):
+    """A disk that fails at the operation of a chosen number, counting those that change something."""
+
+    def __init__(self, fail_at=None, error=errno.ENOSPC, *, only=None, torn=False):
+        """`only`: names of the operations that count. `torn`: a failing write leaves its first half."""
+        self.count = 0
+        self.fail_at = fail_at
+        self.error = error
+        self.only = only
+        self.torn = torn
+        self.log = []
+
+    def _step(self, name):
+        if self.only is None or name in self.only:
+            self.count += 1
+            self.log.append(name)
+            if self.count == self.fail_at:
+                return OSError(self.error, f"made to fail: {name}")
+        return None
+
+    def _act(self, name, action):
+        failure = self._step(name)
+        if failure is not None:
+            raise failure
+        return action()
+
+    def pwritev(self, fd, buffers, position):
+        failure = self._step("write")
+        if failure is None:
+            return super().pwritev(fd, buffers, position)
+        if self.torn:
+            data = b"".join(buffers)
+            super().pwritev(fd, [data[: len(data) // 2]], position)
+        raise failure
+
+    def open(self, path, *, create=False):
+        return self._act("create" if create else "open", lambda: super(FailingFiles, self).open(path, create=create))
+
+    def truncate(self, fd, size):
+        return self._act("truncate", lambda: super(FailingFiles, self).truncate(fd, size))
+
+    def sync(self, fd):
+        return self._act("sync", lambda: super(FailingFiles, self).sync(fd))
+
+    def sync_dir(self, path):
+        return self._act("sync", lambda: super(FailingFiles, self).sync_dir(path))
+
+    def rename(self, old, new):
+        return self._act("rename", lambda: super(FailingFiles, self).rename(old, new))
+
+    def locate(self, *arguments):
+        return self._act("read", lambda: Files.locate(*arguments))
+
+
+class Bench:
+    """One log directory with a log, a clock that is moved by hand and a scheduler that is run by hand."""
+
+    def __init__(self, directory, *, files=None, **settings):
+        self.directory = Path(directory)
+        self.clock = ManualClock(NOW)
+        self.scheduler = ManualScheduler()
+        self.failures = []
+        self.files = files if files is not None else Files()
+        self.config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
+        self.env = Environment(str(directory), self.files, self.clock, self.scheduler, on_failure=self.failures.append)
+
+    def load(self, *, clean=True, recovery_point=0, log_start_offset=0, topic_id=None):
+        return PartitionLog.load(
+            self.env,
+            str(self.directory / "t-0"),
+            "t",
+            0,
+            self.config,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            topic_id=topic_id,
+        )
+
+    def names(self):
+        return sorted(path.name for path in (self.directory / "t-0").iterdir())
+
+
+def batch(*values, timestamp=NOW, **options):
+    """A produced set: one batch of records with these values, writable as the network hands it over."""
+    records = [(timestamp, None, value if isinstance(value, bytes) else str(value).encode(), []) for value in values]
+    return memoryview(bytearray(build(records, **options)))
+
+
+def idempotent(*values, producer_id=7, epoch=0, sequence=0, **options):
+    return batch(*values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **options)
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def values_of(log, start=None, max_bytes=1 << 20):
+    """(offset, value) of every record from `start` on, read as a consumer reads: region after region."""
+    from kafkapy._ext.batch import iter_batches
+    from kafkapy.record.batch import records_of
+
+    found = []
+    offset = log.log_start_offset if start is None else start
+    while offset < log.log_end_offset:
+        result = log.read(offset, max_bytes, min_one=True, max_offset=log.log_end_offset)
+        if result.region is None:
+            break
+        data = result.region.read()
+        for header in iter_batches(data):
+            for record in records_of(data, header):
+                if record.offset >= offset:
+                    found.append((record.offset, record.value))
+            offset = header.last_offset + 1
+    return found
