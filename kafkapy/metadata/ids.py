@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import binascii
 import os
 
@@ -10,6 +9,10 @@ ZERO_ID = bytes(16)
 # Reserved by Kafka: "one" and the metadata topic's id share these values.
 _RESERVED = frozenset({ZERO_ID, bytes(15) + b"\x01"})
 TEXT_LENGTH = 22
+
+# The two characters in which URL-safe base64 differs. (The base64 module would cost a start a millisecond.)
+_TO_URL = bytes.maketrans(b"+/", b"-_")
+_FROM_URL = bytes.maketrans(b"-_", b"+/")
 
 
 def new_id() -> bytes:
@@ -34,13 +37,13 @@ def encode_id(raw: bytes) -> str:
     """22 characters for 16 bytes."""
     if len(raw) != 16:
         raise ValueError(f"an id has 16 bytes, not {len(raw)}")
-    return base64.urlsafe_b64encode(raw)[:TEXT_LENGTH].decode("ascii")
+    return binascii.b2a_base64(raw, newline=False).translate(_TO_URL)[:TEXT_LENGTH].decode("ascii")
 
 
 def decode_id(text: str) -> bytes:
     """16 bytes from their text; ValueError for anything else, including text that encode_id would write otherwise."""
     try:
-        raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+        raw = binascii.a2b_base64(text.encode("ascii").translate(_FROM_URL) + b"==")
     except (UnicodeEncodeError, binascii.Error):
         raw = b""
     if len(raw) != 16 or encode_id(raw) != text:

@@ -27,7 +27,7 @@ ROWS: tuple[Row, ...] = (
      "Threads for what may wait for a disk: cold reads, fsync, new segments, deletion."),
     ("kafkapy.stall.threshold.ms", T.DOUBLE, 1.0, Range(0), LOW, "E",
      "A write that takes longer moves a log directory's appends to the disk pool until it recovers."),
-    ("kafkapy.decompressed.max.bytes", T.LONG, 1024**3, Range(1), MEDIUM, "E",
+    ("kafkapy.decompressed.max.bytes", T.LONG, 128 * 1024**2, Range(1), MEDIUM, "E",
      "Largest size of a compressed batch once decompressed; a batch beyond it is refused."),
     ("kafkapy.log.level", T.STRING, "INFO", OneOf("DEBUG", "INFO", "WARNING", "ERROR", any_case=True), LOW, "E",
      "Least severe messages that are logged."),
