@@ -5,9 +5,11 @@ Nothing is believed: whole batch, one batch, base offset 0, size, checksum, code
 no control records, sequence, then every record, decompressed piece by piece when it is compressed. No Python
 object is made per record; faults of single records are remembered (the first thousand) and named one by one.
 
-Where Kafka 3.9 answers UNKNOWN_SERVER_ERROR because a library threw (an unknown codec, a stream that does not
-decompress), the answer here is UNSUPPORTED_COMPRESSION_TYPE or INVALID_RECORD. Where Kafka stores uncompressed
-records with wrong offset deltas as they are, they are renumbered here, as Kafka does with compressed ones.
+Where this is not what Kafka does: it answers UNKNOWN_SERVER_ERROR when a library throws (an unknown codec, a stream
+that does not decompress); here that is UNSUPPORTED_COMPRESSION_TYPE or INVALID_RECORD. It stores uncompressed records
+with wrong offset deltas as they are; here they are renumbered, as Kafka does with compressed ones. On a CreateTime
+topic it takes a batch that claims append time, drops the claim, and keeps the claimed time as the largest timestamp;
+here the largest is that of the records.
 """
 
 cimport cython
@@ -280,6 +282,7 @@ def validate(
     cdef int codec
     cdef bint right
     cdef object view
+    cdef BatchHeader header
     PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
     if held.readonly:
         PyBuffer_Release(&held)
@@ -310,13 +313,11 @@ def validate(
 
         walk.count = <int32_t>load32(at + AT_COUNT)
         walk.base_timestamp = <int64_t>load64(at + AT_BASE_TIMESTAMP)
-        walk.append_time = (attributes & APPEND_TIME_BIT) != 0
-        walk.append_timestamp = <int64_t>load64(at + AT_MAX_TIMESTAMP)
         walk.need_keys = compact
         walk.check_window = timestamp_type == 0
         walk.earliest = _sum(now_ms, -before_max_ms)
         walk.latest = _sum(now_ms, after_max_ms)
-        walk.refuse_append_time = walk.append_time
+        walk.refuse_append_time = timestamp_type != 0 and (attributes & APPEND_TIME_BIT) != 0
         walk.offsets_in_order = True
         walk.max_timestamp = -1
         view = memoryview(buffer)
@@ -329,7 +330,9 @@ def validate(
 
         if (target_codec >= 0 and target_codec != codec) or not walk.offsets_in_order:
             payload = b"".join(decompress(codec, view[HEADER_SIZE:size])) if codec else bytes(view[HEADER_SIZE:size])
-            rebuilt = _rebuild(payload, header_at(at, 0), codec if target_codec < 0 else target_codec,
+            header = header_at(at, 0)
+            header.attributes &= ~APPEND_TIME_BIT
+            rebuilt = _rebuild(payload, header, codec if target_codec < 0 else target_codec,
                                timestamp_type, now_ms, compress)
             if 0 <= max_message_bytes < len(rebuilt):
                 _refuse(MESSAGE_TOO_LARGE, f"the batch, compressed anew, has {len(rebuilt)} bytes, "
@@ -337,10 +340,11 @@ def validate(
             return _result(memoryview(bytearray(rebuilt)), True)
 
         max_timestamp = now_ms if timestamp_type else walk.max_timestamp
-        if walk.append_time != (timestamp_type != 0) or walk.append_timestamp != max_timestamp:
-            wanted = attributes & KNOWN_BITS & ~APPEND_TIME_BIT
-            if timestamp_type:
-                wanted |= APPEND_TIME_BIT
+        wanted = attributes & ~APPEND_TIME_BIT
+        if timestamp_type:
+            wanted |= APPEND_TIME_BIT
+        if attributes != wanted or <int64_t>load64(at + AT_MAX_TIMESTAMP) != max_timestamp:
+            wanted &= KNOWN_BITS
             store16(<uint8_t *>at + AT_ATTRIBUTES, wanted)
             store64(<uint8_t *>at + AT_MAX_TIMESTAMP, <uint64_t>max_timestamp)
             if size < RELEASE_FROM:

@@ -142,11 +142,14 @@ def test_records_without_timestamps_are_accepted_and_not_indexed():
     assert (seen.max_timestamp, seen.offset_delta_of_max_timestamp) == (-1, -1)
 
 
-def test_append_time_set_by_the_producer_is_dropped_on_a_create_time_topic_as_kafka_does():
-    data = produced(timestamp_type=1)
-    seen = validate(memoryview(data), now_ms=NOW)
+@pytest.mark.parametrize("target", [-1, 0, compression.LZ4])
+def test_append_time_set_by_the_producer_is_dropped_on_a_create_time_topic(target):
+    data = with_field(produced(timestamp_type=1), MAX_TIME, NOW + 10**6)
+    seen = validate(memoryview(data), now_ms=NOW, target_codec=target)
     assert (seen.timestamp_type, seen.max_timestamp) == (0, NOW + 5)
-    assert batch.check(data).attributes == 0
+    header = batch.check(seen.data)
+    assert header.attributes == max(target, 0)
+    assert [one.timestamp for one in records_of(seen.data, header)] == [NOW - 5, NOW + 5]
 
 
 # Compressing anew

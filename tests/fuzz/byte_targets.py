@@ -1,0 +1,216 @@
+"""Fuzz targets of the bytes layer: varints, cursor, batches, records, codecs, validation, segment scans."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from kafkapy._ext import batch, segment_scan, varint
+from kafkapy._ext.batch import CorruptBatch
+from kafkapy._ext.crc32c import crc32c
+from kafkapy._ext.cursor import Reader, ShortBuffer
+from kafkapy._ext.records import CorruptRecords, renumber
+from kafkapy.record import compression, control
+from kafkapy.record.batch import BatchBuilder, build, find_timestamp, payload_of, records_of
+from kafkapy.record.validation import RecordError, assign, validate
+from tests.fuzz.mutation import VARINTS, mutate
+from tests.fuzz.target import Target
+
+GOLDEN = Path(__file__).parent.parent / "data" / "golden" / "kafka-3.9.1-v2" / "data"
+LIMIT = 1 << 20
+NOW = 1_600_000_000_000
+BROKEN = (CorruptBatch, CorruptRecords, compression.DecompressionError)
+
+
+@cache
+def segments() -> tuple[bytes, ...]:
+    return tuple(data for path in sorted(GOLDEN.glob("*/*.log")) if (data := path.read_bytes()))
+
+
+@cache
+def batches() -> tuple[bytes, ...]:
+    """Every golden batch of moderate size, its base offset 0 as a producer sends it."""
+    return tuple(
+        bytes(8) + data[header.position + 8 : header.next_position]
+        for data in segments()
+        for header in batch.iter_batches(data)
+        if header.size < 5000
+    )
+
+
+def fuzz_varint(view: memoryview, rng: random.Random) -> None:
+    for decode in (varint.decode_varint, varint.decode_varlong, varint.decode_uvarint, varint.decode_uvarlong):
+        decode(view, rng.randint(0, len(view)))
+
+
+READS = [name for name in dir(Reader) if name.startswith("read_")]
+
+
+def fuzz_cursor(view: memoryview, rng: random.Random) -> None:
+    reader = Reader(view)
+    while reader.remaining:
+        name = rng.choice(READS)
+        if name in ("read_bytes", "read_view"):
+            length = rng.choice((0, 1, 7, -1, 2**31, 2**63 - 1, reader.remaining, reader.remaining + 1))
+            assert len(getattr(reader, name)(length)) == length
+        else:
+            getattr(reader, name)()
+        if rng.random() < 0.05:
+            reader.skip(rng.choice((0, 3, -1, 2**63 - 1)))
+
+
+def fuzz_batches(view: memoryview, rng: random.Random) -> None:
+    found = batch.scan(view, 0, None, rng.choice((1, 2, 1024)))
+    assert found.position == (found.headers[-1].next_position if found.headers else 0) <= len(view)
+    for header in found.headers:
+        assert batch.check(view, header.position).size == header.size
+    for header in batch.iter_batches(view, rng.randint(0, min(3, len(view)))):
+        repr(header)
+    try:
+        batch.read_header(view, rng.randint(0, len(view)))
+    except CorruptBatch:
+        pass
+
+
+def fuzz_records(view: memoryview, rng: random.Random) -> None:
+    header = batch.next_batch(view)
+    if header is None:
+        return
+    for record in records_of(view, header, LIMIT):
+        repr(record)
+        if header.is_control:
+            try:
+                control.decode(record.key, record.value)
+            except ValueError:
+                pass
+    find_timestamp(view, header, rng.choice((0, NOW, header.max_timestamp)), rng.choice((0, header.last_offset)), LIMIT)
+    payload, base, _ = renumber(payload_of(view, header, LIMIT), header)
+    again = batch.assemble(payload, count=header.count, base_timestamp=base)
+    assert len(records_of(again, batch.check(again))) == header.count
+
+
+def repaired(data: bytearray) -> bytearray:
+    """Length and checksum put right, so that what comes behind them is reached."""
+    if len(data) >= 61:
+        struct.pack_into(">i", data, 8, len(data) - 12)
+        struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    return data
+
+
+def make_produced(rng: random.Random, corpus: Sequence[bytes]) -> bytearray:
+    """A produced batch: damaged as it is, or under a right checksum, or inside its compressed payload."""
+    data = rng.choice(corpus)
+    how = rng.randrange(4)
+    if how == 0:
+        return mutate(rng, data, corpus)
+    if how == 1:
+        return repaired(mutate(rng, data, corpus, start=rng.choice((8, 61))))
+    header = batch.read_header(data)
+    payload = mutate(rng, bytes(payload_of(data, header)), corpus)
+    codec = rng.randrange(5)
+    count = rng.choice((header.count, header.count, header.count, header.count + 1, 2**31 - 1, 0))
+    packed = compression.compress(codec, bytes(payload))
+    if how == 3:
+        packed = bytes(mutate(rng, packed, corpus))
+    return bytearray(
+        batch.assemble(
+            packed,
+            count=count,
+            attributes=header.attributes & 0x18 | codec,
+            base_timestamp=header.base_timestamp,
+            max_timestamp=header.max_timestamp,
+            producer_id=header.producer_id,
+            base_sequence=header.base_sequence,
+        )
+    )
+
+
+def fuzz_validation(view: memoryview, rng: random.Random) -> None:
+    seen = validate(
+        view,
+        now_ms=NOW,
+        timestamp_type=rng.choice((0, 0, 1)),
+        before_max_ms=rng.choice((2**63 - 1, 10**9)),
+        after_max_ms=rng.choice((2**63 - 1, 10**9)),
+        compact=rng.random() < 0.2,
+        target_codec=rng.choice((-1, -1, -1, 0, 1, 2, 3, 4)),
+        max_message_bytes=rng.choice((-1, 10_000)),
+        max_decompressed=LIMIT,
+    )
+    # What is accepted can be appended, read back and decoded, with the offsets it was given.
+    assign(seen, 1000, 3)
+    header = batch.check(seen.data)
+    records = records_of(seen.data, header, LIMIT)
+    assert [record.offset for record in records] == list(range(1000, 1000 + seen.count))
+    assert header.last_offset == 999 + seen.count
+    stamps = [record.timestamp for record in records]
+    assert header.max_timestamp == seen.max_timestamp == max(-1, *stamps)
+
+
+def fuzz_codec(codec: int) -> Target:
+    texts = [b"", b"a", b"words " * 50, bytes(5000), random.Random(1).randbytes(700)]
+
+    def run(view: memoryview, rng: random.Random) -> None:
+        assert len(compression.decompress(codec, view, LIMIT)) <= LIMIT
+
+    corpus = [compression.compress(codec, text) for text in texts]
+    return Target(f"codec-{compression.NAMES[codec]}", corpus, run, (compression.DecompressionError,))
+
+
+class Segment:
+    """A file that lives in memory, for the parsers that read files."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("fuzz")
+
+    def __call__(self, view: memoryview, rng: random.Random) -> None:
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, view, 0)
+        end = len(view)
+        seen = segment_scan.scan(self.fd, 0, end, 0, rng.choice((0, 512, 4096)), rng.random() < 0.5)
+        assert seen.valid_end <= end
+        for call, wanted in ((segment_scan.locate, 5), (segment_scan.locate_timestamp, NOW)):
+            try:
+                call(self.fd, 0, end, wanted, *([0] if call is segment_scan.locate_timestamp else []))
+            except segment_scan.CorruptSegment:
+                pass
+        segment_scan.floor_entry(self.fd, end // 8, 8, rng.randint(0, 10**6))
+
+
+def fuzz_building(view: memoryview, rng: random.Random) -> None:
+    """Whatever the bytes are, as keys, values and headers they come back."""
+    cuts = sorted(rng.randint(0, len(view)) for _ in range(3))
+    key, value, content = view[: cuts[0]], view[cuts[0] : cuts[1]], view[cuts[1] : cuts[2]]
+    builder = BatchBuilder(rng.randrange(5))
+    for _ in range(rng.randint(1, 3)):
+        builder.append(rng.randint(-1, 2**62), key, None if rng.random() < 0.2 else value, [("name", content)])
+    data = builder.build()
+    for record in records_of(data, batch.check(data)):
+        assert record.key == key
+        assert record.value in (None, value)
+        assert record.headers == (("name", content),)
+
+
+def targets() -> list[Target]:
+    """All of this layer."""
+    joined = [bytes(one + two) for one, two in zip(batches(), batches()[7:], strict=False)]
+    made = [build([(NOW, b"key", b"value" * 3, [("name", b"text")])] * 4, codec=codec) for codec in range(5)]
+    return [
+        Target(
+            "varint",
+            [*VARINTS, *(varint.encode_varlong(1 << bit) for bit in range(63))],
+            fuzz_varint,
+            (varint.BadVarint,),
+        ),
+        Target("cursor", [*VARINTS, *batches()[:20]], fuzz_cursor, (ShortBuffer, varint.BadVarint)),
+        Target("batches", [*batches(), *joined], fuzz_batches, BROKEN),
+        Target("records", [*batches(), *made], fuzz_records, BROKEN),
+        Target("validation", [*batches(), *made], fuzz_validation, (RecordError,), make_produced),
+        Target("building", batches(), fuzz_building, ()),
+        Target("segment-scan", [*segments()[:20], *joined], Segment(), (segment_scan.CorruptSegment,)),
+        *(fuzz_codec(codec) for codec in range(1, 5)),
+    ]

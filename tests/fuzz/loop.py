@@ -1,0 +1,52 @@
+"""The mutation loop. Every input follows from (seed, target, number), so that a failure can be repeated alone."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import zlib
+
+from tests.fuzz import byte_targets, wire_targets
+from tests.fuzz.target import Target
+
+
+class Failure(Exception):
+    """An input that made a parser do what it may not."""
+
+
+def all_targets() -> list[Target]:
+    """Every parser that takes bytes from outside; a new parser's module adds its `targets()` here."""
+    return [*byte_targets.targets(), *wire_targets.targets()]
+
+
+# AddressSanitizer's own function, where it is loaded.
+_poison = getattr(ctypes.CDLL(None), "__asan_poison_memory_region", None)
+
+
+def exact(data: bytes) -> memoryview:
+    """The input in writable memory behind which nothing may be read.
+
+    Python keeps a zero behind the contents of bytes and bytearrays, which would hide a read by one byte too many
+    from AddressSanitizer: it is told that this byte is out of bounds too.
+    """
+    memory = bytearray(data)
+    if _poison is not None and data:
+        end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + len(data)
+        _poison(ctypes.c_void_p(end), ctypes.c_size_t(1))
+    return memoryview(memory)
+
+
+def run_one(target: Target, seed: int, number: int) -> bool:
+    """Feed one input; whether it was accepted. Raises Failure."""
+    rng = random.Random(seed << 40 ^ zlib.crc32(target.name.encode()) << 8 ^ number * 0x9E3779B97F4A7C15)
+    data = bytes(target.make(rng, target.corpus))
+    view = exact(data)
+    try:
+        target.run(view, rng)
+    except target.refusals:
+        return False
+    except BaseException as error:
+        raise Failure(
+            f"{target.name}, seed {seed}, input {number}: {error!r} for {len(data)} bytes {data[:4000].hex()}"
+        ) from error
+    return True
