@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -95,10 +95,18 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
         signals.append(number)
         stop.set()
 
-    signal.signal(signal.SIGTERM, on_signal)
-    signal.signal(signal.SIGINT, on_signal)
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        _run(config_of(file, overrides), stop, on_failure)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if failures:
+        raise ToolError(f"The broker stopped: {failures[0]}")
+    return 0
 
-    config = config_of(file, overrides)
+
+def _run(config: "BrokerConfig", stop: threading.Event, on_failure: Callable[[str], None]) -> None:
     from kafkapy.runtime import logs
     from kafkapy.server.broker import BrokerServer
 
@@ -111,9 +119,6 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
         stop.wait()
     finally:
         server.stop()
-    if failures:
-        raise ToolError(f"The broker stopped: {failures[0]}")
-    return 0
 
 
 def ready_line(listeners: Sequence[str], log_dirs: Sequence[Path]) -> str:

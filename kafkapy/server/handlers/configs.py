@@ -32,7 +32,7 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
         )
         try:
             entries = _describe(broker, resource)
-            result.configs = [_entry(entry, request) for entry in entries]
+            result.configs = [_entry(entry, request, call.version) for entry in entries]
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
@@ -61,14 +61,14 @@ def _unsupported(resource: Any) -> KafkaError:
     )
 
 
-def _entry(entry: config_view.Entry, request: Any) -> Any:
+def _entry(entry: config_view.Entry, request: Any, version: int) -> Any:
     make = DESCRIBE_CONFIGS.Response.Results.Configs
     synonyms = entry.synonyms if request.include_synonyms else ()
     return make(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source == config_view.Source.DEFAULT,
+        is_default=version == 0 and entry.source == config_view.Source.DEFAULT,  # later versions tell the source
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[make.Synonyms(name=one.name, value=one.value, source=one.source) for one in synonyms],

@@ -1,0 +1,180 @@
+"""The commands against a running broker."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def run(kafkapy, kafkapy_broker, monkeypatch):
+    """Calls a command that must succeed; gives what it printed."""
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", kafkapy_broker.bootstrap_servers)
+
+    def call(*words):
+        code, out, err = kafkapy(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    return call
+
+
+@pytest.fixture
+def fails(kafkapy, run):
+    """Calls a command that must fail; gives its sentence."""
+
+    def call(*words):
+        code, _, err = kafkapy(*words)
+        assert code == 1
+        assert err.count("\n") == 1
+        return err
+
+    return call
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """A file with these lines."""
+
+    def write(*texts):
+        path = tmp_path / "lines"
+        path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_of_a_file_come_back(run, lines, kafkapy_topic, codec):
+    said = run("produce", kafkapy_topic, lines("one", "", "drei: ä"), "--codec", codec)
+    assert said.startswith(f"3 records stored in {kafkapy_topic} in ")
+    assert run("consume", kafkapy_topic) == "one\n\ndrei: ä\n"
+
+
+def test_a_last_line_without_end_and_windows_ends_are_lines_too(run, tmp_path, kafkapy_topic):
+    (tmp_path / "lines").write_bytes(b"a\r\nb")
+    run("produce", kafkapy_topic, tmp_path / "lines")
+    assert run("consume", kafkapy_topic) == "a\nb\n"
+
+
+def test_standard_input_is_read_where_no_file_is_named(run, kafkapy_broker, kafkapy_topic):
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkapy", "produce", kafkapy_topic, "-b", kafkapy_broker.bootstrap_servers],
+        input="a\nb\n",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("2 records stored")
+    assert run("consume", kafkapy_topic) == "a\nb\n"
+
+
+def test_keys_are_parted_from_values(run, lines, kafkapy_topic):
+    run("produce", kafkapy_topic, lines("k:v:w", ":x"), "--key-separator", ":")
+    assert run("consume", kafkapy_topic, "--format", "key-value") == "k\tv:w\n\tx\n"
+    assert run("consume", kafkapy_topic, "--format", "key-value", "-K", "=") == "k=v:w\n=x\n"
+
+
+def test_a_line_without_key_is_named_and_what_precedes_it_is_stored(run, fails, lines, kafkapy_topic):
+    sentence = fails("produce", kafkapy_topic, lines("a:b", "none", "c:d"), "--key-separator", ":")
+    assert sentence == "kafkapy: line 2 has no key: ':' is not in 'none' (the 1 record before it was sent).\n"
+    assert run("consume", kafkapy_topic) == "b\n"
+
+
+def test_json_lines_go_there_and_back(run, lines, tmp_path, kafkapy_topic):
+    record = {"key": "k", "value": {"base64": "AP8="}, "headers": [["h", "x"], ["h", None]], "timestamp": 1600000000000}
+    run("produce", kafkapy_topic, lines(json.dumps(record), "", '{"value": {"a": 1}, "partition": 0}'), "--json")
+    printed = run("consume", kafkapy_topic, "--json")
+    first, second = (json.loads(line) for line in printed.splitlines())
+    assert first == {"topic": kafkapy_topic, "partition": 0, "offset": 0, **record}
+    assert (second["offset"], second["key"], second["value"]) == (1, None, '{"a":1}')
+    (tmp_path / "again").write_text(printed)
+    run("produce", kafkapy_topic, tmp_path / "again", "--json")
+    again = [json.loads(line) for line in run("consume", kafkapy_topic, "--json", "--from", "2").splitlines()]
+    assert [dict(one, offset=one["offset"] - 2) for one in again] == [first, second]
+
+
+def test_consuming_begins_where_it_is_told_and_ends_where_it_is_told(run, lines, kafkapy_topic):
+    stamped = [json.dumps({"value": str(n), "timestamp": f"2024-01-0{n}T00:00:00Z"}) for n in range(1, 6)]
+    run("produce", kafkapy_topic, lines(*stamped), "--json")
+
+    def values(*options):
+        return run("consume", kafkapy_topic, *options).split()
+
+    assert values() == ["1", "2", "3", "4", "5"]
+    assert values("--from", "3") == ["4", "5"]
+    assert values("--from", "-1") == ["5"]
+    assert values("--from", "-99", "--max", 2) == ["1", "2"]
+    assert values("--from", "99") == []
+    assert values("--from", "latest") == []
+    assert values("--from", "2024-01-03T12:00:00") == ["4", "5"]
+    assert values("--from", "@1704153600000", "-n", 1) == ["2"]
+    assert values("--max", 0) == []
+    assert values("--max", 2, "--follow") == ["1", "2"]
+
+
+def test_the_full_format_shows_place_time_and_headers(run, lines, kafkapy_topic):
+    run(
+        "produce",
+        kafkapy_topic,
+        lines('{"key": "k", "value": "v", "headers": {"a": "1"}, "timestamp": "2024-01-31T12:00:00+00:00"}'),
+        "--json",
+    )
+    assert run("consume", kafkapy_topic, "--format", "full") == "0:0\t2024-01-31T12:00:00.000Z\tk\tv\ta=1\n"
+
+
+def test_one_partition_can_be_read_alone(run, lines, kafkapy_topic):
+    run("topics", "alter", kafkapy_topic, "--partitions", 2)
+    run("produce", kafkapy_topic, lines("a"), "--partition", 0)
+    run("produce", kafkapy_topic, lines("b"), "--partition", 1)
+    assert run("consume", kafkapy_topic, "--partition", 1) == "b\n"
+
+
+def test_topics_are_made_shown_changed_and_deleted(run, fails):
+    assert (
+        run("topics", "create", "made", "-p", 2, "-c", "retention.ms=60000")
+        == "Created topic made with 2 partitions.\n"
+    )
+    assert "(TOPIC_ALREADY_EXISTS)" in fails("topics", "create", "made")
+    assert run("topics", "create", "made", "--if-not-exists") == "Topic made is there already.\n"
+    assert any(line.split()[:3] == ["made", "2", "1"] for line in run("topics", "list").splitlines())
+    (listed,) = [one for one in json.loads(run("topics", "list", "--json")) if one["name"] == "made"]
+    assert (listed["partitionCount"], listed["replicationFactor"], listed["internal"]) == (2, 1, False)
+    assert run("topics", "alter", "made", "-p", 3, "-c", "cleanup.policy=compact", "--delete-config", "retention.ms")
+    (described,) = json.loads(run("topics", "describe", "made", "--json"))
+    assert described["configs"] == {"cleanup.policy": "compact"}
+    assert [(p["partition"], p["start"], p["end"]) for p in described["partitions"]] == [
+        (0, 0, 0),
+        (1, 0, 0),
+        (2, 0, 0),
+    ]
+    assert "cleanup.policy=compact" in run("topics", "describe", "made")
+    assert run("topics", "delete", "made") == "Deleted topic made.\n"
+    assert run("topics", "delete", "made", "--if-exists") == "Topic made is not there.\n"
+    assert "(UNKNOWN_TOPIC_OR_PARTITION)" in fails("topics", "delete", "made")
+
+
+def test_settings_are_shown_and_changed(run, fails, kafkapy_topic):
+    of_topic = ["--topic", kafkapy_topic]
+    assert run("configs", "alter", *of_topic, "--set", "retention.ms=5") == "Changed: retention.ms.\n"
+    (entry,) = json.loads(run("configs", "describe", *of_topic, "--json"))
+    assert (entry["name"], entry["value"], entry["source"]) == ("retention.ms", "5", "DYNAMIC_TOPIC_CONFIG")
+    assert "cleanup.policy" in run("configs", "describe", *of_topic, "--all")
+    assert "delete" in run("configs", "describe", *of_topic, "cleanup.policy")
+    sentence = fails("configs", "alter", *of_topic, "--set", "retention.ms=banana")
+    assert "retention.ms" in sentence
+    assert "banana" in sentence
+    assert "(INVALID_CONFIG)" in sentence
+    run("configs", "alter", *of_topic, "--append", "cleanup.policy=compact", "--delete", "retention.ms")
+    (entry,) = json.loads(run("configs", "describe", *of_topic, "--json"))
+    assert (entry["name"], entry["value"]) == ("cleanup.policy", "delete,compact")
+
+
+def test_what_is_not_there_is_named(fails, lines, kafkapy_topic):
+    assert "topic 'nowhere'" in fails("consume", "nowhere")
+    assert "topic 'nowhere'" in fails("topics", "describe", "nowhere")
+    assert "no partition 7: it has 1" in fails("consume", kafkapy_topic, "--partition", 7)
+    assert "no partition 7: it has 1" in fails("produce", kafkapy_topic, lines("a"), "--partition", 7)
+    assert "/none cannot be read: No such file" in fails("produce", kafkapy_topic, "/none")
+    assert "there is no broker '77'" in fails("configs", "describe", "--broker", 77)

@@ -1,0 +1,138 @@
+"""`kafkapy start` as a person or a service manager runs it: a process, its lines and its signals."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from kafkapy.client import Cluster
+from kafkapy.version import VERSION
+
+FREE = "listeners=PLAINTEXT://127.0.0.1:0"
+
+
+@contextmanager
+def started(*words):
+    """The process, once it is ready, and its ready line."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "kafkapy", "start", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with child:
+        try:
+            assert child.stdout is not None
+            yield child, child.stdout.readline()
+        finally:
+            child.kill()
+
+
+def failed(*words):
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkapy", "start", *words], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_when_it_is_ready_and_a_signal_stops_it_cleanly(tmp_path, number):
+    with started("-o", f"log.dirs={tmp_path}", "-o", FREE) as (child, line):
+        ready = re.fullmatch(
+            rf"kafkapy {re.escape(VERSION)} ready: PLAINTEXT://(127\.0\.0\.1:\d+) data={tmp_path} pid={child.pid}\n",
+            line,
+        )
+        assert ready, line
+        with Cluster(ready[1]) as cluster:
+            cluster.refresh()
+        child.send_signal(number)
+        out, err = child.communicate(timeout=60)
+        assert (child.returncode, out) == (0, "")
+        assert "Traceback" not in err
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_settings_come_from_a_file_and_the_call(tmp_path):
+    (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:1\n")
+    with started(str(tmp_path / "server.properties"), "-o", FREE) as (_, line):
+        assert f"data={tmp_path}/data " in line
+
+
+def test_several_listeners_are_all_named(tmp_path):
+    listeners = "listeners=ONE://127.0.0.1:0,TWO://[::1]:0"
+    protocols = "listener.security.protocol.map=ONE:PLAINTEXT,TWO:PLAINTEXT"
+    more = ["-o", listeners, "-o", protocols, "-o", "inter.broker.listener.name=ONE"]
+    with started("-o", f"log.dirs={tmp_path}", *more) as (_, line):
+        assert re.search(r"ready: ONE://127\.0\.0\.1:\d+,TWO://\[::1\]:\d+ data=", line), line
+
+
+def test_a_second_signal_ends_it_at_once_with_130():
+    code = (
+        "import sys, threading, types\n"
+        "class BrokerServer:\n"
+        "    listeners = ['PLAINTEXT://127.0.0.1:1']\n"
+        "    def __init__(self, config, on_failure): pass\n"
+        "    def start(self): pass\n"
+        "    def stop(self):\n"
+        "        print('stopping', flush=True)\n"
+        "        threading.Event().wait()\n"
+        "sys.modules['kafkapy.server.broker'] = types.SimpleNamespace(BrokerServer=BrokerServer)\n"
+        "from kafkapy.tools.main import main\n"
+        "sys.exit(main(['start', '-o', 'log.dirs=/nowhere']))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert " ready: " in child.stdout.readline()
+        child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == "stopping\n"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 130
+
+
+def test_a_broker_that_cannot_go_on_exits_1_with_its_reason():
+    code = (
+        "import sys, types\n"
+        "class BrokerServer:\n"
+        "    listeners = ['PLAINTEXT://127.0.0.1:1']\n"
+        "    def __init__(self, config, on_failure): self.fail = on_failure\n"
+        "    def start(self): self.fail('the disk is gone')\n"
+        "    def stop(self): pass\n"
+        "sys.modules['kafkapy.server.broker'] = types.SimpleNamespace(BrokerServer=BrokerServer)\n"
+        "from kafkapy.tools.main import main\n"
+        "sys.exit(main(['start', '-o', 'log.dirs=/nowhere']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "kafkapy: The broker stopped: the disk is gone.\n"
+
+
+def test_a_port_that_is_in_use_is_named(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, sentence = failed("-o", f"log.dirs={tmp_path}", "-o", f"listeners=PLAINTEXT://127.0.0.1:{port}")
+    assert code == 1
+    assert f"127.0.0.1:{port}" in sentence
+
+
+def test_a_directory_that_another_broker_uses_is_named(tmp_path):
+    with started("-o", f"log.dirs={tmp_path}", "-o", FREE):
+        code, sentence = failed("-o", f"log.dirs={tmp_path}", "-o", FREE)
+    assert code == 1
+    assert str(tmp_path) in sentence
+
+
+def test_a_directory_that_is_a_file_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    code, sentence = failed("-o", f"log.dirs={tmp_path}/file", "-o", FREE)
+    assert code == 1
+    assert f"{tmp_path}/file" in sentence
+
+
+def test_living_in_zookeeper_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}\nzookeeper.connect=zk:2181\n")
+    code, sentence = failed(str(tmp_path / "server.properties"))
+    assert code == 1
+    assert "zookeeper.connect" in sentence
