@@ -18,6 +18,7 @@ from kafkapy.client.admin import Admin
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
 from kafkapy.client.consumer import Consumer, ConsumerRecord
+from kafkapy.client.descriptions import NewTopic
 from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed, ProduceFailed, UnsupportedByBroker
 from kafkapy.client.producer import Producer
 
@@ -31,6 +32,7 @@ __all__ = [
     "ConnectionFailed",
     "Consumer",
     "ConsumerRecord",
+    "NewTopic",
     "Partition",
     "ProduceFailed",
     "Producer",

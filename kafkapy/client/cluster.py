@@ -12,6 +12,8 @@ from kafkapy.protocol.apis import METADATA
 
 BACKOFF_S = 0.1
 
+TopicPartition = tuple[str, int]
+
 T = TypeVar("T")
 
 

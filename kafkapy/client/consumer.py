@@ -7,14 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
-from kafkapy.client.cluster import BACKOFF_S, Cluster
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.batch import records_of
 
 NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
-
-TopicPartition = tuple[str, int]
 
 
 class ConsumerRecord(NamedTuple):

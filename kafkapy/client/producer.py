@@ -10,53 +10,16 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
-from kafkapy.client.cluster import BACKOFF_S, Cluster
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed, ProduceFailed
 from kafkapy.client.partitioner import StickyChoice, partition_of_key
+from kafkapy.client.pending_batch import Delivery, PendingBatch
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import INIT_PRODUCER_ID, PRODUCE
-from kafkapy.record.batch import BatchBuilder
 
-TopicPartition = tuple[str, int]
 Headers = Sequence[tuple[str, bytes | None]]
 
 ACKS_ALL = -1
-
-
-class Delivery:
-    """Where the records of one batch went: `base_offset` is -1 until they are stored, and with acks=0 for ever."""
-
-    __slots__ = ("base_offset", "done", "error", "partition", "topic")
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.base_offset = -1
-        self.done = False
-        self.error: ProduceFailed | None = None
-
-
-class _Batch:
-    """Records for one partition; once sent, its bytes and sequence stay as they are."""
-
-    __slots__ = ("builder", "created", "data", "delivery", "sequence", "where")
-
-    def __init__(self, where: TopicPartition, codec: int, max_bytes: int) -> None:
-        self.where = where
-        self.builder = BatchBuilder(codec, max_bytes)
-        self.created = time.monotonic()
-        self.sequence = -1
-        self.data: bytes | None = None
-        self.delivery = Delivery(*where)
-
-    @property
-    def size(self) -> int:
-        """Bytes before compression."""
-        return self.builder.size
-
-    @property
-    def count(self) -> int:
-        return self.builder.count
 
 
 class Producer:
@@ -69,7 +32,7 @@ class Producer:
         idempotent: None means yes where acks is -1.
         batch_bytes: a batch is closed when its records, not compressed, reach this.
         request_bytes: how much goes into one request, if it is more than one batch.
-        timeout_s: how long a batch may take from its making to its acknowledgement, with all retries.
+        timeout_s: how long a closed batch may take to be acknowledged, with all retries.
     """
 
     def __init__(
@@ -97,10 +60,10 @@ class Producer:
         self._request_bytes = request_bytes
         self._timeout_s = timeout_s
         self._sticky = StickyChoice()
-        self._open: dict[TopicPartition, _Batch] = {}
-        self._ready: defaultdict[TopicPartition, deque[_Batch]] = defaultdict(deque)
+        self._open: dict[TopicPartition, PendingBatch] = {}
+        self._ready: defaultdict[TopicPartition, deque[PendingBatch]] = defaultdict(deque)
         self._ready_bytes = 0
-        self._on_the_way: dict[int, list[_Batch]] = {}
+        self._on_the_way: dict[int, list[PendingBatch]] = {}
         self._pause_until = 0.0
         self._failed: ProduceFailed | None = None
         self._told = False
@@ -152,7 +115,7 @@ class Producer:
                 where = topic, self._sticky.partition(topic, count)
             batch = self._open.get(where)
             if batch is None:
-                batch = self._open[where] = _Batch(where, self._codec, self._batch_bytes)
+                batch = self._open[where] = PendingBatch(where, self._codec, self._batch_bytes)
             if batch.builder.append(moment, key, value, headers):
                 return batch.delivery
             self._close_batch(batch)
@@ -177,8 +140,9 @@ class Producer:
             self._told = True
             raise self._failed
 
-    def _close_batch(self, batch: _Batch) -> None:
+    def _close_batch(self, batch: PendingBatch) -> None:
         del self._open[batch.where]
+        batch.closed_at = time.monotonic()
         self._ready[batch.where].append(batch)
         self._ready_bytes += batch.size
 
@@ -206,9 +170,9 @@ class Producer:
             # No leader is known: wait a moment, ask again, until the oldest batch has had its time.
             self._again_later(error)
 
-    def _batches_by_leader(self) -> dict[int, list[_Batch]]:
+    def _batches_by_leader(self) -> dict[int, list[PendingBatch]]:
         """The first waiting batch of each partition whose leader has no request on its way, within the size."""
-        chosen: defaultdict[int, list[_Batch]] = defaultdict(list)
+        chosen: defaultdict[int, list[PendingBatch]] = defaultdict(list)
         sizes: defaultdict[int, int] = defaultdict(int)
         for (topic, partition), waiting in self._ready.items():
             if not waiting:
@@ -220,7 +184,7 @@ class Producer:
             sizes[node] += waiting[0].size
         return {node: batches for node, batches in chosen.items() if batches}
 
-    def _send(self, node: int, batches: list[_Batch]) -> None:
+    def _send(self, node: int, batches: list[PendingBatch]) -> None:
         if self._idempotent and self._producer is None:
             self._producer = self._new_producer_id()
         topics: defaultdict[str, list[Any]] = defaultdict(list)
@@ -242,7 +206,7 @@ class Producer:
             for batch in self._on_the_way.pop(node):
                 self._stored(batch, -1)
 
-    def _bytes(self, batch: _Batch) -> bytes:
+    def _bytes(self, batch: PendingBatch) -> bytes:
         """Encoded once: a batch sent again must be the same, or the broker would not know it."""
         if batch.data is None:
             producer_id, epoch = self._producer or (-1, -1)
@@ -295,12 +259,12 @@ class Producer:
             else:
                 self._refused(batch, KafkaError(code, answer.error_message or message_of(code)))
 
-    def _stored(self, batch: _Batch, base_offset: int) -> None:
+    def _stored(self, batch: PendingBatch, base_offset: int) -> None:
         batch.delivery.base_offset = base_offset
         batch.delivery.done = True
         self.acknowledged += batch.count
 
-    def _put_back(self, batch: _Batch, error: KafkaError | ClientError) -> None:
+    def _put_back(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
         self._ready[batch.where].appendleft(batch)
         self._ready_bytes += batch.size
         self._again_later(error)
@@ -310,14 +274,14 @@ class Producer:
         waiting = [batches[0] for batches in self._ready.values() if batches]
         for batch in waiting:
             self.cluster.topics.pop(batch.where[0], None)  # leaders may have changed: ask anew
-        oldest = min(waiting, key=lambda batch: batch.created, default=None)
+        oldest = min(waiting, key=lambda batch: batch.closed_at, default=None)
         heals = is_retriable(error.code) if isinstance(error, KafkaError) else isinstance(error, ConnectionFailed)
-        if oldest is not None and (not heals or time.monotonic() - oldest.created > self._timeout_s):
+        if oldest is not None and (not heals or time.monotonic() - oldest.closed_at > self._timeout_s):
             self._ready[oldest.where].popleft()
             self._ready_bytes -= oldest.size
             self._refused(oldest, error)
 
-    def _refused(self, batch: _Batch, error: KafkaError | ClientError) -> None:
+    def _refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
         """Ends the producer: what was to follow this batch must not be stored without it."""
         failure = ProduceFailed(*batch.where, batch.count, error)
         batch.delivery.error = failure

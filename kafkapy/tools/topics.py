@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.client.admin import DELETE, EARLIEST, LATEST, SET, TOPIC, Admin, FoundOffset, NewTopic, TopicPartition
-from kafkapy.client.cluster import Topic
+from kafkapy.client.admin import DELETE, EARLIEST, LATEST, SET, TOPIC, Admin
+from kafkapy.client.cluster import Topic, TopicPartition
+from kafkapy.client.descriptions import FoundOffset, NewTopic
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError
 from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values

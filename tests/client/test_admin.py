@@ -2,7 +2,8 @@
 
 import pytest
 
-from kafkapy.client.admin import BROKER, DELETE, LATEST, SET, TOPIC, Admin, NewTopic
+from kafkapy.client.admin import BROKER, DELETE, LATEST, SET, TOPIC, Admin
+from kafkapy.client.descriptions import NewTopic
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from kafkapy.client import Admin, Consumer, Producer
-from kafkapy.client.admin import BROKER, DELETE, EARLIEST, LATEST, MAX_TIMESTAMP, SET, TOPIC, NewTopic
+from kafkapy.client import Admin, Consumer, NewTopic, Producer
+from kafkapy.client.admin import BROKER, DELETE, EARLIEST, LATEST, MAX_TIMESTAMP, SET, TOPIC
 from kafkapy.errors import Errors, KafkaError
 
 
