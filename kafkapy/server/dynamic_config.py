@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.controller.waiting import wait_for
 from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.config_alter import check_broker
 from kafkapy.server.config_dynamic import usable
@@ -38,7 +39,10 @@ class DynamicConfig:
         for name in [*bad, *bad_default]:
             log.warning("the stored dynamic setting %s cannot be used and is ignored", name)
         if broker or default:
-            self._services.config = self._services.config.with_dynamic(default, broker)
+            try:
+                self._services.config = self._services.config.with_dynamic(default, broker)
+            except ConfigError as error:
+                log.error("the stored dynamic settings clash with the others and are ignored: %s", error)
 
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
         """Replaces this broker's dynamic settings, or the cluster's, by `change(settings)`. Blocks; KafkaError."""

@@ -21,6 +21,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EPOCHS_SINCE = 4
 SINCE = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 CONSUMER = -1
 
@@ -54,7 +55,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
                     error_code=code,
                     timestamp=found[0],
                     offset=found[1],
-                    leader_epoch=found[2],
+                    leader_epoch=found[2] if call.version >= EPOCHS_SINCE else -1,
                 )
             )
         topics.append(make.Topics(name=topic.name, partitions=answers))
