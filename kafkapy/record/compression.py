@@ -31,6 +31,9 @@ _XERIAL_BLOCK = 32768
 # A snappy element of 3 bytes can stand for 64, so nothing unpacks to more than this times its size.
 _SNAPPY_MOST = 22
 _ZSTD_MAGIC = 0xFD2FB528
+# Decompressors that wait for their next use: making one costs as much as unpacking 16 KiB.
+_idle_zstd: list[Any] = []
+_ZSTD_KEEP = 8 * 1024 * 1024
 
 
 class DecompressionError(ValueError):
@@ -225,9 +228,18 @@ def _read_zstd(data: memoryview, limit: int) -> Iterator[bytes]:
     position = 0
     while position < len(data):
         position = _zstd_frame_end(data, position)
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True, closefd=False) as reader:
+    try:
+        unpacker = _idle_zstd.pop()
+    except IndexError:
+        unpacker = zstandard.ZstdDecompressor()
+    total = 0
+    with unpacker.stream_reader(data, read_across_frames=True, closefd=False) as reader:
         while piece := reader.read(PIECE):
+            total += len(piece)
             yield piece
+    # Kept only after a whole stream, and not when its window may have grown large.
+    if total <= _ZSTD_KEEP and len(_idle_zstd) < 4:
+        _idle_zstd.append(unpacker)
 
 
 _READERS: dict[int, Callable[[memoryview, int], Iterator[bytes]]] = {

@@ -166,6 +166,18 @@ def test_zstd_frames_of_other_producers_are_read(make):
         c.decompress(c.ZSTD, packed + b"\x00", len(TEXT))
 
 
+def test_zstd_streams_that_are_read_side_by_side_or_given_up_do_not_disturb_others():
+    packed = c.compress(c.ZSTD, TEXT)
+    for _ in range(3):
+        assert c.decompress(c.ZSTD, packed, len(TEXT)) == TEXT
+        one, two = c.pieces(c.ZSTD, packed, 10**6), c.pieces(c.ZSTD, packed, 10**6)
+        first = [next(one), next(two)]
+        assert first[0] + b"".join(one) == first[1] + b"".join(two) == TEXT
+        next(c.pieces(c.ZSTD, packed, 10**6))  # given up after one piece
+        with pytest.raises(c.DecompressionError):
+            c.decompress(c.ZSTD, packed[:100] + b"\xff" * 50 + packed[150:], 10**6)
+
+
 def test_zstd_is_written_without_content_size():
     packed = c.compress(c.ZSTD, TEXT)
     assert zstandard.get_frame_parameters(packed).content_size == zstandard.CONTENTSIZE_UNKNOWN
