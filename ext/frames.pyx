@@ -26,8 +26,8 @@ def split(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most, int3
 
     Returns (frames, position, needed): the frames without their sizes, as slices of `view`; where the first byte lies
     that is in none of them; and how many bytes the frame that begins there needs with its size, or 0 when that cannot
-    be said yet. A bad size is raised as BadFrameSize when it is the first; behind good frames it ends them, so that
-    they are answered before the connection is closed for it.
+    be said yet. A bad size is raised as BadFrameSize when it is the first; behind good frames it ends them (needed is
+    -1 then), so that they are answered before the connection is closed for it.
     """
     cdef Py_buffer held
     cdef const uint8_t *data
@@ -46,6 +46,7 @@ def split(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most, int3
             if size < 0 or size > limit:
                 if not frames:
                     raise BadFrameSize(size, limit)
+                needed = -1
                 break
             if size > end - position - 4 or len(frames) >= most:
                 needed = 4 + <Py_ssize_t>size

@@ -139,6 +139,9 @@ class Acceptor:
             processor = self._processors[self._next_processor % len(self._processors)]
             self._next_processor += 1
             processor.adopt(sock, listener.name, peer)
+            if self._limits.exceeded():  # by the inter-broker listener: one of the others' connections has to go
+                for processor in self._processors:
+                    processor.wake()
         return True
 
     def _configure(self, sock: socket.socket) -> None:

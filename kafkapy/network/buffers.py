@@ -24,9 +24,13 @@ class Buffer:
         self.view = memoryview(self._mapping)
 
     def grow(self, capacity: int) -> None:
-        """Makes room for more. The bytes stay, and are moved as pages, not copied. No view of it may be in use."""
+        """Makes room for more. The bytes are moved as pages, and copied only if somebody has a view of them."""
         self.view.release()
-        self._mapping.resize(capacity)
+        try:
+            self._mapping.resize(capacity)
+        except BufferError:
+            old, self._mapping = self._mapping, mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            self._mapping[: self.capacity] = old[:]
         self.capacity = capacity
         self.view = memoryview(self._mapping)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.network.buffers import Buffer
 from kafkapy.network.replies import Pending
 from kafkapy.network.sends import Outbox
+from kafkapy.runtime.logs import fields
 
 if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
@@ -62,7 +63,9 @@ class Connection:
         self.closed = False
 
         # Receiving. Bytes that belong to no handled frame yet are in `carry` (small) or `big` (one large frame).
-        self.readable = True  # the socket may have bytes: only an empty or short receive says otherwise
+        # Whether it is worth receiving. A receive that got less than it had room for has emptied the socket, and what
+        # comes after it makes a new event; but of a peer that is gone no event will come: its end is still to be read.
+        self.readable = True
         self.carry: bytearray | None = None
         self.carries_frames = False  # whether `carry` begins with a whole frame
         self.big: Buffer | None = None
@@ -90,6 +93,11 @@ class Connection:
         except OSError:
             local = "closed"
         return f"{local}-{_address(self.peer)}-{self.id}"
+
+    @property
+    def who(self) -> dict[str, Any]:
+        """What a log line about it carries."""
+        return fields(peer=_address(self.peer), listener=self.listener, connection=self.id)
 
     def __repr__(self) -> str:
         return f"Connection({self.id}, {self.listener}, {_address(self.peer)})"

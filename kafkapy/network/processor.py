@@ -14,29 +14,29 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from kafkapy._ext import syscalls
-from kafkapy._ext.frames import BadFrameSize
 from kafkapy.network.buffers import BufferPool
 from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.idle import IdleConnections
 from kafkapy.network.limits import ConnectionLimits
-from kafkapy.network.receive import PeerClosed, Receiver
-from kafkapy.network.replies import CLOSE, NO_REPLY, Handler, Pending, Reply, Timed
-from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, RegionEnded, Residency, Sender
+from kafkapy.network.receive import Receiver
+from kafkapy.network.replies import Handler, Pending
+from kafkapy.network.sends import Residency, Sender
+from kafkapy.network.serving import Serving
 from kafkapy.network.settings import NetworkSettings
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.disk_pool import DiskPool
-from kafkapy.runtime.logs import fields
 
 log = logging.getLogger(__name__)
 
 _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _BROKEN = select.EPOLLHUP | select.EPOLLERR
+_READABLE = select.EPOLLIN | _ENDED
 _TRIM_S = 3.0
 
 
@@ -54,13 +54,13 @@ class Processor:
         pages: Residency,
     ) -> None:
         self.index = index
-        self._handler = handler
         self._limits = limits
         self._clock = clock
         self._pool = BufferPool(settings.buffer_pool_bytes)
         self._receiver = Receiver(self._pool, settings.max_frames_a_turn, settings.socket_request_max_bytes)
         self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
         self._cold = ColdReads(disk_pool)
+        self._serving = Serving(self, handler, self._receiver, self._sender, self._cold)
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
         self._epoll = select.epoll()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -74,7 +74,6 @@ class Processor:
         self._drain_until: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"kafkapy-network-{index}", daemon=True)
         self._thread_id = 0
-        self.frames_in = 0
         self.turns = 0
         self.sleeping_s = 0.0
         self.closed_idle = 0
@@ -96,7 +95,7 @@ class Processor:
         self.wake()
 
     def post_completion(self, conn: Connection, pending: Pending) -> None:
-        self._messages.append((self._complete, (conn, pending)))
+        self._messages.append((self._serving.complete, (conn, pending)))
         self.wake()
 
     def wake(self) -> None:
@@ -116,6 +115,10 @@ class Processor:
 
     def __del__(self) -> None:
         os.close(self._event)  # only now: late completions of other threads still set it after the end
+
+    @property
+    def frames_in(self) -> int:
+        return self._serving.frames_in
 
     @property
     def bytes_in(self) -> int:
@@ -169,12 +172,12 @@ class Processor:
                 syscalls.event_clear(self._event)
                 self._woken = False
                 continue
-            if flags & (select.EPOLLIN | _ENDED):
+            if flags & _READABLE:
                 conn.readable = True
                 if flags & _ENDED:
                     conn.gone = True
                     conn.broken = conn.broken or flags & _BROKEN != 0
-            self._queue(conn)
+            self.queue(conn)
 
     def _timeout_ms(self) -> int:
         waits = [self._idle.due_in(self._now)]
@@ -196,146 +199,21 @@ class Processor:
             conn = self._ready.popleft()
             conn.queued = False
             if not conn.closed:
-                self._serve(conn)
+                conn.last_active = self._now
+                self._serving.serve(conn)
 
-    def _queue(self, conn: Connection) -> None:
+    # Connections
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is stopping: nothing more is received."""
+        return self._drain_until is not None
+
+    def queue(self, conn: Connection) -> None:
+        """Gives the connection a turn, in this round of the loop or the next."""
         if not conn.queued:
             conn.queued = True
             self._ready.append(conn)
-
-    # One connection
-
-    def _serve(self, conn: Connection) -> None:
-        """A connection's turn: what is unsent first, then at most one receive and the handling of its frames."""
-        conn.last_active = self._now
-        try:
-            if conn.parked:
-                if conn.broken:
-                    self._close(conn)
-                return
-            if conn.outbox.parts and not self._send(conn):
-                return
-            if conn.closing:
-                self._close(conn)
-                return
-            if conn.pending is not None:
-                self._cancel_if_dead(conn)
-                return
-            if self._drain_until is not None:
-                self._close(conn)
-                return
-            if not conn.readable and not conn.carries_frames:
-                return
-            frames = self._receiver.receive(conn)
-            if frames:
-                self._handle(conn, frames)
-            elif conn.readable:
-                self._queue(conn)
-        except PeerClosed:
-            self._close(conn)
-        except BadFrameSize as error:
-            log.warning("closed a connection for %s", error, extra=self._who(conn))
-            self._close(conn)
-        except RegionEnded as error:
-            log.error("closed a connection in the middle of a reply: %s", error, extra=self._who(conn))
-            self._close(conn)
-        except OSError as error:
-            log.debug("lost a connection: %s", error, extra=self._who(conn))
-            self._close(conn)
-        except Exception:
-            log.exception("closed a connection after an error", extra=self._who(conn))
-            self._receiver.distrust_shared()
-            self._close(conn)
-
-    def _handle(self, conn: Connection, frames: Sequence[memoryview]) -> None:
-        replies = self._handler.handle(conn, frames)  # type: ignore[arg-type]
-        count = len(replies)
-        if count and isinstance(replies[-1], Pending):
-            count += replies[-1].covers - 1
-        self.frames_in += count
-        for reply in replies:
-            if conn.closing or conn.pending is not None:
-                raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
-            self._answer(conn, reply)
-        if count != len(frames) and not conn.closing and conn.pending is None:
-            raise TypeError(f"a handler answered {count} of {len(frames)} frames")
-        self._receiver.handled(conn, frames, count, conn.pending)
-        if conn.outbox.parts and not self._send(conn):
-            return
-        if conn.closing:
-            self._close(conn)
-        elif conn.pending is not None:
-            self._cancel_if_dead(conn)
-        elif conn.readable or conn.carries_frames:
-            self._queue(conn)
-
-    def _answer(self, conn: Connection, reply: Reply) -> None:
-        if type(reply) is list:
-            conn.outbox.add(reply)
-        elif type(reply) is Timed:
-            conn.outbox.add(reply.parts)
-            conn.outbox.mark(reply.on_sent)
-        elif isinstance(reply, Pending):
-            conn.pending = reply
-        elif reply is CLOSE:
-            conn.closing = True
-        elif reply is not NO_REPLY:
-            raise TypeError(f"a handler gave {reply!r}, which is no reply")
-
-    def _complete(self, conn: Connection, pending: Pending) -> None:
-        if conn.pending is not pending:
-            return  # the connection was closed before
-        conn.pending = None
-        self._receiver.release_kept(conn)
-        try:
-            reply = pending.make() if pending.make is not None else pending.reply
-            if isinstance(reply, Pending) or reply is None:
-                raise TypeError(f"a pending request was completed with {reply!r}")
-            self._answer(conn, reply)
-        except Exception:
-            log.exception("closed a connection: its pending request failed", extra=self._who(conn))
-            self._close(conn)
-            return
-        self._queue(conn)
-
-    def _send(self, conn: Connection) -> bool:
-        """True when everything is out; otherwise the connection waits for what it needs to go on."""
-        state = self._sender.flush(conn.fd, conn.outbox)
-        if state == DONE:
-            return True
-        if state == LATER:
-            self._queue(conn)
-        elif state == COLD:
-            self._park(conn)
-        else:
-            assert state == BLOCKED  # epoll will tell
-        return False
-
-    def _park(self, conn: Connection) -> None:
-        assert self._sender.cold is not None
-        handle, position, length = self._sender.cold
-        self._sender.cold = None
-        conn.parked = True
-        self._cold.fetch(handle, position, length, lambda warmed: self.post(self._unpark, conn, warmed))
-
-    def _unpark(self, conn: Connection, warmed: int) -> None:
-        if not conn.closed:
-            conn.parked = False
-            # Without asking again: were the pages gone by now, it would go on in a circle. If the disk failed,
-            # sendfile finds that out too and closes the connection with the reason.
-            conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
-            self._queue(conn)
-
-    def _cancel_if_dead(self, conn: Connection) -> None:
-        """Ends a connection that waits for a pending reply when nobody is there to get it.
-
-        If the peer sent more before it went (fire-and-forget produces behind a fetch), that must still be
-        handled: then the pending request is left to finish by itself, which it does in bounded time.
-        """
-        if conn.broken or (conn.gone and not conn.carries_frames and syscalls.unread(conn.fd) != 1):
-            self._close(conn)
-
-    # Opening and closing
 
     def _add_connection(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
         if self._drain_until is not None:
@@ -349,10 +227,10 @@ class Processor:
         try:
             self._epoll.register(conn.fd, _EVENTS)
         except OSError as error:
-            log.error("cannot watch a connection: %s", error, extra=self._who(conn))
-            self._close(conn)
+            log.error("cannot watch a connection: %s", error, extra=conn.who)
+            self.close(conn)
 
-    def _close(self, conn: Connection) -> None:
+    def close(self, conn: Connection) -> None:
         if conn.closed:
             return
         conn.closed = True
@@ -371,7 +249,7 @@ class Processor:
                 try:
                     call()
                 except Exception:
-                    log.exception("what was to be told of a closed connection failed", extra=self._who(conn))
+                    log.exception("what was to be told of a closed connection failed", extra=conn.who)
 
     def _close_excess(self) -> None:
         while self._limits.exceeded():
@@ -379,14 +257,14 @@ class Processor:
             if not others:
                 return
             idlest = min(others, key=lambda conn: conn.last_active)
-            log.info("closed the connection that was idle longest: max.connections", extra=self._who(idlest))
-            self._close(idlest)
+            log.info("closed the connection that was idle longest: max.connections", extra=idlest.who)
+            self.close(idlest)
 
     def _close_idle(self) -> None:
         for conn in self._idle.expired(self._now):
-            log.debug("closed an idle connection", extra=self._who(conn))
+            log.debug("closed an idle connection", extra=conn.who)
             self.closed_idle += 1
-            self._close(conn)
+            self.close(conn)
 
     def _trim_buffers(self) -> None:
         if self._now >= self._next_trim:
@@ -396,7 +274,7 @@ class Processor:
     def _begin_drain(self, until: float) -> None:
         self._drain_until = until
         for conn in self._connections.values():
-            self._queue(conn)
+            self.queue(conn)
 
     def _drained(self) -> bool:
         return (
@@ -409,8 +287,5 @@ class Processor:
         if self._connections:
             log.warning("closed %d connections whose replies were not ready in time", len(self._connections))
         for conn in list(self._connections.values()):
-            self._close(conn)
+            self.close(conn)
         self._epoll.close()
-
-    def _who(self, conn: Connection) -> dict[str, Any]:
-        return fields(peer=f"{conn.peer[0]}:{conn.peer[1]}", listener=conn.listener, connection=conn.id)

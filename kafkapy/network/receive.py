@@ -7,20 +7,16 @@ gets a buffer of its own from the pool, and the rest of it is received straight 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kafkapy._ext.frames import split
 from kafkapy._ext.syscalls import recv_into, recv_into_long
 from kafkapy.network.buffers import BufferPool, rounded
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Pending
 
-SHARED = 128 << 10
+SHARED = 64 << 10
 BIG = 16 << 10  # frames from here on get a buffer of their own if they do not arrive whole
 HEAD = 4 << 10  # how much is read of a frame that is expected to be a big one, before it gets its buffer
 TURN = 4 << 20  # then it is another connection's turn
-
-_NONE: tuple[memoryview, ...] = ()
 
 
 class PeerClosed(Exception):
@@ -36,11 +32,12 @@ class Receiver:
         self._largest = largest_frame
         self._shared = pool.take(SHARED)
         self.bytes_in = 0
-        # What was cut last: (buffer, where the first byte lies that is in no frame, end of the bytes, needed).
+        # What was cut last: buffer, where the first byte lies that is in no frame, end of the bytes, and what the
+        # next frame needs (0: not known, -1: it is a bad one, which the next cut finds out).
         self._view = self._shared.view
         self._position = self._end = self._needed = 0
 
-    def receive(self, conn: Connection) -> Sequence[memoryview]:
+    def receive(self, conn: Connection) -> list[memoryview]:
         """The whole frames that can be had in one turn: of what the connection carries, else of one receive.
 
         None may be there yet. After handling them `handled` must be called. Raises PeerClosed, BadFrameSize, or
@@ -65,15 +62,18 @@ class Receiver:
             if received == 0:
                 raise PeerClosed
             conn.readable = False
-            return _NONE
+            return []
         self.bytes_in += received
         conn.carry = None
         end = filled + received
         if end < room:
-            conn.readable = False  # it was emptied; what comes now makes a new event
-        return self._cut(conn, view, end)
+            conn.readable = conn.gone  # it was emptied; see Connection.readable
+        frames = self._cut(conn, view, end)
+        if conn.big is not None and conn.readable:
+            return self._receive_big(conn)
+        return frames
 
-    def _cut(self, conn: Connection, view: memoryview, end: int) -> Sequence[memoryview]:
+    def _cut(self, conn: Connection, view: memoryview, end: int) -> list[memoryview]:
         frames, self._position, self._needed = split(view, 0, end, self._most, self._largest)
         self._view, self._end = view, end
         if frames:
@@ -82,7 +82,7 @@ class Receiver:
             self._keep_rest(conn)
         return frames
 
-    def handled(self, conn: Connection, frames: Sequence[memoryview], count: int, pending: Pending | None) -> None:
+    def handled(self, conn: Connection, frames: list[memoryview], count: int, pending: Pending | None) -> None:
         """Keeps what belongs to later: all but the first `count` frames, and the whole buffer if `pending` reads it."""
         keep = pending is not None and pending.keeps_buffer
         if conn.big is not None:
@@ -136,10 +136,11 @@ class Receiver:
             conn.big_end = there
             conn.big_needed = self._needed
         else:
+            conn.expects_big = False
             conn.carry = bytearray(rest)
-            conn.carries_frames = 0 < self._needed <= there
+            conn.carries_frames = self._needed != 0 and self._needed <= there
 
-    def _receive_big(self, conn: Connection) -> Sequence[memoryview]:
+    def _receive_big(self, conn: Connection) -> list[memoryview]:
         buffer = conn.big
         assert buffer is not None
         start, end, needed = conn.big_end, conn.big_end, conn.big_needed
@@ -155,11 +156,11 @@ class Receiver:
                 break
             end += received
             if end < room:
-                conn.readable = False
+                conn.readable = conn.gone
                 break
         self.bytes_in += end - start
         conn.big_end = end
         if end < needed:
-            return _NONE
+            return []
         conn.expects_big = True
-        return (buffer.view[4:needed],)
+        return [buffer.view[4:needed]]

@@ -43,7 +43,7 @@ def test_at_most_so_many_and_the_next_one_is_announced() -> None:
 def test_a_bad_size_is_raised_after_the_good_frames_before_it(size: int) -> None:
     bad = struct.pack(">i", size) + b"xyz"
     stream = framed(b"good") + bad
-    assert cut(stream) == ([b"good"], 8, 0)
+    assert cut(stream) == ([b"good"], 8, -1)
     with pytest.raises(BadFrameSize, match=str(size)) as error:
         cut(bad)
     assert error.value.size == size

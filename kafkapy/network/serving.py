@@ -1,0 +1,165 @@
+"""What is done for one connection in its turn: send what is unsent, receive, handle, answer.
+
+In this order, and each only if nothing of the ones before is left: that is all the back-pressure there is. A
+connection with an unsent or a pending reply is not read, so its client is stopped by its own socket.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkapy._ext import syscalls
+from kafkapy._ext.frames import BadFrameSize
+from kafkapy.network.cold import ColdReads
+from kafkapy.network.connection import Connection
+from kafkapy.network.receive import PeerClosed, Receiver
+from kafkapy.network.replies import CLOSE, NO_REPLY, Handler, Pending, Reply, Timed
+from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, RegionEnded, Sender
+
+if TYPE_CHECKING:
+    from kafkapy.network.processor import Processor
+
+log = logging.getLogger(__name__)
+
+
+class Serving:
+    """The turns of one processor's connections. Runs on the processor's thread."""
+
+    def __init__(
+        self, processor: Processor, handler: Handler, receiver: Receiver, sender: Sender, cold: ColdReads
+    ) -> None:
+        self._processor = processor
+        self._handler = handler
+        self._receiver = receiver
+        self._sender = sender
+        self._cold = cold
+        self.frames_in = 0
+
+    def serve(self, conn: Connection) -> None:
+        """One turn. Whatever goes wrong ends this connection and no other."""
+        try:
+            self._serve(conn)
+        except PeerClosed:
+            self._close(conn)
+        except BadFrameSize as error:
+            log.warning("closed a connection for %s", error, extra=conn.who)
+            self._close(conn)
+        except RegionEnded as error:
+            log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
+            self._close(conn)
+        except OSError as error:
+            log.debug("lost a connection: %s", error, extra=conn.who)
+            self._close(conn)
+        except Exception:
+            log.exception("closed a connection after an error", extra=conn.who)
+            self._receiver.distrust_shared()
+            self._close(conn)
+
+    def complete(self, conn: Connection, pending: Pending) -> None:
+        """A pending request has its reply: the connection goes on where it stopped."""
+        if conn.pending is not pending:
+            return  # the connection was closed before
+        conn.pending = None
+        self._receiver.release_kept(conn)
+        try:
+            reply = pending.make() if pending.make is not None else pending.reply
+            if isinstance(reply, Pending) or reply is None:
+                raise TypeError(f"a pending request was completed with {reply!r}")
+            self._answer(conn, reply)
+        except Exception:
+            log.exception("closed a connection: its pending request failed", extra=conn.who)
+            self._close(conn)
+            return
+        self._processor.queue(conn)
+
+    def _serve(self, conn: Connection) -> None:
+        if conn.parked:
+            if conn.broken:
+                self._close(conn)
+            return
+        if conn.outbox.parts and not self._send(conn):
+            return
+        if conn.closing or (self._processor.draining and conn.pending is None):
+            self._close(conn)
+        elif conn.pending is not None:
+            self._close_if_dead(conn)
+        elif conn.readable or conn.carries_frames:
+            frames = self._receiver.receive(conn)
+            if frames:
+                self._handle(conn, frames)
+            elif conn.readable:
+                self._processor.queue(conn)
+
+    def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
+        replies = self._handler.handle(conn, frames)
+        count = len(replies)
+        self.frames_in += count
+        for reply in replies:
+            if conn.closing or conn.pending is not None:
+                raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
+            self._answer(conn, reply)
+        if count != len(frames) and not conn.closing and conn.pending is None:
+            raise TypeError(f"a handler gave {count} replies to {len(frames)} frames")
+        self._receiver.handled(conn, frames, count, conn.pending)
+        if conn.outbox.parts and not self._send(conn):
+            return
+        if conn.closing:
+            self._close(conn)
+        elif conn.pending is not None:
+            self._close_if_dead(conn)
+        elif conn.readable or conn.carries_frames:
+            self._processor.queue(conn)
+
+    def _answer(self, conn: Connection, reply: Reply) -> None:
+        if type(reply) is list:
+            conn.outbox.add(reply)
+        elif type(reply) is Timed:
+            conn.outbox.add(reply.parts)
+            conn.outbox.mark(reply.on_sent)
+        elif isinstance(reply, Pending):
+            conn.pending = reply
+        elif reply is CLOSE:
+            conn.closing = True
+        elif reply is not NO_REPLY:
+            raise TypeError(f"a handler gave {reply!r}, which is no reply")
+
+    def _send(self, conn: Connection) -> bool:
+        """True when everything is out; otherwise the connection waits for what it needs to go on."""
+        state = self._sender.flush(conn.fd, conn.outbox)
+        if state == DONE:
+            return True
+        if state == LATER:
+            self._processor.queue(conn)
+        elif state == COLD:
+            self._park(conn)
+        else:
+            assert state == BLOCKED  # epoll will tell when there is room
+        return False
+
+    def _park(self, conn: Connection) -> None:
+        assert self._sender.cold is not None
+        handle, position, length = self._sender.cold
+        self._sender.cold = None
+        conn.parked = True
+        self._cold.fetch(handle, position, length, lambda warmed: self._processor.post(self._unpark, conn, warmed))
+
+    def _unpark(self, conn: Connection, warmed: int) -> None:
+        if not conn.closed:
+            conn.parked = False
+            # Without asking again: were the pages gone by now, it would go on in a circle. If the disk failed,
+            # sendfile finds that out too and closes the connection with the reason.
+            conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
+            self._processor.queue(conn)
+
+    def _close_if_dead(self, conn: Connection) -> None:
+        """Ends a connection that waits for a pending reply when nobody is there to get it.
+
+        If the peer sent more before it went (fire-and-forget produces behind a fetch), that must still be
+        handled: then the pending request is left to finish by itself, which it does in bounded time.
+        """
+        if conn.broken or (conn.gone and not conn.carries_frames and syscalls.unread(conn.fd) != 1):
+            self._close(conn)
+
+    def _close(self, conn: Connection) -> None:
+        self._processor.close(conn)

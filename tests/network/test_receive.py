@@ -1,0 +1,172 @@
+"""Frames in: however they are cut, in order, and nothing believed that a size claims."""
+
+import random
+import struct
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkapy.network.connection import Connection
+from kafkapy.network.replies import NO_REPLY, Reply
+from kafkapy.network.settings import NetworkSettings
+from kafkapy.runtime.clock import ManualClock
+
+from .conftest import Echo, Running, Serve, framed, rss, until
+
+
+@pytest.fixture(scope="module")
+def echo():
+    """One server for all examples."""
+    running = Running(Echo(), NetworkSettings())
+    yield running
+    running.stop()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    sizes=st.lists(st.one_of(st.integers(0, 300), st.integers(16_000, 70_000)), min_size=1, max_size=6),
+    data=st.data(),
+)
+def test_the_same_frames_however_they_are_cut(echo: Running, sizes: list[int], data: st.DataObject) -> None:
+    payloads = [random.Random(i).randbytes(size) for i, size in enumerate(sizes)]
+    stream = framed(*payloads)
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=6)) | {0, len(stream)})
+    client = echo.connect()
+    for start, end in pairwise(cuts):
+        client.sock.sendall(stream[start:end])
+        # The replies to all that is complete prove that this part was received before the next one is sent.
+        complete, position = 0, 0
+        while complete < len(sizes) and position + 4 + sizes[complete] <= end:
+            position += 4 + sizes[complete]
+            complete += 1
+        while len(sizes) - len(payloads) < complete:
+            assert client.frame() == payloads.pop(0)
+    assert payloads == []
+    client.close()
+
+
+def test_a_byte_at_a_time(serve: Serve) -> None:
+    client = serve().connect()
+    for byte in framed(b"hello", b"", b"world"):
+        client.sock.sendall(bytes([byte]))
+    assert client.frames(3) == [b"hello", b"", b"world"]
+
+
+@pytest.mark.parametrize("size", [16_380, 16_384, 65_532, 65_536, 1 << 20, (1 << 20) + 77, 5_000_000])
+def test_large_frames_of_every_kind_of_buffer(serve: Serve, size: int) -> None:
+    client = serve().connect()
+    payloads = [random.Random(i).randbytes(size) for i in range(3)]
+    client.send_aside(*payloads, b"small", payloads[0])
+    assert client.frames(5) == [*payloads, b"small", payloads[0]]
+
+
+def test_what_arrived_together_is_handled_together_and_a_turn_is_bounded(serve: Serve) -> None:
+    running = serve(max_frames_a_turn=10)
+    client = running.connect()
+    payloads = [b"%d" % i for i in range(95)]
+    client.send(*payloads)
+    assert client.frames(95) == payloads
+    turns = running.handler.turns
+    assert [frame for turn in turns for frame in turn] == payloads
+    assert max(map(len, turns)) == 10
+    assert len(turns) < 20
+
+
+def test_a_busy_connection_does_not_starve_another(serve: Serve) -> None:
+    """While one connection always has more than a turn's worth, another one is answered all the same."""
+    running = serve(max_frames_a_turn=8)
+    busy, other = running.connect(), running.connect()
+    sender = busy.send_aside(*[b"x" * 100] * 50_000)
+    busy.frames(1000)
+    for _ in range(50):
+        assert other.is_open()
+    turns = running.handler.turns
+    at = [i for i, turn in enumerate(turns) if turn == [b"still there?"]]
+    assert len(at) == 50
+    busy.frames(49_000)
+    sender.join()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1_000_001, 2**31 - 1])
+def test_a_bad_size_closes_the_connection_and_the_log_names_peer_and_size(serve: Serve, caplog, size: int) -> None:
+    running = serve(socket_request_max_bytes=1_000_000)
+    client, other = running.connect(), running.connect()
+    client.sock.sendall(struct.pack(">i", size) + b"whatever")
+    assert client.is_closed()
+    host, port = client.sock.getsockname()
+    (record,) = [r for r in caplog.records if "closed a connection" in r.message]
+    assert str(size) in record.message
+    assert record.kafkapy_fields["peer"] == f"{host}:{port}"
+    assert other.is_open()
+
+
+def test_requests_before_a_bad_size_are_answered(serve: Serve) -> None:
+    client = serve().connect()
+    client.sock.sendall(framed(b"one", b"two") + struct.pack(">i", -5))
+    assert client.frames(2) == [b"one", b"two"]
+    assert client.is_closed()
+
+
+def test_a_request_of_the_limit_is_taken(serve: Serve) -> None:
+    client = serve(socket_request_max_bytes=1000).connect()
+    client.send(b"x" * 1000)
+    assert client.frame() == b"x" * 1000
+
+
+def test_requests_of_a_peer_that_closes_at_once_are_handled(serve: Serve) -> None:
+    """Fire and forget: the frames count, though nobody waits for an answer."""
+
+    class Silent(Echo):
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            return NO_REPLY
+
+    running = serve(Silent())
+    client = running.connect()
+    client.send(*[bytes(400)] * 500, bytes(200_000), b"last")
+    client.close()
+    until(lambda: sum(map(len, running.handler.turns)) == 502)
+    until(lambda: running.server.connections == 0)
+
+
+def test_half_a_frame_and_the_end_closes_quietly(serve: Serve) -> None:
+    running = serve()
+    for part in (b"\0", b"\0\0\0\x05ab", struct.pack(">i", 90_000_000) + b"x" * 200_000):
+        client = running.connect()
+        client.sock.sendall(part)
+        client.close()
+    until(lambda: running.server.connections == 0)
+    assert running.handler.turns == []
+    assert running.connect().is_open()
+
+
+def test_a_thousand_silent_half_frames_hold_little_memory(serve: Serve, many_files: None) -> None:
+    """Each claims 100 MB and sends 20 KB of it: what is held is what was sent."""
+    running = serve(socket_listen_backlog_size=1024)
+    before = rss()
+    part = struct.pack(">i", 100_000_000) + bytes(20_000)
+    for _ in range(1000):
+        running.connect().sock.sendall(part)
+    until(lambda: running.count("network_bytes_in") == 1000 * len(part))
+    assert rss() - before < 64 << 20
+    assert running.connect().is_open()
+
+
+def test_memory_goes_back_to_the_system_after_a_burst(serve: Serve) -> None:
+    clock = ManualClock()
+    running = serve(clock=clock)
+    clients = [running.connect() for _ in range(8)]
+    senders = [client.send_aside(b"x" * 4_000_000, b"y" * 4_000_000) for client in clients]
+    for client in clients:
+        assert len(client.frame()) == len(client.frame()) == 4_000_000
+    for sender in senders:
+        sender.join()
+    held = running.count("network_buffer_bytes")
+    assert held <= 32 << 20
+    for _ in range(2):  # unused between two looks
+        turns = running.count("network_turns")
+        clock.advance(5)
+        until(lambda turns=turns: running.count("network_turns") > turns)
+    until(lambda: running.count("network_buffer_bytes") == 0)
+    assert all(client.is_open() for client in clients)

@@ -1,0 +1,294 @@
+"""Replies out: in the order of the requests, whoever makes them and when."""
+
+import random
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from kafkapy.network.connection import Connection
+from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply, Timed
+
+from .conftest import LONG, Echo, Serve, framed, until
+
+
+class Later(Echo):
+    """Frames that begin with "p" are pending until the test completes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pending: dict[bytes, Pending] = {}
+        self.cancelled: list[bytes] = []
+        self.waiting = threading.Semaphore(0)
+
+    def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+        self.connections[connection.id] = connection
+        self.turns.append([bytes(frame) for frame in frames])
+        replies: list[Reply] = []
+        for frame in self.turns[-1]:
+            if frame.startswith(b"p"):
+                pending = Pending(connection, lambda frame=frame: self.cancelled.append(frame))
+                self.pending[frame] = pending
+                replies.append(pending)
+                self.waiting.release()
+                break
+            replies.append([framed(frame)])
+        return replies
+
+    def wait(self, count: int = 1) -> None:
+        for _ in range(count):
+            assert self.waiting.acquire(timeout=LONG)
+
+    def complete(self, frame: bytes) -> bool:
+        return self.pending[frame].complete([framed(frame)])
+
+
+def test_frames_behind_a_pending_one_wait_and_come_again(serve: Serve) -> None:
+    running = serve(Later())
+    client = running.connect()
+    client.send(b"a", b"p1", b"b", b"p2", b"c")
+    running.handler.wait()
+    assert client.frame() == b"a"
+    running.handler.complete(b"p1")
+    assert client.frames(2) == [b"p1", b"b"]
+    running.handler.wait()
+    client.send(b"d")
+    running.handler.complete(b"p2")
+    assert client.frames(3) == [b"p2", b"c", b"d"]
+    assert [turn[0] for turn in running.handler.turns] == [b"a", b"b", b"c"] + [b"d"] * (len(running.handler.turns) - 3)
+
+
+def test_pendings_completed_out_of_order_by_other_threads_keep_each_connections_order(serve: Serve) -> None:
+    """Twenty connections pipeline; four threads complete whatever is pending, in random order, after a random time."""
+
+    class Shuffled(Echo):
+        def __init__(self) -> None:
+            super().__init__()
+            self.waiting: list[tuple[Pending, bytes]] = []
+            self.more = threading.Semaphore(0)
+            self.stop = False
+
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            replies: list[Reply] = []
+            for frame in frames:
+                if frame[-1] % 3 == 0:
+                    pending = Pending(connection)
+                    replies.append(pending)
+                    self.waiting.append((pending, bytes(frame)))
+                    self.more.release()
+                    break
+                replies.append([framed(bytes(frame))])
+            return replies
+
+        def work(self) -> None:
+            rng = random.Random(threading.get_ident())
+            while True:
+                self.more.acquire()
+                if self.stop:
+                    return
+                pending, frame = self.waiting.pop(rng.randrange(-1, 1))
+                if rng.random() < 0.5:
+                    pending.complete([framed(frame)])
+                else:
+                    pending.complete_with(lambda frame=frame: [framed(frame)])
+
+    handler = Shuffled()
+    running = serve(handler, num_network_threads=2)
+    workers = [threading.Thread(target=handler.work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    clients = [running.connect() for _ in range(20)]
+    rng = random.Random(7)
+    expected = [[rng.randbytes(rng.choice([4, 40, 20_000])) for _ in range(60)] for _ in clients]
+    senders = [client.send_aside(*frames) for client, frames in zip(clients, expected, strict=True)]
+    for client, frames in zip(clients, expected, strict=True):
+        assert client.frames(60) == frames
+    for sender in senders:
+        sender.join()
+    handler.stop = True
+    for _ in workers:
+        handler.more.release()
+    for worker in workers:
+        worker.join()
+
+
+def test_a_pending_may_be_completed_before_the_handler_returns_it(serve: Serve) -> None:
+    class AtOnce(Echo):
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            pending = Pending(connection)
+            if frame == b"thread":
+                thread = threading.Thread(target=pending.complete, args=([framed(frame)],))
+                thread.start()
+                thread.join()
+            else:
+                assert pending.complete([framed(frame)])
+                assert not pending.complete([framed(b"again")])
+            return pending
+
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            return super().handle(connection, frames[:1])
+
+    client = serve(AtOnce()).connect()
+    client.send(b"same", b"thread", b"same")
+    assert client.frames(3) == [b"same", b"thread", b"same"]
+
+
+def test_a_dead_peer_cancels_its_pending_request(serve: Serve) -> None:
+    running = serve(Later())
+    client, other = running.connect(), running.connect()
+    client.send(b"p1")
+    running.handler.wait()
+    client.close()
+    until(lambda: running.handler.pending[b"p1"].cancelled)
+    assert running.handler.cancelled == [b"p1"]
+    assert running.server.connections == 1
+    running.handler.complete(b"p1")
+    assert other.is_open()
+
+
+def test_a_reset_cancels_even_with_requests_behind(serve: Serve) -> None:
+    running = serve(Later())
+    client = running.connect()
+    client.send(b"a", b"p1")
+    running.handler.wait()
+    until(lambda: bool(client.sock.recv(1, 2)))  # MSG_PEEK: the unread reply makes the close a reset
+    client.send(b"b")
+    client.close()
+    until(lambda: running.handler.cancelled == [b"p1"])
+
+
+def test_what_a_peer_sent_before_it_went_is_still_handled_behind_a_pending_request(serve: Serve) -> None:
+    running = serve(Later())
+    client = running.connect()
+    client.send(b"p1", b"fire", b"and forget")
+    running.handler.wait()
+    client.close()
+    assert not running.handler.pending[b"p1"].cancelled
+    running.handler.complete(b"p1")
+    until(lambda: running.server.connections == 0)
+    assert [b"fire", b"and forget"] in running.handler.turns
+
+
+def test_the_buffer_of_a_pending_request_that_keeps_it_stays_as_it_is(serve: Serve) -> None:
+    class Keeping(Echo):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: list[tuple[Pending, memoryview]] = []
+
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            if frames[0][:1] != b"k":
+                return super().handle(connection, frames)
+            pending = Pending(connection)
+            pending.keeps_buffer = True
+            self.kept.append((pending, frames[0]))
+            return [pending]
+
+    handler = Keeping()
+    running = serve(handler)
+    payloads = [b"k" + random.Random(i).randbytes(size) for i, size in enumerate([10, 500, 20_000, 100_000, 2_000_000])]
+    clients = [running.connect() for _ in payloads]
+    for client, payload in zip(clients, payloads, strict=True):
+        client.send(payload, b"behind")
+    until(lambda: len(handler.kept) == len(payloads))
+    other = running.connect()
+    for size in (10, 20_000, 100_000, 2_000_000):  # the same kinds of buffers are used meanwhile
+        sender = other.send_aside(b"x" * size)
+        assert len(other.frame()) == size
+        sender.join()
+    by_size = {len(view): (pending, view) for pending, view in handler.kept}
+    for client, payload in zip(clients, payloads, strict=True):
+        pending, view = by_size[len(payload)]
+        assert bytes(view) == payload
+        pending.complete([framed(bytes(view))])
+        assert client.frames(2) == [payload, b"behind"]
+
+
+def test_no_reply_sends_nothing_and_close_comes_after_what_precedes(serve: Serve) -> None:
+    class Words(Echo):
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            return {b"none": NO_REPLY, b"close": CLOSE}.get(frame, [framed(frame)])
+
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            replies = super().handle(connection, frames)
+            return replies[: replies.index(CLOSE) + 1] if CLOSE in replies else replies
+
+    client = serve(Words()).connect()
+    client.send(b"none", b"a", b"none", b"b" * 1_000_000, b"close", b"never")
+    assert client.frames(2) == [b"a", b"b" * 1_000_000]
+    assert client.is_closed()
+
+
+def test_on_sent_comes_when_the_last_byte_is_out(serve: Serve) -> None:
+    class Measured(Echo):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sent: list[bytes] = []
+
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            if frame == b"plain":
+                return [framed(frame)]
+            return Timed(
+                [framed(frame * 3_000_000)] if frame == b"L" else [framed(frame)], lambda: self.sent.append(frame)
+            )
+
+    running = serve(Measured())
+    client = running.connect(receive_buffer=4096)
+    client.send(b"a", b"plain", b"L", b"b")
+    assert client.frames(2) == [b"a", b"plain"]
+    until(lambda: running.handler.sent == [b"a"])
+    assert client.frames(2) == [b"L" * 3_000_000, b"b"]
+    until(lambda: running.handler.sent == [b"a", b"L", b"b"])
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        lambda connection: [],
+        lambda connection: [NO_REPLY, NO_REPLY, NO_REPLY],
+        lambda connection: [None, None],
+        lambda connection: [CLOSE, [framed(b"late")]],
+        lambda connection: [Pending(connection), [framed(b"late")]],
+        lambda connection: 1 // 0,
+    ],
+)
+def test_a_handler_that_breaks_its_contract_loses_its_connection_and_no_other(serve: Serve, caplog, replies) -> None:
+    class Broken(Echo):
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            return replies(connection) if frames[0] == b"break" else super().handle(connection, frames)
+
+    running = serve(Broken())
+    client, other = running.connect(), running.connect()
+    client.send(b"break", b"it")
+    assert client.is_closed()
+    assert "closed a connection" in caplog.text
+    assert other.is_open()
+
+
+def test_a_pending_completed_with_nonsense_or_an_error_closes(serve: Serve, caplog) -> None:
+    running = serve(Later())
+    for name, complete in {
+        b"p1": lambda pending: pending.complete(pending),
+        b"p2": lambda pending: pending.complete("text"),
+        b"p3": lambda pending: pending.complete_with(lambda: 1 // 0),
+        b"p4": lambda pending: pending.complete(CLOSE),
+    }.items():
+        client = running.connect()
+        client.send(name)
+        running.handler.wait()
+        complete(running.handler.pending[name])
+        assert client.is_closed()
+    assert caplog.text.count("its pending request failed") == 3
+
+
+def test_on_close_is_told_once(serve: Serve) -> None:
+    running = serve()
+    client = running.connect()
+    assert client.is_open()
+    (connection,) = running.handler.connections.values()
+    assert connection.peer == client.sock.getsockname()
+    assert connection.listener == "PLAINTEXT"
+    assert connection.name.startswith(f"127.0.0.1:{running.port}-127.0.0.1:{connection.peer[1]}-")
+    closed: list[bool] = []
+    connection.on_close = lambda: closed.append(connection.closed)
+    client.close()
+    until(lambda: closed == [True])
