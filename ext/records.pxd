@@ -4,10 +4,9 @@
 # (varint), key length and key, value length and value, number of headers, and for each header key length, key,
 # value length, value. Lengths are varints; a negative length of key, value or header value is null.
 
-cimport cython
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
-from kafkapy._ext.cursor cimport Writer
+from kafkapy._ext.batch cimport BatchHeader
 
 # What reading a record, or walking over many, comes to.
 cdef enum Step:
@@ -69,6 +68,9 @@ ctypedef struct Walk:
     int32_t faults_kept         # how many are in `faults`
     int32_t faults_room         # how many `faults` has room for
 
+# What a header says about its records; all else is left as it is (zero).
+cdef void begin_walk(Walk *walk, BatchHeader header) noexcept
+
 # Walk on from cursor[0], which is moved past the last record that was read. STEP_DONE after `count` records;
 # STEP_MORE when the memory ends before that, to be called again with the rest and more behind it.
 cdef Step walk_records(Walk *walk, const uint8_t **cursor, const uint8_t *end) noexcept nogil
@@ -78,14 +80,3 @@ cdef int64_t timestamp_of(const Walk *walk, const RecordView *record) noexcept n
 
 # A sentence for a Step that is an error.
 cdef str explain(Step step, int32_t index, int64_t missing)
-
-
-# Encodes records one after the other; `payload` is what follows the header of an uncompressed batch.
-@cython.final
-cdef class RecordsEncoder:
-    cdef Writer writer
-    cdef readonly int32_t count
-    cdef readonly int64_t base_timestamp    # of the first record, or as given
-    cdef readonly int64_t max_timestamp     # the largest so far, at least -1
-    cdef readonly int32_t last_offset_delta
-    cdef bint _base_known

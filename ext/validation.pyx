@@ -31,7 +31,7 @@ from kafkapy._ext.records cimport (
 )
 
 from kafkapy._ext.batch import assemble
-from kafkapy._ext.records import renumber
+from kafkapy._ext.record_writer import renumber
 
 # Kafka's codes for what is found here; kafkapy.errors has the whole table (a test compares them).
 CORRUPT_MESSAGE = 2

@@ -1,5 +1,4 @@
-from collections.abc import Iterable
-from typing import Any, TypeAlias, TypeVar, final, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 from typing_extensions import Buffer
 
@@ -17,27 +16,3 @@ def decode_records(payload: Buffer, header: BatchHeader, kind: type[Kind]) -> li
 def find_timestamp(
     payload: Buffer, header: BatchHeader, timestamp: int, min_offset: int = 0
 ) -> tuple[int, int] | None: ...
-def renumber(payload: Buffer, header: BatchHeader) -> tuple[bytes, int, int]: ...
-
-@final
-class RecordsEncoder:
-    def __init__(self, base_timestamp: int | None = None, room: int = 1024) -> None: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def base_timestamp(self) -> int: ...
-    @property
-    def max_timestamp(self) -> int: ...
-    @property
-    def last_offset_delta(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def append(
-        self,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Iterable[tuple[str | Buffer, Buffer | None]] = (),
-        offset_delta: int | None = None,
-    ) -> None: ...
-    def payload(self) -> bytes: ...

@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 
 from kafkapy._ext import batch as _batch
 from kafkapy._ext.batch import BatchHeader
-from kafkapy._ext.records import RecordsEncoder, decode_records
+from kafkapy._ext.record_writer import RecordsEncoder
+from kafkapy._ext.records import decode_records
 from kafkapy._ext.records import find_timestamp as _find_timestamp
 from kafkapy.record.compression import NONE, compress, decompress
 

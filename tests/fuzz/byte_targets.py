@@ -13,7 +13,8 @@ from kafkapy._ext import batch, segment_scan, varint
 from kafkapy._ext.batch import CorruptBatch
 from kafkapy._ext.crc32c import crc32c
 from kafkapy._ext.cursor import Reader, ShortBuffer
-from kafkapy._ext.records import CorruptRecords, renumber
+from kafkapy._ext.record_writer import renumber
+from kafkapy._ext.records import CorruptRecords
 from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, build, find_timestamp, payload_of, records_of
 from kafkapy.record.validation import RecordError, assign, validate

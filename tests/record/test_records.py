@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy._ext import batch
-from kafkapy._ext.records import CorruptRecords, RecordsEncoder, decode_records, find_timestamp, renumber
+from kafkapy._ext.record_writer import RecordsEncoder, renumber
+from kafkapy._ext.records import CorruptRecords, decode_records, find_timestamp
 from kafkapy._ext.varint import encode_varint, encode_varlong
 from kafkapy.record import batch as batches
 from kafkapy.record import compression, control
