@@ -39,12 +39,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
+def progress(
+    what: str, total: int | None, *, unit: str = "bytes", beside_lines: bool = True
+) -> Iterator[Callable[[int], None]]:
     """A bar of what is done, on standard error; gives the function to call with the number done so far.
 
-    Shown only where a person watches and where it does not get between the lines of a result on the same terminal.
+    Shown only where a person watches; `beside_lines` says that lines of a result come meanwhile, so that it must not
+    be shown when they go to a terminal too.
     """
-    if not sys.stderr.isatty() or sys.stdout.isatty() or not total:
+    if not sys.stderr.isatty() or (beside_lines and sys.stdout.isatty()) or not total:
         yield lambda done: None
         return
     done_of_all = DownloadColumn() if unit == "bytes" else TextColumn(f"{{task.completed}}/{{task.total}} {unit}")

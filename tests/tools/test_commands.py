@@ -1,6 +1,8 @@
 """The commands against a running broker."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -178,3 +180,44 @@ def test_what_is_not_there_is_named(fails, lines, kafkapy_topic):
     assert "no partition 7: it has 1" in fails("produce", kafkapy_topic, lines("a"), "--partition", 7)
     assert "/none cannot be read: No such file" in fails("produce", kafkapy_topic, "/none")
     assert "there is no broker '77'" in fails("configs", "describe", "--broker", 77)
+
+
+@pytest.fixture
+def on_terminal(kafkapy_broker):
+    """Runs a command whose standard error, and unless `piped` also output, is a terminal; gives what it showed."""
+
+    def call(*words, piped=False):
+        master, slave = pty.openpty()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "kafkapy", *map(str, words), "-b", kafkapy_broker.bootstrap_servers],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if piped else slave,
+            stderr=slave,
+        )
+        os.close(slave)
+        shown = b""
+        try:
+            while piece := os.read(master, 65536):
+                shown += piece
+        except OSError:  # how a terminal ends when the last one at its other side is gone
+            pass
+        os.close(master)
+        assert child.wait() == 0
+        return shown.decode()
+
+    return call
+
+
+def test_long_work_shows_its_progress_on_a_terminal(on_terminal, lines, kafkapy_topic):
+    assert "Sending to" in on_terminal("produce", kafkapy_topic, lines("a", "b"))
+    assert "Reading" in on_terminal("consume", kafkapy_topic, piped=True)
+
+
+def test_lines_on_a_terminal_are_not_mixed_with_progress(on_terminal, lines, kafkapy_topic):
+    on_terminal("produce", kafkapy_topic, lines("a", "b"))
+    assert on_terminal("consume", kafkapy_topic) == "a\r\nb\r\n"
+
+
+def test_a_table_has_a_head_line_on_a_terminal_and_none_elsewhere(on_terminal, run, kafkapy_topic):
+    assert "────" in on_terminal("topics", "list")
+    assert "─" not in run("topics", "list")
