@@ -17,7 +17,7 @@ app = typer.Typer(
     help="A Kafka-protocol broker, and the tools that go with it.",
     epilog=EPILOG,
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -41,7 +41,7 @@ def everything(
 @app.command()
 def start(
     properties: Annotated[
-        str | None, typer.Argument(metavar="[SERVER.PROPERTIES]", help="Settings of a broker, as of Apache Kafka.")
+        str | None, typer.Argument(metavar="SERVER.PROPERTIES", help="Settings of a broker, as of Apache Kafka.")
     ] = None,
     override: Annotated[
         list[str] | None,

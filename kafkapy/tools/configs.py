@@ -18,7 +18,7 @@ AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="What is set for
 
 @app.command("describe")
 def describe(
-    keys: Annotated[list[str] | None, typer.Argument(metavar="[KEY...]", help="Only these settings.")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY", help="Only these settings.")] = None,
     topic: TopicName = None,
     broker: BrokerId = None,
     all_brokers: AllBrokers = False,

@@ -23,7 +23,7 @@ def of_log() -> None:
 def dump(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE...", help="Files, or partition directories.", show_default=False),
+        typer.Argument(metavar="FILE", help="Files, or partition directories.", show_default=False),
     ] = None,
     files: Annotated[
         str | None, typer.Option("--files", metavar="F1,F2", help="Files as Kafka's tool takes them.")
@@ -54,7 +54,7 @@ def dump(
 
         kafkapy log dump --verify-index-only flights-0
 
-        kafkapy log dump --print-data-log --json flights-0 | jq .records[].value
+        kafkapy log dump --print-data-log --json flights-0 | jq '.records[].value'
     """
     given = [*(paths or ()), *(Path(name) for name in (files or "").split(",") if name)]
     if not given:

@@ -23,7 +23,7 @@ ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Lines to send; none or -: standard input.")
+        Path | None, typer.Argument(metavar="FILE", help="Lines to send; none or -: standard input.")
     ] = None,
     key_separator: Annotated[
         str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="What parts a line into key and value.")

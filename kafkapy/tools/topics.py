@@ -42,7 +42,7 @@ def list_topics(servers: Servers = DEFAULT_SERVER, as_json: Json = False) -> Non
 
 @app.command("create")
 def create_topics(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One topic or more.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One topic or more.")],
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: as the broker is set.")] = -1,
     replicas: Annotated[int, typer.Option("--replication-factor", "-r", help="-1: as the broker is set.")] = -1,
     config: Config = None,
@@ -76,7 +76,7 @@ def create_topics(
 
 @app.command("describe")
 def describe_topics(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="None: all topics.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="None: all topics.")] = None,
     servers: Servers = DEFAULT_SERVER,
     as_json: Json = False,
 ) -> None:
@@ -142,7 +142,7 @@ def alter_topic(
 
 @app.command("delete")
 def delete_topics(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
     servers: Servers = DEFAULT_SERVER,
 ) -> None:

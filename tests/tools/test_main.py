@@ -74,7 +74,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
     ("words", "sentence"),
     [
         (["nonsense"], "No such command 'nonsense'. See: kafkapy --help."),
-        (["topics", "create"], "Missing argument 'TOPIC...'. See: kafkapy topics create --help."),
+        (["topics", "create"], "Missing argument 'TOPIC'. See: kafkapy topics create --help."),
         (["topics", "alter", "t"], "topics alter needs --partitions, --config or --delete-config."),
         (["topics", "create", "t", "--config", "x"], "--config 'x' is not KEY=VALUE, as in retention.ms=3600000."),
         (["topics", "list", "-b", "here"], "the address 'here' is not HOST:PORT"),
