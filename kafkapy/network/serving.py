@@ -94,13 +94,15 @@ class Serving:
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
         replies = self._handler.handle(conn, frames)
         count = len(replies)
+        if count and isinstance(replies[-1], Pending):
+            count += replies[-1].covers - 1
         self.frames_in += count
         for reply in replies:
             if conn.closing or conn.pending is not None:
                 raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
             self._answer(conn, reply)
         if count != len(frames) and not conn.closing and conn.pending is None:
-            raise TypeError(f"a handler gave {count} replies to {len(frames)} frames")
+            raise TypeError(f"a handler answered {count} of {len(frames)} frames")
         self._receiver.handled(conn, frames, count, conn.pending)
         if conn.outbox.parts and not self._send(conn):
             return

@@ -58,6 +58,30 @@ def test_frames_behind_a_pending_one_wait_and_come_again(serve: Serve) -> None:
     assert [turn[0] for turn in running.handler.turns] == [b"a", b"b", b"c"] + [b"d"] * (len(running.handler.turns) - 3)
 
 
+def test_a_pending_that_covers_several_frames_answers_them_all_and_none_comes_again(serve: Serve) -> None:
+    """A gathered append that waits has taken all its requests in: handing them out again would append twice."""
+
+    class Gathering:
+        seen: list[bytes] = []
+
+        def handle(self, conn: Connection, frames: list[memoryview]) -> list[Reply]:
+            arrived = [bytes(frame) for frame in frames]
+            self.seen.extend(arrived)
+            if len(frames) < 3:
+                return [[framed(frame)] for frame in arrived]
+            pending = Pending(conn)
+            pending.covers = len(frames) - 1
+            threading.Thread(target=pending.complete, args=([framed(*arrived[1:])],)).start()
+            return [[framed(arrived[0])], pending]
+
+    client = serve(Gathering()).connect()
+    client.send(b"one", b"two", b"three", b"four")
+    assert client.frames(4) == [b"one", b"two", b"three", b"four"]
+    client.send(b"five")
+    assert client.frame() == b"five"
+    assert Gathering.seen == [b"one", b"two", b"three", b"four", b"five"]
+
+
 def test_pendings_completed_out_of_order_by_other_threads_keep_each_connections_order(serve: Serve) -> None:
     """Twenty connections pipeline; four threads complete whatever is pending, in random order, after a random time."""
 
