@@ -3,6 +3,7 @@
 import random
 import threading
 from collections.abc import Sequence
+from typing import ClassVar
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_a_pending_that_covers_several_frames_answers_them_all_and_none_comes_ag
     """A gathered append that waits has taken all its requests in: handing them out again would append twice."""
 
     class Gathering:
-        seen: list[bytes] = []
+        seen: ClassVar[list[bytes]] = []
 
         def handle(self, conn: Connection, frames: list[memoryview]) -> list[Reply]:
             arrived = [bytes(frame) for frame in frames]
