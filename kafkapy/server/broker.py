@@ -150,8 +150,8 @@ class BrokerServer:
             topic, index = partitions[0]
             raise StartError(
                 f"log.dirs holds partitions ({topic}-{index} is one) and {home} no kafkapy metadata: another broker, "
-                f"such as Apache Kafka, wrote them. `kafkapy log adopt {home}` makes the directory kafkapy's; an "
-                "empty one in log.dirs starts afresh"
+                "such as Apache Kafka, wrote them, and nobody adopted them (which will be done by `kafkapy log adopt`, "
+                "not in this version). Name an empty directory in log.dirs"
             )
         return LocalTree(path, self._metadata_failed)
 

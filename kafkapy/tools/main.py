@@ -55,7 +55,7 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, KafkaError):
         text = f"{error.message.rstrip('.')} ({name_of(error.code)})"
     elif type(error).__module__.startswith("kafkapy."):  # its text was written for people
-        text = str(error)
+        text = (isinstance(error, OSError) and error.strerror) or str(error)
     elif isinstance(error, OSError):
         reason = error.strerror or str(error)
         text = reason if error.filename is None else f"{os.fspath(error.filename)!s}: {reason}"
