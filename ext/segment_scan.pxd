@@ -11,7 +11,7 @@ cdef enum Step:
     STEP_BATCH          # a batch lies at walk.position, and walk.header holds its first bytes
     STEP_END            # nothing whole follows: the end, or a batch that goes on behind it
     STEP_CORRUPT        # the length at walk.position cannot be that of a batch
-    STEP_ERROR          # reading failed, walk.error is the errno (EAGAIN: would have to wait for the disk)
+    STEP_ERROR          # reading failed, walk.error is the errno (EAGAIN: would have to wait; 0: the file is too short)
 
 
 cdef struct Walk:

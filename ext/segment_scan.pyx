@@ -96,7 +96,7 @@ cdef const uint8_t *have(Walk *walk, int64_t position, Py_ssize_t wanted) noexce
         return NULL
     walk.window_size = kept + got
     if walk.window_size < wanted:
-        walk.error = EIO                    # the file is shorter than the log believes
+        walk.error = 0                      # the file is shorter than the log believes
         return NULL
     return walk.window
 
@@ -169,9 +169,11 @@ cdef void begin(Walk *walk, int fd, int64_t position, int64_t end, bint nowait, 
 
 cdef object failure(Walk *walk, Step step):
     if step == STEP_CORRUPT:
-        return CorruptSegment(
-            f"there is no batch at byte {walk.position}: its length would be {walk.size} bytes, its magic {walk.magic}"
-        )
+        return CorruptSegment(f"there is no batch at byte {walk.position}: its length is not that of one")
+    if step == STEP_END:
+        return CorruptSegment(f"there is no batch at byte {walk.position}: it would go on behind byte {walk.end}")
+    if walk.error == 0:
+        return CorruptSegment(f"the file ends before byte {walk.end}, looking at byte {walk.position}")
     if walk.error == EAGAIN:
         return BlockingIOError(EAGAIN, "not in memory")
     return OSError(walk.error, f"{os.strerror(walk.error)} (reading at byte {walk.position})")
@@ -190,7 +192,7 @@ cdef Step find_offset(Walk *walk, int64_t offset) noexcept nogil:
 def locate(int fd, int64_t position, int64_t end, int64_t offset, bint nowait=False):
     """The first batch from `position` on whose last offset is at least `offset`: (position, size, base offset).
 
-    None if there is none before `end`. Raises CorruptSegment, BlockingIOError (nowait), OSError.
+    None if there is none before `end`, which must be where a batch ends. Raises CorruptSegment, BlockingIOError (nowait), OSError.
     """
     cdef uint8_t window[LOOK]
     cdef Walk walk
@@ -203,7 +205,7 @@ def locate(int fd, int64_t position, int64_t end, int64_t offset, bint nowait=Fa
             step = find_offset(&walk, offset)
     if step == STEP_BATCH:
         return walk.position, walk.size, walk.base_offset
-    if step == STEP_END:
+    if step == STEP_END and walk.position == end:
         return None
     raise failure(&walk, step)
 
@@ -224,7 +226,7 @@ def locate_timestamp(int fd, int64_t position, int64_t end, int64_t timestamp, i
             step = look(&walk)
     if step == STEP_BATCH:
         return walk.position, walk.size
-    if step == STEP_END:
+    if step == STEP_END and walk.position == end:
         return None
     raise failure(&walk, step)
 
@@ -507,7 +509,7 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
         found.max_timestamp_offset = base_offset
         with nogil:
             stop = run(&walk, found, base_offset, interval, verify, heaps, recent)
-        if stop == STOP_ERROR:
+        if stop == STOP_ERROR and walk.error:
             raise failure(&walk, STEP_ERROR)
         if stop == STOP_MEMORY:
             raise MemoryError
@@ -530,6 +532,8 @@ cdef object sentence(Walk *walk, Stop stop):
     where = f"at byte {walk.position}"
     if stop == STOP_END:
         return None
+    if stop == STOP_ERROR:
+        return f"the file ends inside the batch {where}"
     if stop == STOP_INCOMPLETE:
         return f"the batch {where} is not complete: {walk.end - walk.position} bytes are there"
     if stop == STOP_LENGTH:

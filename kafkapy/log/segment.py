@@ -6,6 +6,7 @@ read. Offsets and positions of what is being appended become visible to readers 
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 
@@ -205,13 +206,17 @@ class Segment:
     def write(self, buffers: list[Buffer]) -> int:
         """Puts the buffers behind the end and returns their size; does not move the end.
 
-        If it raises OSError the file ends where it ended before (unless cutting it fails too: then that error).
+        If it raises OSError the file ends where it ended before; if even that cannot be had, the errno is EIO,
+        whatever went wrong first: nothing more may be written here.
         """
         fd = self.handle().fd
         try:
             return self.files.write_all(fd, buffers, self.size)
-        except OSError:
-            self.files.truncate(fd, self.size)
+        except OSError as error:
+            try:
+                self.files.truncate(fd, self.size)
+            except OSError as cut:
+                raise OSError(errno.EIO, f"{error}, and cutting it back failed: {cut}") from error
             raise
 
     def appended(self, size: int, last_offset: int, max_timestamp: int, offset_of_max: int) -> None:

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
-    """The first record, in offset order from the log start, that is not older than `timestamp`."""
+    """The first record, in offset order from the log start, that is not older than `timestamp`.
+
+    As in Kafka, the first segment with so large a timestamp is the only one that is searched.
+    """
     start = log.log_start_offset
     _, active, end_position = log.end
-    for segment in log.segments:
+    segments = log.segments
+    for segment in segments.items[max(segments.floor(start), 0) :]:
         if segment.largest_timestamp() >= timestamp:
             end = end_position if segment is active else segment.size
             return _search(segment, timestamp, start, end)

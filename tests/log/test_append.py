@@ -1,0 +1,368 @@
+"""Appends: offsets, verdicts, the index entries that Kafka's tool wants, rolls, and calls that may not block."""
+
+import struct
+
+import pytest
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.partition_log import BUSY, COORDINATOR, AppendResult
+
+from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
+
+DAY = 86_400_000
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def offsets(verdicts):
+    return [(one.base_offset, one.last_offset) for one in verdicts]
+
+
+def codes(verdicts):
+    return [one.code if isinstance(one, KafkaError) else 0 for one in verdicts]
+
+
+def test_offsets_and_leader_epoch_are_written_into_the_batches(bench):
+    log = bench.load()
+    assert offsets(log.append([batch("a", "b"), batch("c")], 3)) == [(0, 1), (2, 2)]
+    assert offsets(log.append([batch("d")], 3)) == [(3, 3)]
+    data = log.read(0, 1 << 20, max_offset=4).region.read()
+    assert [(one.base_offset, one.last_offset, one.leader_epoch) for one in iter_batches(data)] == [
+        (0, 1, 3),
+        (2, 2, 3),
+        (3, 3, 3),
+    ]
+    assert log.end_offset_for_epoch(3) == (3, 4)
+
+
+def test_a_gathered_append_is_one_write(tmp_path):
+    files = FailingFiles(only={"write"})
+    log = Bench(tmp_path, files=files).load()
+    log.append([batch("before")], 0)
+    files.log.clear()
+    log.append([batch(number) for number in range(100)], 0)
+    assert files.log == ["write"]
+    assert [value for _, value in values_of(log, 1)] == [str(number).encode() for number in range(100)]
+
+
+def test_each_set_of_a_gathered_append_has_its_own_verdict(bench):
+    log = bench.load()
+    broken = batch("broken")
+    broken[-1] ^= 1
+    verdicts = log.append([batch("a"), broken, memoryview(bytearray(3)), batch("b")], 0)
+    assert codes(verdicts) == [0, Errors.CORRUPT_MESSAGE, Errors.INVALID_RECORD, 0]
+    assert values_of(log) == [(0, b"a"), (1, b"b")]
+
+
+def test_an_empty_append_does_nothing(bench):
+    log = bench.load()
+    assert log.append([], 0) == []
+    assert log.log_end_offset == 0
+
+
+def test_a_batch_over_max_message_bytes_is_refused(tmp_path):
+    log = Bench(tmp_path, max_message_bytes=200).load()
+    assert codes(log.append([batch("a"), batch("x" * 200), batch("b")], 0)) == [0, Errors.MESSAGE_TOO_LARGE, 0]
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused(tmp_path):
+    log = Bench(tmp_path, segment_bytes=300).load()
+    verdicts = log.append([batch("a"), batch("x" * 300), batch("b")], 0)
+    assert codes(verdicts) == [0, Errors.RECORD_LIST_TOO_LARGE, 0]
+    assert "300" in verdicts[1].message
+
+
+def test_log_append_time_is_told_and_stored(tmp_path):
+    bench = Bench(tmp_path, message_timestamp_type="LogAppendTime")
+    log = bench.load()
+    (verdict,) = log.append([batch("a", timestamp=1)], 0)
+    assert verdict == AppendResult(0, 0, NOW, 0)
+    assert log.offset_of_max_timestamp().timestamp == NOW
+
+
+def test_a_busy_append_can_be_repeated_with_the_same_bytes(tmp_path):
+    """The first call must not leave the marks of LogAppendTime in a batch that will be validated again."""
+    bench = Bench(tmp_path, message_timestamp_type="LogAppendTime", segment_bytes=200)
+    log = bench.load()
+    log.append([batch("x" * 60)], 0)
+    records = batch("y" * 60)
+    assert log.append([records], 0, blocking=False) is BUSY
+    assert offsets(log.append([records], 0)) == [(1, 1)]
+
+
+# --- indexes
+
+
+def entries(path, layout):
+    return list(struct.iter_unpack(layout, path.read_bytes()))
+
+
+def test_every_set_is_indexed_as_an_append_of_its_own(tmp_path):
+    """What DumpLogSegments --verify-index-only checks: an entry is a batch's last offset and that batch's position."""
+    bench = Bench(tmp_path, index_interval_bytes=300)
+    log = bench.load()
+    for start in range(0, 200, 40):
+        log.append([batch(number, number, timestamp=NOW + number) for number in range(start, start + 40)], 0)
+    log.close()
+    data = (tmp_path / "t-0" / f"{0:020d}.log").read_bytes()
+    batches = {one.last_offset: one for one in iter_batches(data)}
+    found = entries(tmp_path / "t-0" / f"{0:020d}.index", ">ii")
+    assert len(found) > 20
+    for offset, position in found:
+        assert batches[offset].position == position
+    gaps = [after - before for (_, before), (_, after) in zip(found, found[1:], strict=False)]
+    assert all(300 < gap <= 300 + 2 * 90 for gap in gaps)
+    times = entries(tmp_path / "t-0" / f"{0:020d}.timeindex", ">qi")
+    assert [batches[offset].max_timestamp for _, offset in times] == [stamp for stamp, _ in times]
+    assert times[-1] == (NOW + 199, log.log_end_offset - 1)
+    assert [offset for offset, _ in found] == [offset for _, offset in times[: len(found)]]
+
+
+def test_the_active_segments_index_files_have_full_length_and_no_blocks(bench, tmp_path):
+    log = bench.load()
+    log.append([batch("a")], 0)
+    for suffix, width in ((".index", 8), (".timeindex", 12)):
+        state = (tmp_path / "t-0" / f"{0:020d}{suffix}").stat()
+        assert state.st_size == (10 << 20) // width * width
+        assert state.st_blocks == 0
+    log.close()
+    assert (tmp_path / "t-0" / f"{0:020d}.index").stat().st_size == 0
+
+
+# --- rolls
+
+
+def bases(log):
+    return log.segments.base_offsets
+
+
+def test_the_log_rolls_by_size_within_a_gathered_append(tmp_path):
+    log = Bench(tmp_path, segment_bytes=250).load()
+    size = len(batch("a"))
+    log.append([batch("a") for _ in range(10)], 0)
+    each = 250 // size
+    assert bases(log) == list(range(0, 10, each))
+    assert all(segment.size <= 250 for segment in log.segments)
+    assert len(values_of(log)) == 10
+
+
+def test_the_log_rolls_by_the_records_time(tmp_path):
+    log = Bench(tmp_path, segment_ms=DAY, message_timestamp_before_max_ms=1 << 50).load()
+    stamps = [NOW - 10 * DAY, NOW - 9 * DAY, NOW - 9 * DAY + 1, NOW - 8 * DAY, NOW]
+    log.append([batch(number, timestamp=stamp) for number, stamp in enumerate(stamps)], 0)
+    assert bases(log) == [0, 2, 4]
+
+
+def test_the_log_rolls_by_the_clock_where_records_have_no_time(tmp_path):
+    bench = Bench(tmp_path, segment_ms=DAY, message_timestamp_before_max_ms=1 << 62)
+    log = bench.load()
+    log.append([batch("a", timestamp=-1)], 0)
+    bench.clock.advance(DAY / 1000)
+    log.append([batch("b", timestamp=-1)], 0)
+    assert bases(log) == [0]
+    bench.clock.advance(1)
+    log.append([batch("c", timestamp=-1)], 0)
+    assert bases(log) == [0, 2]
+
+
+def test_jitter_makes_a_segment_roll_earlier(tmp_path):
+    log = Bench(tmp_path, segment_ms=DAY, segment_jitter_ms=DAY, message_timestamp_before_max_ms=1 << 50).load()
+    jitter = log.segments.active.roll_jitter_ms
+    assert 0 <= jitter < DAY
+    log.append([batch(0, timestamp=0), batch(1, timestamp=DAY - jitter), batch(2, timestamp=DAY - jitter + 1)], 0)
+    assert bases(log) == [0, 2]
+
+
+@pytest.mark.parametrize("index_bytes", [4, 16, 48])
+def test_the_log_rolls_when_an_index_is_full(tmp_path, index_bytes):
+    log = Bench(tmp_path, segment_index_bytes=index_bytes, index_interval_bytes=0).load()
+    for start in range(0, 30, 10):
+        log.append([batch(number, timestamp=NOW + number) for number in range(start, start + 10)], 0)
+    assert len(values_of(log)) == 30
+    usable = max(min(index_bytes // 8, index_bytes // 12 - 1), 0)
+    for segment in log.segments.items[:-1]:
+        assert segment.offset_index.count <= max(usable, 1)
+    assert len(log.segments) >= 30 // (usable + 2)
+
+
+def test_an_offset_too_far_from_the_segments_base_rolls(bench, tmp_path):
+    log = bench.load()
+    log.append([batch("a")], 0)
+    log.end = ((1 << 31) - 1, *log.end[1:])
+    log.append([batch("b")], 0)
+    assert bases(log) == [0]
+    log.append([batch("c")], 0)
+    assert bases(log) == [0, 1 << 31]
+
+
+def test_a_roll_seals_the_old_segment_and_syncs_it_in_the_background(tmp_path):
+    bench = Bench(tmp_path, segment_bytes=250, index_interval_bytes=0)
+    log = bench.load()
+    log.append([idempotent("x", sequence=0)], 0)
+    log.append([idempotent("y", sequence=1)], 0)
+    log.roll()
+    assert bases(log) == [0, 2]
+    assert (tmp_path / "t-0" / f"{0:020d}.index").stat().st_size == 8
+    assert (tmp_path / "t-0" / f"{2:020d}.snapshot").exists()
+    assert log.recovery_point == 0
+    bench.scheduler.run("flush")
+    assert log.recovery_point == 2
+    log.roll()
+    assert bases(log) == [0, 2]  # the active segment is empty: nothing to do
+
+
+def test_preallocated_segments_are_trimmed_when_they_are_done(tmp_path):
+    log = Bench(tmp_path, segment_bytes=4096, preallocate=True).load()
+    log.append([batch("a")], 0)
+    path = tmp_path / "t-0" / f"{0:020d}.log"
+    assert path.stat().st_size == 4096
+    log.roll()
+    assert path.stat().st_size == len(batch("a"))
+    assert values_of(log) == [(0, b"a")]
+
+
+# --- calls that may not block
+
+
+def test_an_append_that_may_not_block_is_done_when_nothing_is_in_its_way(bench):
+    log = bench.load()
+    log.assign_leader_epoch(0)
+    assert offsets(log.append([batch("a")], 0, blocking=False)) == [(0, 0)]
+
+
+def test_an_append_that_may_not_block_is_busy_while_another_holds_the_lock(bench):
+    log = bench.load()
+    log.assign_leader_epoch(0)
+    with log.lock:
+        assert log.append([batch("a")], 0, blocking=False) is BUSY
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"segment_bytes": 250},
+        {"segment_ms": DAY},
+        {"segment_index_bytes": 36, "index_interval_bytes": 0},
+        {"flush_messages": 4},
+    ],
+)
+def test_an_append_that_may_not_block_is_busy_before_a_roll_or_a_flush(tmp_path, settings):
+    log = Bench(tmp_path, **settings).load()
+    log.append([batch(number, timestamp=NOW - 2 * DAY + number) for number in range(3)], 0)
+    assert log.append([batch("late")], 0, blocking=False) is BUSY
+    assert log.log_end_offset == 3
+    assert offsets(log.append([batch("late")], 0)) == [(3, 3)]
+
+
+def test_an_append_that_may_not_block_is_busy_in_a_new_leader_epoch(bench):
+    log = bench.load()
+    log.append([batch("a")], 0)
+    assert log.append([batch("b")], 1, blocking=False) is BUSY
+    log.assign_leader_epoch(1)
+    assert offsets(log.append([batch("b")], 1, blocking=False)) == [(1, 1)]
+    assert log.end_offset_for_epoch(0) == (0, 1)
+
+
+def test_flush_messages_makes_appends_durable(tmp_path):
+    files = FailingFiles(only={"sync"})
+    log = Bench(tmp_path, files=files, flush_messages=3).load()
+    log.append([batch("a", "b")], 0)
+    assert log.recovery_point == 0
+    files.log.clear()
+    log.append([batch("c")], 0)
+    assert log.recovery_point == 3
+    assert "sync" in files.log
+
+
+# --- producers
+
+
+def test_a_repeated_batch_is_answered_with_its_first_offsets(bench):
+    log = bench.load()
+    first = log.append([idempotent("a", "b", sequence=0)], 0)
+    log.append([batch("other")], 0)
+    assert log.append([idempotent("a", "b", sequence=0)], 0) == [AppendResult(0, 1, NOW, 0, True)]
+    assert first == [AppendResult(0, 1, -1, 0)]
+    assert log.log_end_offset == 3
+
+
+def test_a_repetition_within_one_gathered_append_is_found(bench):
+    log = bench.load()
+    verdicts = log.append([idempotent("a", sequence=0), idempotent("a", sequence=0), idempotent("b", sequence=1)], 0)
+    assert [(one.base_offset, one.duplicate) for one in verdicts] == [(0, False), (0, True), (1, False)]
+
+
+def test_the_last_five_batches_are_remembered(bench):
+    log = bench.load()
+    log.append([idempotent(number, sequence=number) for number in range(6)], 0)
+    for sequence in range(1, 6):
+        (verdict,) = log.append([idempotent(sequence, sequence=sequence)], 0)
+        assert (verdict.base_offset, verdict.duplicate) == (sequence, True)
+    assert codes(log.append([idempotent(0, sequence=0)], 0)) == [Errors.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+def test_a_gap_in_the_sequence_is_refused_and_what_follows_it_too(bench):
+    log = bench.load()
+    verdicts = log.append([idempotent(0, sequence=0), idempotent(2, sequence=2), idempotent(3, sequence=3)], 0)
+    assert codes(verdicts) == [0] + 2 * [Errors.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert codes(log.append([idempotent(1, sequence=1)], 0)) == [0]
+
+
+def test_sequences_wrap_to_zero(bench):
+    log = bench.load()
+    last = (1 << 31) - 1
+    verdicts = log.append([idempotent("a", "b", sequence=last - 1), idempotent("c", sequence=0)], 0)
+    assert offsets(verdicts) == [(0, 1), (2, 2)]
+    verdicts = log.append([idempotent("a", "b", sequence=last - 1)], 0)
+    assert verdicts[0].duplicate
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(bench):
+    log = bench.load()
+    log.append([idempotent("a", epoch=1, sequence=5)], 0)  # nothing known: any sequence may begin
+    assert codes(log.append([idempotent("b", epoch=0, sequence=6)], 0)) == [Errors.INVALID_PRODUCER_EPOCH]
+    assert codes(log.append([idempotent("b", epoch=2, sequence=6)], 0)) == [Errors.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert codes(log.append([idempotent("b", epoch=2, sequence=0)], 0)) == [0]
+
+
+def test_a_coordinators_batches_are_not_checked(bench):
+    log = bench.load()
+    log.append([idempotent("a", sequence=3)], 0, origin=COORDINATOR)
+    assert codes(log.append([idempotent("b", sequence=9)], 0, origin=COORDINATOR)) == [0]
+
+
+def test_producers_expire(bench):
+    log = bench.load()
+    log.append([idempotent("a", sequence=0)], 0)
+    assert [one.producer_id for one in log.active_producers()] == [7]
+    bench.clock.advance(DAY / 1000)
+    log.expire_producers()
+    assert log.active_producers() == []
+    assert codes(log.append([idempotent("z", sequence=40, timestamp=bench.clock.time_ms())], 0)) == [0]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_producers_are_known_after_a_restart(bench, clean):
+    log = bench.load()
+    log.append([idempotent("a", sequence=0), idempotent("b", sequence=1)], 0)
+    if clean:
+        log.close()
+    again = bench.load(clean=clean)
+    (verdict,) = again.append([idempotent("b", sequence=1)], 0)
+    assert (verdict.base_offset, verdict.duplicate) == (1, True)
+    assert codes(again.append([idempotent("d", sequence=3)], 0)) == [Errors.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    (state,) = again.active_producers()
+    assert (state.producer_id, state.producer_epoch, state.last_sequence, state.last_timestamp) == (7, 0, 1, NOW)
+
+
+def test_an_append_to_a_closed_log_is_refused(bench):
+    log = bench.load()
+    log.close()
+    with pytest.raises(KafkaError) as refused:
+        log.append([batch("a")], 0)
+    assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION

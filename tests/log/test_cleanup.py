@@ -1,0 +1,195 @@
+"""Retention, DeleteRecords and truncation."""
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+
+from .support import NOW, Bench, batch, idempotent, values_of
+
+HOUR = 3_600_000
+
+
+def filled(bench, count=10, step_ms=HOUR):
+    """A segment a record, each an hour younger than the one before."""
+    log = bench.load()
+    for number in range(count):
+        log.append([batch(number, timestamp=NOW - (count - 1 - number) * step_ms)], 0)
+        if number < count - 1:
+            log.roll()
+    log.set_high_watermark(count)
+    return log
+
+
+def test_old_segments_go_by_the_largest_timestamp_of_their_records(tmp_path):
+    bench = Bench(tmp_path, retention_ms=3 * HOUR)
+    log = filled(bench)
+    assert log.delete_old_segments() == 6
+    assert log.log_start_offset == 6
+    assert log.segments.base_offsets == [6, 7, 8, 9]
+    bench.clock.advance(3600)
+    assert log.delete_old_segments() == 1
+
+
+def test_all_segments_may_go_and_the_log_goes_on(tmp_path):
+    bench = Bench(tmp_path, retention_ms=HOUR)
+    log = filled(bench, 3)
+    bench.clock.advance(3 * 3600)
+    assert log.delete_old_segments() == 3
+    assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (3, 3, 1)
+    assert log.append([batch("on", timestamp=bench.clock.time_ms())], 0)[0].base_offset == 3
+    assert values_of(log) == [(3, b"on")]
+
+
+def test_without_timestamps_the_files_time_counts(tmp_path):
+    bench = Bench(tmp_path, retention_ms=HOUR, message_timestamp_before_max_ms=1 << 62)
+    log = bench.load()
+    log.append([batch("a", timestamp=-1)], 0)
+    log.set_high_watermark(1)
+    modified = log.segments.active.modified_ms()
+    bench.clock.set_time_ms(modified + HOUR)
+    assert log.delete_old_segments() == 0
+    bench.clock.set_time_ms(modified + HOUR + 1)
+    assert log.delete_old_segments() == 1
+
+
+def test_segments_go_by_size(tmp_path):
+    size = len(batch("0"))
+    log = filled(Bench(tmp_path, retention_ms=-1, retention_bytes=4 * size))
+    assert log.delete_old_segments() == 6
+    assert log.size == 4 * size
+
+
+def test_nothing_at_the_high_watermark_goes(tmp_path):
+    bench = Bench(tmp_path, retention_ms=HOUR)
+    log = filled(bench)
+    log.set_high_watermark(4)
+    bench.clock.advance(1_000_000)
+    assert log.delete_old_segments() == 4
+    assert log.log_start_offset == 4
+
+
+def test_a_compacted_topic_loses_only_what_is_below_its_start(tmp_path):
+    bench = Bench(tmp_path, retention_ms=HOUR, cleanup_policy=["compact"])
+    log = bench.load()
+    for number in range(3):
+        log.append([batch(number)], 0)
+        log.roll()
+    bench.clock.advance(100_000)
+    assert log.delete_old_segments() == 0
+
+
+def test_delete_records_moves_the_start_and_retention_removes_what_is_below(tmp_path):
+    bench = Bench(tmp_path)
+    log = filled(bench)
+    log.delete_records(4)
+    assert log.log_start_offset == 4
+    assert log.segments.base_offsets[0] == 0
+    assert log.delete_old_segments() == 4
+    assert log.segments.base_offsets[0] == 4
+    with pytest.raises(KafkaError) as refused:
+        log.delete_records(11)
+    assert refused.value.code == Errors.OFFSET_OUT_OF_RANGE
+    log.delete_records(2)
+    assert log.log_start_offset == 4
+    log.delete_records(10)
+    assert values_of(log) == []
+
+
+def test_deleted_files_stay_for_the_delay_under_another_name(tmp_path):
+    bench = Bench(tmp_path, retention_ms=HOUR, file_delete_delay_ms=60_000)
+    log = filled(bench, 4)
+    log.append([idempotent("p")], 0)
+    log.delete_old_segments()
+    (task,) = [task for task in bench.scheduler.tasks if task.name.startswith("delete-segments")]
+    assert task.delay_s == 60
+    marked = [name for name in bench.names() if name.endswith(".deleted")]
+    assert {name.split(".", 1)[1] for name in marked} == {
+        "log.deleted",
+        "index.deleted",
+        "timeindex.deleted",
+        "snapshot.deleted",
+    }
+    bench.scheduler.run_all()
+    assert not [name for name in bench.names() if name.endswith(".deleted")]
+
+
+def test_the_retention_policy_can_be_replaced(tmp_path):
+    class KeepTwo:
+        reason = "only two segments are kept"
+
+        def rules(self, log, now_ms):
+            yield self
+
+        def breached(self, segment, next_base_offset):
+            return segment.base_offset < 8
+
+    log = filled(Bench(tmp_path))
+    log.retention = KeepTwo()
+    assert log.delete_old_segments() == 8
+    assert log.segments.base_offsets == [8, 9]
+
+
+def test_the_start_of_the_epochs_moves_with_the_log_start(tmp_path):
+    log = Bench(tmp_path).load()
+    for epoch in (1, 2, 3):
+        log.append([batch("a"), batch("b")], epoch)
+    log.set_high_watermark(6)
+    log.delete_records(3)
+    assert log.leader_epochs.entries == ((2, 3), (3, 4))
+
+
+# --- truncation
+
+
+@pytest.mark.parametrize("offset", range(0, 31, 3))
+@pytest.mark.parametrize("reopened", [False, True])
+def test_truncation_removes_every_batch_that_reaches_the_offset(tmp_path, offset, reopened):
+    settings = {"segment_bytes": 400, "index_interval_bytes": 100}
+    bench = Bench(tmp_path, **settings)
+    log = bench.load()
+    for number in range(0, 30, 2):
+        log.append([idempotent(number, number + 1, sequence=number)], number // 10)
+    if reopened:
+        log.close()
+        log = bench.load()
+    kept = values_of(log, 0)
+    assert log.truncate_to(offset) == (offset < 30)
+    assert log.log_end_offset == min(offset, 30)
+    assert values_of(log) == kept[: offset - offset % 2]
+    assert all(entry.start_offset < max(offset, 1) for entry in log.leader_epochs.entries)
+    (verdict,) = log.append([batch("on")], 3)
+    assert verdict.base_offset == min(offset, 30)
+    log.close()
+    again = bench.load()
+    assert values_of(again) == [*kept[: offset - offset % 2], (min(offset, 30), b"on")]
+
+
+def test_truncation_takes_the_producers_back(tmp_path):
+    log = Bench(tmp_path).load()
+    log.append([idempotent(number, sequence=number) for number in range(10)], 0)
+    log.truncate_to(5)
+    assert log.append([idempotent(9, sequence=9)], 0)[0].code == Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.append([idempotent(5, sequence=5)], 0)[0].base_offset == 5
+
+
+def test_truncation_below_the_first_segment_begins_anew(tmp_path):
+    bench = Bench(tmp_path)
+    log = filled(bench)
+    log.delete_records(5)
+    log.delete_old_segments()
+    log.truncate_to(2)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (2, 2, [2])
+    assert log.append([batch("a")], 0)[0].base_offset == 2
+    bench.scheduler.run_all()
+    assert not [name for name in bench.names() if name.endswith(".deleted")]
+
+
+def test_a_log_can_begin_anew_at_the_offset_of_its_first_segment(tmp_path):
+    bench = Bench(tmp_path)
+    log = filled(bench, 2)
+    log.truncate_fully(0)
+    assert log.append([batch("a")], 0)[0].base_offset == 0
+    bench.scheduler.run_all()
+    assert values_of(log) == [(0, b"a")]
+    log.close()
+    assert values_of(bench.load()) == [(0, b"a")]

@@ -1,0 +1,428 @@
+"""The log manager: several directories, locks, identities, deletion, strays, checkpoints, a failing disk."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log import clean_shutdown
+from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkapy.log.config import LogConfig
+from kafkapy.log.dir_lock import DirLocked
+from kafkapy.log.manager import LogManager, NoLogDir
+from kafkapy.log.meta_properties import MetaPropertiesError
+from kafkapy.log.settings import LogSettings
+from kafkapy.runtime.clock import ManualClock
+
+from .support import NOW, FailingFiles, ManualScheduler, batch, values_of
+
+TOPIC_ID = bytes(range(16))
+CONFIG = LogConfig({"segment.bytes": 400})
+
+
+class Broker:
+    """A manager with what it needs; `restart` stops it, cleanly or not, and starts another on the same directories."""
+
+    def __init__(self, *dirs, files=None, config=CONFIG, load=True, **settings):
+        self.clock = ManualClock(NOW)
+        self.scheduler = ManualScheduler()
+        self.failed = []
+        self.manager = LogManager(
+            dirs,
+            config,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            settings=LogSettings(**settings),
+            files=files,
+            on_dir_failure=lambda directory, error: self.failed.append(directory),
+        )
+        if load:
+            self.manager.load()
+
+    def kill(self):
+        """What the kernel does for a process that is gone."""
+        self.manager._unlock()
+
+
+@pytest.fixture
+def dirs(tmp_path):
+    return tmp_path / "one", tmp_path / "two"
+
+
+def test_logs_are_spread_over_the_directories(dirs):
+    manager = Broker(*dirs).manager
+    for partition in range(6):
+        manager.create("t", partition, TOPIC_ID, CONFIG)
+    assert [len(manager.logs_in(directory)) for directory in dirs] == [3, 3]
+    assert {log.name for log in manager} == {f"t-{partition}" for partition in range(6)}
+    manager.close()
+
+
+def test_a_clean_restart_recovers_nothing_and_keeps_everything(dirs, caplog):
+    broker = Broker(*dirs)
+    for partition in range(4):
+        log = broker.manager.create("t", partition, TOPIC_ID, CONFIG)
+        log.append([batch(number) for number in range(20)], 0)
+        log.set_high_watermark(10 + partition)
+        log.delete_records(partition)
+    before = {log.name: values_of(log) for log in broker.manager}
+    broker.manager.close()
+    assert all((directory / clean_shutdown.NAME).exists() for directory in dirs)
+    caplog.clear()
+    manager = Broker(*dirs).manager
+    assert {log.name: values_of(log) for log in manager} == before
+    assert {log.partition: (log.high_watermark, log.log_start_offset) for log in manager} == {
+        partition: (10 + partition, partition) for partition in range(4)
+    }
+    assert {log.topic_id for log in manager} == {TOPIC_ID}
+    assert {log.recovery_point for log in manager} == {20}
+    assert "cut off" not in caplog.text
+    assert not any((directory / clean_shutdown.NAME).exists() for directory in dirs)
+    manager.close()
+
+
+def test_a_killed_brokers_logs_are_recovered_on_several_threads(dirs):
+    broker = Broker(*dirs)
+    for partition in range(6):
+        broker.manager.create("t", partition, TOPIC_ID, CONFIG).append([batch(n) for n in range(20)], 0)
+    torn = broker.manager.get("t", 3).segments.active.handle().path
+    with open(torn, "ab") as file:
+        file.write(b"\0" * 30)
+    broker.kill()
+    manager = Broker(*dirs, recovery_threads_per_dir=3).manager
+    assert {len(values_of(log)) for log in manager} == {20}
+    manager.close()
+
+
+def test_a_second_broker_in_this_process_is_refused(dirs):
+    broker = Broker(*dirs)
+    with pytest.raises(DirLocked, match="log.dirs"):
+        Broker(dirs[1])
+    broker.manager.close()
+    Broker(*dirs).manager.close()
+
+
+def test_a_second_broker_in_another_process_is_refused(dirs):
+    """The lock is the kind that java.nio takes: fcntl's, on `.lock`."""
+    broker = Broker(dirs[0])
+    program = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    command = [sys.executable, "-c", program, str(dirs[0] / ".lock")]
+    assert subprocess.run(command, capture_output=True).returncode == 1
+    broker.manager.close()
+    assert subprocess.run(command, capture_output=True).returncode == 0
+
+
+def test_a_directory_named_twice_is_refused(dirs):
+    with pytest.raises(ValueError, match="twice"):
+        Broker(dirs[0], dirs[0].parent / "." / dirs[0].name)
+
+
+def test_a_directory_that_cannot_be_used_is_offline_from_the_start(dirs):
+    dirs[0].write_text("a file")
+    broker = Broker(*dirs)
+    (_, fine), (_, why) = sorted(broker.manager.directories(), key=lambda one: one[0], reverse=True)
+    assert fine is None
+    assert isinstance(why, OSError)
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    assert len(broker.manager.logs_in(dirs[1])) == 1
+    broker.manager.close()
+
+
+def test_without_any_usable_directory_there_is_no_broker(dirs):
+    dirs[0].write_text("a file")
+    with pytest.raises(NoLogDir, match=str(dirs[0])):
+        Broker(dirs[0])
+
+
+# --- identity
+
+
+def test_directories_are_stamped_and_belong_to_that_broker_from_then_on(dirs):
+    manager = Broker(dirs[0], load=False).manager
+    assert (manager.stored_cluster_id(), manager.stored_broker_id()) == (None, None)
+    manager.stamp(3, "cluster-a")
+    manager.close()
+    manager = Broker(*dirs, load=False).manager
+    assert (manager.stored_cluster_id(), manager.stored_broker_id()) == ("cluster-a", 3)
+    with pytest.raises(MetaPropertiesError, match="cluster-b"):
+        manager.stamp(3, "cluster-b")
+    with pytest.raises(MetaPropertiesError, match="broker 4"):
+        manager.stamp(4, "cluster-a")
+    assert not (dirs[1] / "meta.properties").exists()
+    manager.stamp(3, "cluster-a")
+    assert (dirs[1] / "meta.properties").read_text().endswith("broker.id=3\nversion=0\ncluster.id=cluster-a\n")
+    manager.close()
+
+
+def test_directories_of_different_brokers_are_refused(dirs):
+    for number, directory in enumerate(dirs):
+        manager = Broker(directory, load=False).manager
+        manager.stamp(number, "c")
+        manager.close()
+    manager = Broker(*dirs, load=False).manager
+    with pytest.raises(MetaPropertiesError, match="do not belong together"):
+        manager.stored_broker_id()
+    manager.close()
+
+
+def test_stored_partitions_are_those_of_the_directory_names(dirs):
+    broker = Broker(*dirs)
+    for topic, partition in (("b-c", 2), ("a", 0), ("gone", 0)):
+        broker.manager.create(topic, partition, TOPIC_ID, CONFIG)
+    broker.manager.delete("gone", 0)
+    (dirs[0] / "not a partition").mkdir()
+    assert broker.manager.stored_partitions() == [("a", 0), ("b-c", 2)]
+    broker.manager.close()
+
+
+def test_another_topic_id_is_refused(dirs):
+    manager = Broker(dirs[0]).manager
+    manager.create("t", 0, TOPIC_ID, CONFIG)
+    with pytest.raises(KafkaError) as refused:
+        manager.create("t", 0, bytes(16), CONFIG)
+    assert refused.value.code == Errors.INCONSISTENT_TOPIC_ID
+    manager.close()
+
+
+# --- deletion and strays
+
+
+def test_a_deleted_log_is_renamed_at_once_and_removed_later(dirs):
+    broker = Broker(dirs[0])
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.append([batch("a")], 0)
+    region = log.read(0, 100, max_offset=1).region
+    broker.manager.delete("t", 0)
+    assert broker.manager.get("t", 0) is None
+    (renamed,) = [path for path in dirs[0].iterdir() if path.is_dir()]
+    assert renamed.name.startswith("t-0.")
+    assert renamed.name.endswith("-delete")
+    assert len(renamed.name) == len("t-0.-delete") + 32
+    assert region.read()
+    with pytest.raises(KafkaError) as refused:
+        log.append([batch("b")], 0)
+    assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    again = broker.manager.create("t", 0, bytes(16), CONFIG)
+    assert again.log_end_offset == 0
+    broker.scheduler.run("delete")
+    assert not renamed.exists()
+    assert broker.failed == []
+    broker.manager.delete("nowhere", 0)
+    broker.manager.close()
+
+
+def test_a_roll_and_a_flush_under_way_do_not_mind_the_deletion(dirs):
+    broker = Broker(dirs[0])
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.append([batch(number) for number in range(30)], 0)
+    broker.manager.delete("t", 0)
+    broker.scheduler.run("flush")
+    log.flush()
+    broker.scheduler.run_all()
+    assert broker.failed == []
+    broker.manager.close()
+
+
+def test_a_deletion_that_was_under_way_is_finished_after_a_restart(dirs):
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    broker.manager.delete("t", 0)
+    broker.kill()
+    broker = Broker(dirs[0])
+    assert list(broker.manager) == []
+    broker.scheduler.run("delete")
+    assert [path for path in dirs[0].iterdir() if path.is_dir()] == []
+    broker.manager.close()
+
+
+def test_long_topic_names_are_cut_in_the_name_of_a_deleted_directory(dirs):
+    broker = Broker(dirs[0])
+    broker.manager.create("x" * 249, 0, TOPIC_ID, CONFIG)
+    broker.manager.delete("x" * 249, 0)
+    (renamed,) = [path for path in dirs[0].iterdir() if path.is_dir()]
+    assert len(renamed.name) == 255
+    broker.manager.close()
+
+
+def test_a_log_that_the_cluster_does_not_know_is_set_aside(dirs):
+    broker = Broker(dirs[0])
+    for topic in ("known", "unknown"):
+        broker.manager.create(topic, 0, TOPIC_ID, CONFIG).append([batch(topic)], 0)
+    broker.manager.close()
+    broker = Broker(dirs[0], load=False)
+    broker.manager.load(is_stray=lambda log: log.topic == "unknown")
+    assert [log.topic for log in broker.manager] == ["known"]
+    (stray,) = dirs[0].glob("*-stray")
+    assert stray.name.startswith("unknown-0.")
+    assert (stray / f"{0:020d}.log").stat().st_size > 0
+    broker.manager.close()
+    manager = Broker(dirs[0]).manager  # left alone from then on
+    assert [log.topic for log in manager] == ["known"]
+    assert stray.exists()
+    manager.close()
+
+
+def test_a_partition_in_two_directories_stops_the_start(dirs):
+    for directory in dirs:
+        broker = Broker(directory)
+        broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+        broker.manager.close()
+    with pytest.raises(RuntimeError, match="two directories"):
+        Broker(*dirs)
+
+
+def test_a_log_that_cannot_be_read_is_named_and_not_made_anew(dirs):
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    broker.manager.create("u", 0, TOPIC_ID, CONFIG)
+    broker.manager.close()
+    with open(dirs[0] / "t-0" / f"{0:020d}.log", "r+b") as file:
+        file.seek(16)
+        file.write(b"\0")
+    manager = Broker(dirs[0]).manager
+    assert [log.name for log in manager] == ["u-0"]
+    with pytest.raises(KafkaError) as refused:
+        manager.create("t", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    manager.close()
+
+
+# --- background work
+
+
+def test_checkpoints_are_written_from_time_to_time(dirs):
+    broker = Broker(dirs[0])
+    broker.manager.start()
+    assert {task.name: (task.delay_s, task.period_s) for task in broker.scheduler.tasks} == {
+        "log-retention": (30, 300),
+        "recovery-point-checkpoint": (30, 60),
+        "log-start-offset-checkpoint": (30, 60),
+        "high-watermark-checkpoint": (30, 5),
+        "producer-expiry": (30, 600),
+    }
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.append([batch("a"), batch("b")], 0)
+    log.set_high_watermark(2)
+    log.flush()
+    log.delete_records(1)
+    broker.scheduler.run("checkpoint")
+    for name, line in ((RECOVERY_POINTS, "t 0 2"), (HIGH_WATERMARKS, "t 0 2"), (LOG_START_OFFSETS, "t 0 1")):
+        assert (dirs[0] / name).read_text() == f"0\n1\n{line}\n"
+    broker.manager.close()
+    assert all(task.cancelled for task in broker.scheduler.tasks)
+
+
+def test_retention_and_flushes_by_time_run_in_the_background(dirs):
+    config = LogConfig({"retention.ms": 1000, "flush.ms": 5000})
+    broker = Broker(dirs[0], config=config, flush_check_ms=1000)
+    broker.manager.start()
+    log = broker.manager.create("t", 0, TOPIC_ID, config)
+    log.append([batch("a")], 0)
+    broker.scheduler.run("flusher")
+    assert log.recovery_point == 0
+    broker.clock.advance(6)
+    broker.scheduler.run("flusher")
+    assert log.recovery_point == 1
+    log.set_high_watermark(1)
+    broker.scheduler.run("retention")
+    assert log.log_start_offset == 1
+    broker.manager.close()
+
+
+def test_garbled_checkpoints_are_passed_over(dirs, caplog):
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    broker.manager.close()
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS):
+        (dirs[0] / name).write_text("0\n2\nt 0 what\n")
+    manager = Broker(dirs[0]).manager
+    assert len(values_of(manager.get("t", 0))) == 1
+    assert caplog.text.count(str(dirs[0])) >= 3
+    manager.close()
+
+
+# --- a disk that fails
+
+
+def test_a_failed_directory_is_told_once_and_the_others_go_on(dirs):
+    files = FailingFiles(error=errno.EIO, only={"write"})
+    broker = Broker(*dirs, files=files)
+    logs = [broker.manager.create("t", partition, TOPIC_ID, CONFIG) for partition in range(4)]
+    for log in logs:
+        log.append([batch("a")], 0)
+    files.count, files.fail_at = 0, 1
+    with pytest.raises(KafkaError):
+        logs[0].append([batch("b")], 0)
+    files.fail_at = None
+    (bad,) = broker.failed
+    for log in logs:
+        if log.dir.parent == bad:
+            with pytest.raises(KafkaError) as refused:
+                log.append([batch("c")], 0)
+            assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
+        else:
+            log.append([batch("c")], 0)
+    good = next(directory for directory in dirs if directory != bad)
+    broker.manager.create("new", 0, TOPIC_ID, CONFIG)
+    assert len(broker.manager.logs_in(good)) == 3
+    broker.manager.close()
+    assert (good / clean_shutdown.NAME).exists()
+    assert not (bad / clean_shutdown.NAME).exists()
+    assert len(broker.failed) == 1
+
+
+def test_a_failed_sync_at_the_stop_leaves_no_clean_marker(dirs):
+    files = FailingFiles(error=errno.EIO, only={"sync"})
+    broker = Broker(dirs[0], files=files)
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    files.count, files.fail_at = 0, 1
+    broker.manager.close()
+    assert broker.failed == [dirs[0]]
+    assert not (dirs[0] / clean_shutdown.NAME).exists()
+    Broker(dirs[0]).manager.close()  # it is unlocked
+
+
+def test_a_full_disk_at_a_checkpoint_keeps_the_old_one(dirs):
+    files = FailingFiles(only={"write"})
+    broker = Broker(dirs[0], files=files)
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    broker.manager.checkpoint()
+    before = (dirs[0] / HIGH_WATERMARKS).read_text()
+    log.append([batch("a")], 0)
+    log.set_high_watermark(1)
+    files.count, files.fail_at = 0, 1
+    broker.manager.checkpoint()
+    assert (dirs[0] / HIGH_WATERMARKS).read_text() == before
+    assert broker.failed == []
+    broker.manager.checkpoint()
+    assert (dirs[0] / HIGH_WATERMARKS).read_text() == "0\n1\nt 0 1\n"
+    broker.manager.close()
+
+
+def test_a_full_disk_while_making_a_log_is_an_error(dirs):
+    files = FailingFiles()
+    broker = Broker(dirs[0], files=files)
+    files.count, files.fail_at = 0, 1
+    with pytest.raises(KafkaError) as refused:
+        broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
+    assert broker.failed == []
+    assert broker.manager.create("t", 0, TOPIC_ID, CONFIG).log_end_offset == 0
+    broker.manager.close()
+
+
+def test_directories_may_be_relative(tmp_path):
+    here = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        broker = Broker(Path("data"))
+        broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+        assert len(broker.manager.logs_in(Path("data"))) == 1
+        assert broker.manager.directories() == [(tmp_path / "data", None)]
+        broker.manager.close()
+    finally:
+        os.chdir(here)

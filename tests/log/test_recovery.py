@@ -1,0 +1,206 @@
+"""Recovery of single logs: what is cut, what is rebuilt, and what is refused."""
+
+import logging
+import os
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+
+from .support import Bench, batch, contents, idempotent, values_of
+
+SETTINGS = {"segment_bytes": 600, "index_interval_bytes": 100}
+LOG = f"{0:020d}.log"
+
+
+def filled(directory, count=30):
+    log = Bench(directory, **SETTINGS).load()
+    for number in range(count):
+        log.append([idempotent(number, sequence=number)], 0)
+    return log
+
+
+def test_an_unclean_start_finds_everything_that_was_written(tmp_path):
+    log = filled(tmp_path)
+    again = Bench(tmp_path, **SETTINGS).load(clean=False)
+    assert values_of(again) == values_of(log)
+    assert again.segments.base_offsets == log.segments.base_offsets
+
+
+def test_recovered_indexes_are_those_that_were_written(tmp_path):
+    filled(tmp_path).close()
+    before = contents(tmp_path / "t-0")
+    again = Bench(tmp_path, **SETTINGS).load(clean=False)
+    again.close()
+    assert contents(tmp_path / "t-0") == before
+
+
+@pytest.mark.parametrize("size", [1, 11, 12, 16, 17, 60, 61, 68])
+def test_a_torn_batch_is_cut_off(tmp_path, size, caplog):
+    filled(tmp_path, 4)
+    path = tmp_path / "t-0" / LOG
+    each = len(idempotent("0"))
+    os.truncate(path, 3 * each + size)
+    with caplog.at_level(logging.WARNING):
+        log = Bench(tmp_path, **SETTINGS).load(clean=False)
+    assert [offset for offset, _ in values_of(log)] == [0, 1, 2]
+    assert path.stat().st_size == 3 * each
+    assert f"the last {size} bytes are cut off" in caplog.text
+    assert log.append([idempotent(3, sequence=3)], 0)[0].base_offset == 3
+
+
+@pytest.mark.parametrize("junk", [bytes(200), b"\xff" * 200, b"junk" * 50, bytes(16) + b"\2" * 100])
+def test_bytes_that_are_no_batch_are_cut_off(tmp_path, junk):
+    log = filled(tmp_path)
+    with open(log.segments.active.handle().path, "ab") as file:
+        file.write(junk)
+    again = Bench(tmp_path, **SETTINGS).load(clean=False)
+    assert values_of(again) == values_of(log)
+
+
+def test_the_log_ends_at_a_flipped_bit_and_later_segments_go(tmp_path):
+    log = filled(tmp_path)
+    third = log.segments.items[2]
+    path = third.handle().path
+    data = bytearray(open(path, "rb").read())
+    data[len(data) // 2] ^= 1
+    open(path, "wb").write(data)
+    bench = Bench(tmp_path, **SETTINGS)
+    again = bench.load(clean=False)
+    kept = values_of(again)
+    assert kept == [(number, str(number).encode()) for number in range(len(kept))]
+    assert third.base_offset < again.log_end_offset < log.segments.base_offsets[3]
+    assert again.segments.base_offsets == log.segments.base_offsets[:3]
+    bench.scheduler.run_all()
+    assert not [name for name in bench.names() if name.endswith(".deleted")]
+    assert again.append([batch("on")], 0)[0].base_offset == len(kept)
+
+
+def test_segments_before_the_recovery_point_are_not_read(tmp_path):
+    log = filled(tmp_path)
+    first = log.segments.items[0].handle().path
+    data = bytearray(open(first, "rb").read())
+    data[70] ^= 1
+    open(first, "wb").write(data)
+    point = log.segments.base_offsets[2]
+    again = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=point)
+    assert again.log_end_offset == 30
+    assert again.recovery_point == point
+
+
+def test_batches_whose_offsets_go_back_end_the_log(tmp_path):
+    log = filled(tmp_path, 5)
+    path = tmp_path / "t-0" / LOG
+    data = path.read_bytes()
+    each = len(data) // 5
+    path.write_bytes(data[: 3 * each] + data[:each] + data[3 * each :])
+    again = Bench(tmp_path, **SETTINGS).load(clean=False)
+    assert again.log_end_offset == 3
+    assert [offset for offset, _ in values_of(again)] == [0, 1, 2]
+    assert again.size == 3 * each
+
+
+def test_old_message_formats_are_refused_and_not_cut_off(tmp_path):
+    filled(tmp_path, 2).close()
+    path = tmp_path / "t-0" / LOG
+    with open(path, "r+b") as file:
+        file.seek(16)
+        file.write(b"\1")
+    before = path.read_bytes()
+    for clean in (True, False):
+        with pytest.raises(KafkaError) as refused:
+            Bench(tmp_path, **SETTINGS).load(clean=clean)
+        assert refused.value.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        assert path.read_bytes() == before
+
+
+def test_garbage_behind_the_end_after_a_clean_stop_is_noticed(tmp_path):
+    log = filled(tmp_path, 4)
+    log.close()
+    with open(tmp_path / "t-0" / LOG, "ab") as file:
+        file.write(b"garbage" * 20)
+    again = Bench(tmp_path, **SETTINGS).load()
+    assert len(values_of(again)) == 4
+    assert again.append([batch("on")], 0)[0].base_offset == 4
+    assert len(values_of(again)) == 5
+
+
+def test_a_damaged_snapshot_is_passed_over(tmp_path, caplog):
+    filled(tmp_path).close()
+    snapshot = tmp_path / "t-0" / f"{30:020d}.snapshot"
+    data = bytearray(snapshot.read_bytes())
+    data[20] ^= 1
+    snapshot.write_bytes(data)
+    with caplog.at_level(logging.WARNING):
+        log = Bench(tmp_path, **SETTINGS).load()
+    assert "CRC" in caplog.text
+    assert log.append([idempotent(29, sequence=29)], 0)[0].duplicate
+
+
+def test_a_garbled_epoch_checkpoint_is_rebuilt_from_the_log(tmp_path):
+    log = Bench(tmp_path, **SETTINGS).load()
+    for epoch in (2, 5):
+        log.append([batch(epoch), batch(epoch)], epoch)
+    log.close()
+    for garbage in (b"\0\1\2", b"0\n9\n", b"0\n1\n-4 2\n", b"7\n0\n"):
+        (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(garbage)
+        again = Bench(tmp_path, **SETTINGS).load()
+        assert again.leader_epochs.entries == ((2, 0), (5, 2))
+        again.close()
+
+
+def test_a_log_start_behind_the_end_empties_the_log(tmp_path):
+    filled(tmp_path, 5).close()
+    log = Bench(tmp_path, **SETTINGS).load(log_start_offset=50)
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+    assert log.append([batch("a")], 0)[0].base_offset == 50
+
+
+def test_leftovers_of_deletions_and_swaps_are_finished(tmp_path):
+    log = filled(tmp_path)
+    bases = log.segments.base_offsets
+    log.close()
+    directory = tmp_path / "t-0"
+    expected = values_of(Bench(tmp_path, **SETTINGS).load())
+    (directory / f"{bases[1]:020d}.log.deleted").write_bytes(b"gone")
+    (directory / f"{bases[2]:020d}.log.cleaned").write_bytes(b"not finished")
+    # A finished cleaning of segments 0 and 1 into one:
+    first, second = (directory / f"{base:020d}.log" for base in bases[:2])
+    (directory / f"{bases[0]:020d}.log.swap").write_bytes(first.read_bytes() + second.read_bytes())
+    again = Bench(tmp_path, **SETTINGS).load()
+    assert again.segments.base_offsets == [bases[0], *bases[2:]]
+    assert values_of(again) == expected
+    assert not [name for name in os.listdir(directory) if name.endswith((".deleted", ".cleaned", ".swap"))]
+
+
+def test_a_swap_that_was_not_finished_is_dropped(tmp_path):
+    log = filled(tmp_path)
+    bases = log.segments.base_offsets
+    log.close()
+    directory = tmp_path / "t-0"
+    (directory / f"{bases[1]:020d}.log.cleaned").write_bytes(b"")
+    (directory / f"{bases[2]:020d}.log.swap").write_bytes(b"")
+    again = Bench(tmp_path, **SETTINGS).load()
+    assert again.segments.base_offsets == bases
+    assert len(values_of(again)) == 30
+
+
+def test_index_files_without_a_segment_are_removed(tmp_path):
+    filled(tmp_path, 3).close()
+    (tmp_path / "t-0" / f"{99:020d}.index").write_bytes(bytes(8))
+    Bench(tmp_path, **SETTINGS).load()
+    assert not (tmp_path / "t-0" / f"{99:020d}.index").exists()
+
+
+@pytest.mark.parametrize("missing", [".index", ".timeindex"])
+def test_a_missing_index_is_made_anew(tmp_path, missing):
+    log = filled(tmp_path)
+    log.close()
+    path = tmp_path / "t-0" / f"{0:020d}{missing}"
+    before = path.read_bytes()
+    path.unlink()
+    again = Bench(tmp_path, **SETTINGS).load()
+    assert len(values_of(again)) == 30
+    again.close()
+    if missing == ".index":
+        assert path.read_bytes() == before
