@@ -1,0 +1,74 @@
+"""The pool: warm buffers first, memory for what has come and not for what is claimed, nothing kept for ever."""
+
+import pytest
+
+from kafkapy.network.buffers import FIRST_GRANT, Buffer, BufferPool, rounded
+
+
+def test_sizes_are_powers_of_two() -> None:
+    assert [rounded(size) for size in (0, 1, 65_536, 65_537, 1 << 20, (1 << 20) + 1)] == [
+        65_536,
+        65_536,
+        65_536,
+        131_072,
+        1 << 20,
+        2 << 20,
+    ]
+
+
+def test_the_most_recent_that_fits_best_is_taken() -> None:
+    pool = BufferPool(64 << 20)
+    small, first, second, large = (Buffer(size << 20) for size in (1, 2, 2, 8))
+    for buffer in (small, first, second, large):
+        pool.lent += 1
+        pool.give(buffer)
+    assert pool.take(1_500_000) is second
+    assert pool.take(1_500_000) is first
+    assert pool.take(1_500_000) is large
+    assert pool.take(100) is small
+    assert (pool.free_bytes, len(pool), pool.lent) == (0, 0, 4)
+
+
+def test_a_claim_alone_gets_no_more_than_the_first_grant() -> None:
+    pool = BufferPool(64 << 20)
+    assert pool.take(100_000_000, there=5000).capacity == FIRST_GRANT
+    assert pool.take(100_000_000, there=3_000_000).capacity == 8 << 20
+    assert pool.take(70_000).capacity == 131_072
+
+
+def test_growing_keeps_the_bytes_even_while_somebody_looks() -> None:
+    buffer = Buffer(65_536)
+    buffer.view[:5] = b"hello"
+    buffer.grow(131_072)
+    assert bytes(buffer.view[:5]) == b"hello"
+    look = buffer.view[:5]
+    buffer.grow(1 << 20)
+    buffer.view[0] = ord("j")
+    assert (bytes(look), bytes(buffer.view[:5]), buffer.capacity, len(buffer.view)) == (
+        b"hello",
+        b"jello",
+        1 << 20,
+        1 << 20,
+    )
+
+
+def test_what_is_above_the_limit_is_not_kept() -> None:
+    pool = BufferPool(3 << 20)
+    for size in (2, 2, 1):
+        pool.lent += 1
+        pool.give(Buffer(size << 20))
+    assert pool.free_bytes == 3 << 20
+
+
+@pytest.mark.parametrize("used", [0, 1, 3])
+def test_trim_drops_what_was_not_needed_since_the_last_one(used: int) -> None:
+    pool = BufferPool(64 << 20)
+    for buffer in [pool.take(1 << 20) for _ in range(4)]:
+        pool.give(buffer)
+    pool.trim()
+    assert len(pool) == 4
+    for buffer in [pool.take(1 << 20) for _ in range(used)]:
+        pool.give(buffer)
+    pool.trim()
+    assert len(pool) == used
+    assert pool.free_bytes == used << 20

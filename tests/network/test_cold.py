@@ -1,0 +1,167 @@
+"""Regions that are not in memory: read on the disk pool, while everybody else goes on."""
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkapy._ext import residency
+from kafkapy.network.cold import AHEAD, STEP, ColdReads
+from kafkapy.network.connection import Connection
+from kafkapy.network.replies import Reply
+from kafkapy.record.file_region import FileRegion
+from kafkapy.runtime.disk_pool import DiskPool
+
+from .conftest import Echo, Serve, until
+
+
+class Pages:
+    """Says that nothing is in memory until the gate is open."""
+
+    def __init__(self) -> None:
+        self.warm = False
+        self.asked = 0
+
+    def ready(self, fd: int, position: int, length: int) -> bool:
+        self.asked += 1
+        return self.warm
+
+    def read_now(self, fd: int, buffer: bytearray, start: int, end: int, position: int) -> int:
+        self.asked += 1
+        return residency.read_now(fd, buffer, start, end, position) if self.warm else -1
+
+
+class GatedPool(DiskPool):
+    """Runs what is submitted when told; nothing else of it is a thread's business."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.jobs: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = []
+
+    def submit(self, fn, *args, done=None) -> None:
+        self.jobs.append((fn, args, done))
+
+    def run(self, fail: bool = False) -> None:
+        fn, args, done = self.jobs.pop(0)
+        if fail:
+            done(None, OSError("Input/output error"))
+        else:
+            done(fn(*args), None)
+
+
+class Regions(Echo):
+    region: FileRegion
+
+    def answer(self, connection: Connection, frame: bytes) -> Reply:
+        return [b"head", self.region] if frame == b"region" else super().answer(connection, frame)
+
+
+@pytest.fixture
+def region(region_of) -> FileRegion:
+    return region_of(random.Random(3).randbytes(3_500_000))
+
+
+@pytest.mark.parametrize(("zero_copy", "length"), [(True, 3_500_000), (False, 3_500_000), (True, 100)])
+def test_a_cold_region_does_not_stall_other_connections(
+    serve: Serve, region: FileRegion, zero_copy: bool, length: int
+) -> None:
+    pages, pool, handler = Pages(), GatedPool(), Regions()
+    handler.region = FileRegion(region.handle, 0, length)
+    running = serve(handler, pages=pages, disk_pool=pool, zero_copy=zero_copy)
+    cold, hot = running.connect(), running.connect()
+    cold.send(b"region", b"behind")
+    until(lambda: len(pool.jobs) == 1)
+    asked = pages.asked
+    for _ in range(20):
+        assert hot.is_open()
+    assert pages.asked == asked  # it is not asked again and again
+    assert len(pool.jobs) == 1
+    pages.warm = True
+    pool.run()
+    assert cold.exactly(4 + length) == b"head" + handler.region.read()
+    assert cold.frame() == b"behind"
+    assert running.count("network_cold_reads") == 1
+
+
+@pytest.mark.parametrize("zero_copy", [True, False])
+def test_pages_that_never_seem_to_be_there_are_sent_after_they_were_read(
+    serve: Serve, region: FileRegion, zero_copy: bool
+) -> None:
+    """A file system that cannot say, or memory so short that pages go at once: every step goes by the pool."""
+    pages, handler = Pages(), Regions()
+    handler.region = region
+    running = serve(handler, pages=pages, zero_copy=zero_copy)
+    client = running.connect()
+    client.send(b"region")
+    assert client.exactly(4 + region.length)[4:] == region.read()
+    assert running.count("network_cold_reads") == -(-region.length // STEP)
+
+
+def test_a_disk_that_fails_closes_the_connection_or_sends_what_there_is(serve: Serve, region: FileRegion) -> None:
+    pages, pool, handler = Pages(), GatedPool(), Regions()
+    handler.region = region
+    running = serve(handler, pages=pages, disk_pool=pool)
+    client = running.connect()
+    client.send(b"region")
+    until(lambda: len(pool.jobs) == 1)
+    pages.warm = True
+    pool.run(fail=True)
+    assert client.exactly(4 + region.length)[4:] == region.read()
+
+
+def test_a_peer_that_goes_while_its_region_is_read_is_let_go(serve: Serve, region: FileRegion) -> None:
+    pages, pool, handler = Pages(), GatedPool(), Regions()
+    handler.region = region
+    running = serve(handler, pages=pages, disk_pool=pool)
+    client, other = running.connect(), running.connect()
+    client.send(b"region", b"x" * 100)
+    until(lambda: len(pool.jobs) == 1)
+    client.sock.setsockopt(1, 13, b"\1\0\0\0\0\0\0\0")  # SO_LINGER 0: a reset
+    client.close()
+    until(lambda: running.server.connections == 1)
+    pages.warm = True
+    pool.run()
+    assert other.is_open()
+
+
+def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> None:
+    """The real page cache, as far as it follows our wish to drop the file."""
+    fd = region.handle.fd
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    was_cold = not residency.resident(fd, 0, region.length)
+    handler = Regions()
+    handler.region = region
+    running = serve(handler)
+    client = running.connect()
+    client.send(b"region")
+    data = client.exactly(4 + region.length)
+    assert data[4:] == region.read()
+    if was_cold:
+        assert running.count("network_cold_reads") >= 1
+    assert residency.ready(fd, 0, region.length)
+
+
+def test_who_reads_a_file_through_is_read_ahead_for(region: FileRegion) -> None:
+    pool = GatedPool()
+    cold = ColdReads(pool)
+    done: list[int] = []
+    cold.fetch(region.handle, 0, 300_000, done.append)
+    cold.fetch(region.handle, 300_000, 300_000, done.append)
+    cold.fetch(region.handle, 2_900_000, 100_000, done.append)
+    cold.fetch(region.handle, 0, 3_500_000, done.append)
+    assert [args[1:] for _, args, _ in pool.jobs] == [
+        (0, 300_000, 300_000),
+        (300_000, 300_000, AHEAD),
+        (2_900_000, 100_000, 100_000),
+        (0, STEP, 3_500_000),
+    ]
+    thread = threading.Thread(target=lambda: [pool.run() for _ in range(3)])
+    thread.start()
+    thread.join()
+    pool.run(fail=True)
+    assert done == [300_000, 300_000, 100_000, 0]
+    assert cold.count == 4

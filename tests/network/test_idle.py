@@ -1,0 +1,95 @@
+"""connections.max.idle.ms under a manual clock."""
+
+from kafkapy.network.connection import Connection
+from kafkapy.network.replies import Pending, Reply
+from kafkapy.runtime.clock import ManualClock
+
+from .conftest import Echo, Running, Serve, framed, until
+
+
+def pass_time(running: Running, clock: ManualClock, seconds: float) -> None:
+    """Advances, and returns when the network has looked at the new time."""
+    turns = running.count("network_turns")
+    clock.advance(seconds)
+    until(lambda: running.count("network_turns") > turns)
+
+
+def test_the_idle_are_closed_and_the_active_stay(serve: Serve) -> None:
+    clock = ManualClock()
+    running = serve(clock=clock, connections_max_idle_ms=10_000)
+    idle, active = running.connect(), running.connect()
+    assert idle.is_open()
+    assert active.is_open()
+    pass_time(running, clock, 6)
+    assert active.is_open()
+    pass_time(running, clock, 5)
+    assert idle.is_closed()
+    assert active.is_open()
+    pass_time(running, clock, 11)
+    assert active.is_closed()
+    assert running.count("network_connections_closed_idle") == 2
+
+
+def test_one_that_never_sent_anything_and_half_a_frame_are_idle_too(serve: Serve) -> None:
+    clock = ManualClock()
+    running = serve(clock=clock, connections_max_idle_ms=10_000)
+    silent, half = running.connect(), running.connect()
+    half.sock.sendall(b"\0\0\0\x09abc")
+    until(lambda: running.count("network_bytes_in") == 7)
+    until(lambda: running.server.connections == 2)
+    pass_time(running, clock, 11)
+    assert silent.is_closed()
+    assert half.is_closed()
+
+
+def test_a_reader_that_stopped_in_the_middle_of_a_reply_is_idle(serve: Serve) -> None:
+    class Large(Echo):
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            return [bytes(20_000_000)]
+
+    clock = ManualClock()
+    running = serve(Large(), clock=clock, connections_max_idle_ms=10_000)
+    client = running.connect(receive_buffer=4096)
+    client.send(b"go")
+    until(lambda: running.count("network_bytes_out") > 0)
+    pass_time(running, clock, 11)
+    until(lambda: running.server.connections == 0)
+
+
+def test_one_whose_request_is_pending_is_not_idle(serve: Serve) -> None:
+    class Later(Echo):
+        pending: Pending | None = None
+
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            self.pending = Pending(connection)
+            return self.pending
+
+    clock = ManualClock()
+    running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
+    client = running.connect()
+    client.send(b"wait")
+    until(lambda: running.handler.pending is not None)
+    pass_time(running, clock, 100)
+    pass_time(running, clock, 100)
+    running.handler.pending.complete([framed(b"at last")])
+    assert client.frame() == b"at last"
+    pass_time(running, clock, 11)
+    assert client.is_closed()
+
+
+def test_a_negative_time_means_never(serve: Serve) -> None:
+    clock = ManualClock()
+    running = serve(clock=clock, connections_max_idle_ms=-1)
+    client = running.connect()
+    assert client.is_open()
+    pass_time(running, clock, 1e9)
+    assert client.is_open()
+
+
+def test_an_idle_network_sleeps(serve: Serve) -> None:
+    """Nothing but the clock wakes it: no periodic looks at connections that do nothing."""
+    clock = ManualClock()
+    running = serve(clock=clock)
+    clients = [running.connect() for _ in range(20)]
+    assert all(client.is_open() for client in clients)
+    until(lambda: running.server._processors[0]._timeout_ms() > 500_000)

@@ -1,0 +1,113 @@
+"""Who is let in: max.connections, a listener's own limit, an address's share."""
+
+import pytest
+
+from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.settings import Listener, NetworkSettings
+
+from .conftest import Client, Serve, until
+
+TWO = (Listener("CLIENTS", "127.0.0.1", 0), Listener("BROKERS", "127.0.0.1", 0))
+
+
+def test_an_address_above_its_share_is_closed_and_the_log_says_why(serve: Serve, caplog) -> None:
+    caplog.set_level("INFO")
+    running = serve(max_connections_per_ip=2)
+    first, second = running.connect(), running.connect()
+    assert first.is_open()
+    assert second.is_open()
+    assert running.connect().is_closed()
+    assert "has as many as it may have" in caplog.text
+    assert running.count("network_connections_rejected") == 1
+    first.close()
+    until(lambda: running.server.connections == 1)
+    assert running.connect().is_open()
+
+
+def test_an_address_may_have_its_own_limit_by_name(serve: Serve) -> None:
+    running = serve(max_connections_per_ip=0, max_connections_per_ip_overrides={"localhost": 1})
+    assert running.connect().is_open()
+    assert running.connect().is_closed()
+
+
+def test_a_host_that_does_not_resolve_is_an_error_that_names_it() -> None:
+    settings = NetworkSettings(max_connections_per_ip_overrides={"no.such.host.invalid": 1})
+    with pytest.raises(ValueError, match=r"no\.such\.host\.invalid"):
+        ConnectionLimits(settings, [])
+
+
+def test_at_max_connections_new_ones_wait_until_one_closes(serve: Serve) -> None:
+    running = serve(max_connections=2)
+    first, second = running.connect(), running.connect()
+    assert first.is_open()
+    assert second.is_open()
+    third = running.connect()  # the system completes it; nobody accepts it
+    third.send(b"hello")
+    assert first.is_open()
+    assert running.server.connections == 2
+    second.close()
+    assert third.frame() == b"hello"
+    assert running.count("network_acceptor_pauses") >= 1
+
+
+def test_a_listener_has_its_own_limit(serve: Serve) -> None:
+    running = serve(listeners=TWO, max_connections_per_listener={"CLIENTS": 1})
+    first = running.connect("CLIENTS")
+    assert first.is_open()
+    waiting = running.connect("CLIENTS")
+    waiting.send(b"hello")
+    assert running.connect("BROKERS").is_open()
+    assert running.count("network_connections") == 2
+    first.close()
+    assert waiting.frame() == b"hello"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_brokers_listener_takes_the_place_of_the_idlest_client(serve: Serve, threads: int) -> None:
+    running = serve(listeners=TWO, max_connections=3, inter_broker_listener="BROKERS", num_network_threads=threads)
+    clients = []
+    for _ in range(3):
+        clients.append(running.connect("CLIENTS"))
+        assert clients[-1].is_open()
+    assert clients[0].is_open()
+    broker = running.connect("BROKERS")
+    assert broker.is_open()
+    if threads == 1:
+        assert clients[1].is_closed()  # 0 was active after it
+        assert clients[0].is_open()
+    until(lambda: running.server.connections <= 3)
+    assert broker.is_open()
+
+
+def test_lowering_max_connections_closes_the_idlest(serve: Serve) -> None:
+    running = serve()
+    clients = []
+    for _ in range(4):
+        clients.append(running.connect())
+        assert clients[-1].is_open()
+    running.server.update_limits(max_connections=2)
+    assert clients[0].is_closed()
+    assert clients[1].is_closed()
+    assert clients[2].is_open()
+    assert clients[3].is_open()
+
+
+def test_raising_a_limit_lets_those_in_who_wait(serve: Serve) -> None:
+    running = serve(max_connections=1)
+    assert running.connect().is_open()
+    waiting = running.connect()
+    waiting.send(b"hello")
+    running.server.update_limits(max_connections=2, max_connections_per_ip=2, overrides={}, per_listener={})
+    assert waiting.frame() == b"hello"
+    assert running.connect() is not waiting
+
+
+def test_many_connections_come_and_go(serve: Serve) -> None:
+    running = serve(max_connections=5, num_network_threads=2)
+    for _ in range(100):
+        clients = [Client(running.port) for _ in range(5)]
+        assert all(client.is_open() for client in clients)
+        for client in clients:
+            client.close()
+    until(lambda: running.server.connections == 0)
+    assert running.server.limits.count_of_address("127.0.0.1") == 0
