@@ -5,7 +5,7 @@ through a link in build/: `from kafkapy._ext.cursor cimport Reader` finds ext/cu
 
 Environment:
     KAFKAPY_BUILD_ONLY   names of modules separated by commas: build just these (development)
-    KAFKAPY_SANITIZE     set to build with AddressSanitizer (tests/fuzz/run_asan)
+    KAFKAPY_SANITIZE     set to build with AddressSanitizer (tests/fuzz/run_asan.py)
 """
 
 import os

@@ -78,9 +78,7 @@ class TopicController:
             if validate_only:
                 return Topic(name, bytes(16), assignment)
             topic: Topic = wait_for(
-                partial(
-                    self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch
-                )
+                partial(self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch)
             )
             self._lead(topic, topic.assignment, config)
         log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")

@@ -141,9 +141,7 @@ class Partition:
         log = self.log
         return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
-    def read(
-        self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, blocking: bool
-    ) -> ReadResult | Busy:
+    def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, blocking: bool) -> ReadResult | Busy:
         """A region of whole batches from `offset` (the last may be cut), or KafkaError OFFSET_OUT_OF_RANGE.
 
         BUSY, with `blocking=False`, where finding the place has to wait for the disk.

@@ -88,9 +88,7 @@ class BrokerServer:
         except BaseException:
             self._stop(clean=False)
             raise
-        log.info(
-            "started", extra=fields(broker=self.services.broker_id, seconds=f"{time.monotonic() - began:.3f}")
-        )
+        log.info("started", extra=fields(broker=self.services.broker_id, seconds=f"{time.monotonic() - began:.3f}"))
 
     def _start(self) -> None:
         services = self.services

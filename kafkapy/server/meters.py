@@ -46,18 +46,18 @@ class RequestMeters:
         if not self._timed:
             return reply
         now = self.clock()
-        self._observe(api, "queue", started - gathered)
-        self._observe(api, "local", now - started)
+        self._observe(api, "queue", started - gathered, count)
+        self._observe(api, "local", now - started, count)
         if isinstance(reply, MeteredPending):
-            reply.on_complete = lambda: self._observe(api, "delayed", self.clock() - now)
+            reply.on_complete = lambda: self._observe(api, "delayed", self.clock() - now, count)
         elif isinstance(reply, list):
-            return Timed(reply, lambda: self._observe(api, "send", self.clock() - now))
+            return Timed(reply, lambda: self._observe(api, "send", self.clock() - now, count))
         return reply
 
-    def _observe(self, api: str, stage: str, seconds: float) -> None:
+    def _observe(self, api: str, stage: str, seconds: float, count: int) -> None:
         histogram = self._histograms.get((api, stage))
         if histogram is None:
             histogram = self._histograms[(api, stage)] = self._registry.histogram(
                 "request_seconds", "Time of requests by API and stage", {"api": api, "stage": stage}
             )
-        histogram.observe(seconds)
+        histogram.observe(seconds, count)

@@ -28,9 +28,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
         return make(
-            error_code=Errors.UNSUPPORTED_ENDPOINT_TYPE
-            if endpoint_type == 2
-            else Errors.INVALID_REQUEST,
+            error_code=Errors.UNSUPPORTED_ENDPOINT_TYPE if endpoint_type == 2 else Errors.INVALID_REQUEST,
             error_message=f"endpoint type {endpoint_type}: this is a broker (1)",
             endpoint_type=endpoint_type,
         )

@@ -27,9 +27,7 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
     make = DESCRIBE_CONFIGS.Response
     results = []
     for resource in request.resources:
-        result = make.Results(
-            resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[]
-        )
+        result = make.Results(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
         try:
             entries = _describe(broker, resource)
             result.configs = [_entry(entry, request, call.version) for entry in entries]

@@ -27,9 +27,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             except KafkaError as error:
                 code, message = error.code, error.message
             answers.append(
-                make.ReplicaElectionResults.PartitionResult(
-                    partition_id=index, error_code=code, error_message=message
-                )
+                make.ReplicaElectionResults.PartitionResult(partition_id=index, error_code=code, error_message=message)
             )
         results.append(make.ReplicaElectionResults(topic=topic.topic, partition_result=answers))
     return make(replica_election_results=results)

@@ -167,9 +167,7 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
             diverging[id(answer)] = read.diverging
     if diverging:
         return _send_with_divergence(call, error_code, session_id, topics, diverging)
-    return cast(
-        "Reply", encode_fetch_response(call.version, call.correlation_id, 0, error_code, session_id, topics)
-    )
+    return cast("Reply", encode_fetch_response(call.version, call.correlation_id, 0, error_code, session_id, topics))
 
 
 def _send_with_divergence(

@@ -49,9 +49,7 @@ def _create_and_answer(
 ) -> None:
     try:
         errors = broker.controller.auto_create(create)
-        answers = [
-            (name, topic_id, errors.get(name) if name in create else error) for name, topic_id, error in asked
-        ]
+        answers = [(name, topic_id, errors.get(name) if name in create else error) for name, topic_id, error in asked]
         later.complete(_response(broker, call, request, answers))
     except Exception:
         log.exception("%s failed", call)

@@ -1,0 +1,236 @@
+"""Produce over the wire: gathering, acks, pooled appends, every refusal as a value in the response."""
+
+import struct
+
+import pytest
+
+from kafkapy._ext.batch import next_batch
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from kafkapy.protocol.headers import request_frame
+from kafkapy.record.batch import build, records_of
+from tests.server.conftest import Wire, start_broker
+
+VERSION = 11
+
+
+def batch(*values, **settings):
+    return build([(1_600_000_000_000, None, value, []) for value in values], **settings)
+
+
+def request(topic, data, acks=1, index=0, transactional_id=None):
+    make = PRODUCE.Request
+    part = make.TopicData.PartitionData(index=index, records=data)
+    return make(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[make.TopicData(name=topic, partition_data=[part])],
+    )
+
+
+def produce(wire, topic, data, version=VERSION, **settings):
+    response = wire.call(PRODUCE, version, request(topic, data, **settings))
+    return response.responses[0].partition_responses[0]
+
+
+def make_topic(wire, name):
+    make = METADATA.Request
+    response = wire.call(METADATA, 12, make(topics=[make.Topics(name=name)], allow_auto_topic_creation=True))
+    assert response.topics[0].error_code == Errors.NONE
+    return name
+
+
+def end_offset(wire, topic):
+    make = LIST_OFFSETS.Request
+    part = make.Topics.Partitions(partition_index=0, timestamp=-1)
+    asked = make(replica_id=-1, topics=[make.Topics(name=topic, partitions=[part])])
+    return wire.call(LIST_OFFSETS, 9, asked).topics[0].partitions[0].offset
+
+
+def fetch_values(wire, topic):
+    """All values of partition 0, in order."""
+    values, offset, end = [], 0, end_offset(wire, topic)
+    make = FETCH.Request
+    while offset < end:
+        part = make.Topics.Partitions(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+        asked = make(
+            replica_id=-1,
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            topics=[make.Topics(topic=topic, partitions=[part])],
+        )
+        answer = wire.call(FETCH, 12, asked).responses[0].partitions[0]
+        assert answer.error_code == Errors.NONE
+        data, position = bytes(answer.records), 0
+        while (header := next_batch(data, position)) is not None:
+            values += [one.value for one in records_of(data, header) if one.offset >= offset]
+            offset, position = header.last_offset + 1, header.next_position
+    return values
+
+
+@pytest.fixture
+def topic(wire, request):
+    return make_topic(wire, "p-" + "".join(char for char in request.node.name if char.isalnum() or char in "-_")[:200])
+
+
+def test_requests_that_arrive_together_are_answered_one_by_one_and_in_order(wire, topic):
+    frames = b"".join(
+        request_frame(PRODUCE, VERSION, 100 + i, "wire", request(topic, batch(b"%d" % i))) for i in range(50)
+    )
+    wire.sock.sendall(frames)
+    for i in range(50):
+        correlation, response = wire.receive(PRODUCE, VERSION)
+        answer = response.responses[0].partition_responses[0]
+        assert (correlation, answer.error_code, answer.base_offset) == (100 + i, Errors.NONE, i)
+    assert fetch_values(wire, topic) == [b"%d" % i for i in range(50)]
+
+
+def test_a_bad_set_in_a_gather_is_refused_alone(wire, topic):
+    broken = bytearray(batch(b"broken"))
+    broken[-1] ^= 1
+    sets = [batch(b"one"), bytes(broken), batch(b"two")]
+    wire.sock.sendall(
+        b"".join(request_frame(PRODUCE, VERSION, i, "wire", request(topic, one)) for i, one in enumerate(sets))
+    )
+    answers = [wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses[0] for _ in sets]
+    assert [(one.error_code, one.base_offset) for one in answers] == [
+        (Errors.NONE, 0),
+        (Errors.CORRUPT_MESSAGE, -1),
+        (Errors.NONE, 1),
+    ]
+    assert fetch_values(wire, topic) == [b"one", b"two"]
+
+
+def test_acks_0_gets_no_answer_and_a_failure_closes_the_connection(broker, wire, topic):
+    wire.send(PRODUCE, VERSION, request(topic, batch(b"quiet"), acks=0))
+    assert end_offset(wire, topic) == 1  # the next answer on the connection is that of ListOffsets
+    other = Wire(broker)
+    other.send(PRODUCE, VERSION, request("no-such-topic", batch(b"lost"), acks=0))
+    assert other.closed()
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"acks": 2}, Errors.INVALID_REQUIRED_ACKS),
+        ({"index": 7}, Errors.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"transactional_id": "tx"}, Errors.INVALID_TXN_STATE),
+    ],
+)
+def test_refusals_of_the_request(wire, topic, change, code):
+    answer = produce(wire, topic, batch(b"x"), **change)
+    assert (answer.error_code, answer.base_offset) == (code, -1)
+    assert answer.error_message
+
+
+def test_a_set_over_max_message_bytes_is_too_large(wire, topic):
+    answer = produce(wire, topic, batch(b"x" * 1_048_588))
+    assert answer.error_code == Errors.MESSAGE_TOO_LARGE
+    assert "1048588" in answer.error_message
+    assert produce(wire, topic, batch(b"x" * 1_048_000)).error_code == Errors.NONE
+
+
+def test_a_null_or_empty_set_is_an_invalid_record(wire, topic):
+    assert produce(wire, topic, None).error_code == Errors.INVALID_RECORD
+    assert produce(wire, topic, b"").error_code == Errors.INVALID_RECORD
+
+
+def test_two_batches_in_one_set_are_refused(wire, topic):
+    assert produce(wire, topic, batch(b"a") + batch(b"b")).error_code == Errors.INVALID_RECORD
+
+
+def test_zstd_needs_a_client_that_knows_it(wire, topic):
+    data = batch(b"squeeze me" * 10, codec=4)
+    assert produce(wire, topic, data, version=6).error_code == Errors.UNSUPPORTED_COMPRESSION_TYPE
+    assert produce(wire, topic, data, version=7).error_code == Errors.NONE
+
+
+def test_an_idempotent_retry_is_answered_with_its_first_offset_and_a_gap_is_refused(wire, topic):
+    first = batch(b"a", b"b", producer_id=5, producer_epoch=0, base_sequence=0)
+    assert produce(wire, topic, first).base_offset == 0
+    assert produce(wire, topic, first).base_offset == 0
+    gap = batch(b"d", producer_id=5, producer_epoch=0, base_sequence=7)
+    assert produce(wire, topic, gap).error_code == Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+    newer = batch(b"c", producer_id=5, producer_epoch=1, base_sequence=0)
+    assert produce(wire, topic, newer).base_offset == 2
+    older = batch(b"e", producer_id=5, producer_epoch=0, base_sequence=2)
+    assert produce(wire, topic, older).error_code == Errors.INVALID_PRODUCER_EPOCH
+    assert end_offset(wire, topic) == 3
+
+
+def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path):
+    """With a stall threshold of 0 every append but the first of a while goes through the disk pool."""
+    server = start_broker(tmp_path, kafkapy_stall_threshold_ms="0")
+    wires = [Wire(server) for _ in range(3)]
+    try:
+        make_topic(wires[0], "pooled")
+        for wire, letter in zip(wires, b"abc", strict=True):
+            wire.sock.sendall(
+                b"".join(
+                    request_frame(PRODUCE, VERSION, i, "w", request("pooled", batch(b"%c%d" % (letter, i)), acks=-1))
+                    for i in range(200)
+                )
+            )
+        for wire in wires:
+            offsets = []
+            for i in range(200):
+                correlation, response = wire.receive(PRODUCE, VERSION)
+                answer = response.responses[0].partition_responses[0]
+                assert (correlation, answer.error_code) == (i, Errors.NONE)
+                offsets.append(answer.base_offset)
+            assert offsets == sorted(offsets)
+        values = fetch_values(wires[0], "pooled")
+        assert len(values) == 600
+        for letter in b"abc":
+            assert [one for one in values if one[0] == letter] == [b"%c%d" % (letter, i) for i in range(200)]
+        assert sum(monitor.stalls for monitor in server.services.replicas.stalls().values()) > 0
+    finally:
+        for wire in wires:
+            wire.close()
+        server.stop()
+
+
+def test_with_flush_messages_1_an_acknowledged_record_is_flushed(tmp_path):
+    server = start_broker(tmp_path, log_flush_interval_messages="1")
+    wire = Wire(server)
+    try:
+        make_topic(wire, "safe")
+        partition = server.services.replicas.get("safe", 0)
+        for i in range(5):
+            assert produce(wire, "safe", batch(b"%d" % i)).base_offset == i
+            assert partition.log.recovery_point == i + 1
+    finally:
+        wire.close()
+        server.stop()
+
+
+def test_what_was_acknowledged_is_there_after_a_restart(tmp_path):
+    server = start_broker(tmp_path)
+    wire = Wire(server)
+    make_topic(wire, "kept")
+    for i in range(10):
+        produce(wire, "kept", batch(b"%d" % i))
+    cluster_id, topic_id = server.services.cluster_id, server.services.topics.get("kept").id
+    wire.close()
+    server.stop()
+    server = start_broker(tmp_path)
+    wire = Wire(server)
+    try:
+        assert fetch_values(wire, "kept") == [b"%d" % i for i in range(10)]
+        assert server.services.cluster_id == cluster_id
+        assert server.services.topics.get("kept").id == topic_id
+    finally:
+        wire.close()
+        server.stop()
+
+
+def test_a_frame_that_breaks_the_protocol_closes_after_what_precedes_is_answered(broker, wire, topic, caplog):
+    good = request_frame(PRODUCE, VERSION, 1, "wire", request(topic, batch(b"good")))
+    bad = struct.pack(">ihhi", 12, PRODUCE.key, VERSION, 2) + b"\xff\xff\x00\x7f"
+    wire.sock.sendall(good + bad)
+    assert wire.receive(PRODUCE, VERSION)[0] == 1
+    assert wire.closed()
+    assert any("Produce" in record.getMessage() and "closing" in record.getMessage() for record in caplog.records)
