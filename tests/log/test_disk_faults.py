@@ -41,8 +41,7 @@ def test_a_full_disk_at_any_step_loses_nothing_and_the_log_goes_on(tmp_path, gat
         files.count, files.fail_at = 0, step
         try:
             kept, failed_at = append_all(log, 15, gather)
-        except KafkaError as error:  # cutting the file back failed too: no producer can be told that it went well
-            assert isinstance(error, LogDirFailure)
+        except LogDirFailure:  # cutting the file back failed too: nobody was told that it went well
             kept, failed_at = [], 15
         reached = files.count >= step
         files.fail_at = None

@@ -100,7 +100,7 @@ def test_a_killed_brokers_logs_are_recovered_on_several_threads(dirs):
 
 def test_a_second_broker_in_this_process_is_refused(dirs):
     broker = Broker(*dirs)
-    with pytest.raises(DirLocked, match="log.dirs"):
+    with pytest.raises(DirLocked, match="another broker"):
         Broker(dirs[1])
     broker.manager.close()
     Broker(*dirs).manager.close()

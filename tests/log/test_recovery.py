@@ -20,6 +20,14 @@ def filled(directory, count=30):
     return log
 
 
+def flip(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (byte,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
 def test_an_unclean_start_finds_everything_that_was_written(tmp_path):
     log = filled(tmp_path)
     again = Bench(tmp_path, **SETTINGS).load(clean=False)
@@ -61,10 +69,7 @@ def test_bytes_that_are_no_batch_are_cut_off(tmp_path, junk):
 def test_the_log_ends_at_a_flipped_bit_and_later_segments_go(tmp_path):
     log = filled(tmp_path)
     third = log.segments.items[2]
-    path = third.handle().path
-    data = bytearray(open(path, "rb").read())
-    data[len(data) // 2] ^= 1
-    open(path, "wb").write(data)
+    flip(third.handle().path, third.size // 2)
     bench = Bench(tmp_path, **SETTINGS)
     again = bench.load(clean=False)
     kept = values_of(again)
@@ -78,10 +83,7 @@ def test_the_log_ends_at_a_flipped_bit_and_later_segments_go(tmp_path):
 
 def test_segments_before_the_recovery_point_are_not_read(tmp_path):
     log = filled(tmp_path)
-    first = log.segments.items[0].handle().path
-    data = bytearray(open(first, "rb").read())
-    data[70] ^= 1
-    open(first, "wb").write(data)
+    flip(log.segments.items[0].handle().path, 70)
     point = log.segments.base_offsets[2]
     again = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=point)
     assert again.log_end_offset == 30
@@ -89,7 +91,7 @@ def test_segments_before_the_recovery_point_are_not_read(tmp_path):
 
 
 def test_batches_whose_offsets_go_back_end_the_log(tmp_path):
-    log = filled(tmp_path, 5)
+    filled(tmp_path, 5)
     path = tmp_path / "t-0" / LOG
     data = path.read_bytes()
     each = len(data) // 5

@@ -1,0 +1,202 @@
+"""The searches and the scan in C, against the batches as Python reads them, and on files that are no segments."""
+
+import os
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy._ext.segment_scan import CorruptSegment, floor_entry, locate, locate_timestamp, scan
+from kafkapy.record.batch import build
+
+PRODUCER = struct.Struct("=qqqqqiiihh")
+FOREVER = 1 << 62
+
+
+@pytest.fixture
+def open_file(tmp_path):
+    opened = []
+
+    def make(data):
+        path = tmp_path / str(len(opened))
+        path.write_bytes(data)
+        opened.append(os.open(path, os.O_RDWR))
+        return opened[-1]
+
+    yield make
+    for fd in opened:
+        os.close(fd)
+
+
+def segment(counts, *, first=100, stamps=None, size=10, **options):
+    """A segment of batches with these numbers of records."""
+    data, offset = b"", first
+    for number, count in enumerate(counts):
+        stamp = 1000 + number if stamps is None else stamps[number]
+        records = [(stamp, b"key", bytes(size), [])] * count
+        data += build(records, base_offset=offset, leader_epoch=number // 3, **options)
+        offset += count
+    return data
+
+
+@given(st.lists(st.integers(1, 5), max_size=12), st.integers(0, 9000))
+def test_every_offset_is_located_as_by_hand(tmp_path_factory, counts, size):
+    data = segment(counts, size=size)
+    path = tmp_path_factory.mktemp("scan") / "segment"
+    path.write_bytes(data)
+    batches = list(iter_batches(data))
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for offset in range(98, 100 + sum(counts) + 2):
+            found = next((one for one in batches if one.last_offset >= offset), None)
+            expected = (found.position, found.size, found.base_offset) if found is not None else None
+            assert locate(fd, 0, len(data), offset) == expected
+            assert locate(fd, 0, len(data), offset, True) == expected
+    finally:
+        os.close(fd)
+
+
+def test_a_search_does_not_look_behind_its_end(open_file):
+    data = segment([1, 1, 1])
+    each = len(data) // 3
+    fd = open_file(data)
+    assert locate(fd, 0, 2 * each, 101) == (each, each, 101)
+    assert locate(fd, 0, 2 * each, 102) is None
+    assert locate(fd, 2 * each, 2 * each, 0) is None
+    with pytest.raises(CorruptSegment, match=f"byte {each}"):
+        locate(fd, 0, 2 * each - 1, 102)
+
+
+def test_a_file_that_is_shorter_than_its_end_is_corrupt(open_file):
+    data = segment([1, 1])
+    with pytest.raises(CorruptSegment):
+        locate(open_file(data[:100]), 0, len(data), 101)
+    assert scan(open_file(data[:100]), 0, len(data), 100, FOREVER).valid_end == len(data) // 2
+
+
+def test_timestamps_are_located(open_file):
+    data = segment([1, 1, 1, 1], stamps=[10, 30, 20, 40])
+    each = len(data) // 4
+    fd = open_file(data)
+    assert locate_timestamp(fd, 0, len(data), 15, 0) == (each, each)
+    assert locate_timestamp(fd, 0, len(data), 15, 102) == (2 * each, each)
+    assert locate_timestamp(fd, 2 * each, len(data), 31, 0) == (3 * each, each)
+    assert locate_timestamp(fd, 0, len(data), 41, 0) is None
+
+
+def test_a_scan_tells_what_appends_would_have_noted(open_file):
+    data = segment([2] * 10, stamps=[5, 4, 9, 9, 8, 12, 1, 1, 1, 13])
+    each = len(data) // 10
+    found = scan(open_file(data), 0, len(data), 100, 2 * each)
+    assert (found.valid_end, found.next_offset, found.batches, found.stopped_by) == (len(data), 120, 10, None)
+    assert (found.max_timestamp, found.max_timestamp_offset) == (13, 119)
+    entries = [divmod(one, 1 << 32) for (one,) in struct.iter_unpack("=Q", found.offset_entries)]
+    assert entries == [(7, 3 * each), (13, 6 * each), (19, 9 * each)]
+    assert [one for (one,) in struct.iter_unpack("=q", found.time_stamps)] == [9, 12, 13]
+    assert [one for (one,) in struct.iter_unpack("=i", found.time_offsets)] == [5, 11, 19]
+    assert list(struct.iter_unpack("=qq", found.epochs)) == [(0, 100), (1, 106), (2, 112), (3, 118)]
+    assert found.producers == b""
+
+
+def test_of_a_producer_the_last_five_plain_batches_are_collected(open_file):
+    data = b""
+    for number in range(12):
+        for producer in (7, 8):
+            data += build(
+                [(number, None, b"v", [])],
+                base_offset=2 * number + producer - 7,
+                producer_id=producer,
+                producer_epoch=number // 9 if producer == 8 else 0,
+                base_sequence=number,
+            )
+    found = sorted(PRODUCER.iter_unpack(scan(open_file(data), 0, len(data), 0, FOREVER).producers))
+    of = {producer: [one[0] for one in found if one[2] == producer] for producer in (7, 8)}
+    assert of[7] == [14, 16, 18, 20, 22]
+    assert of[8][-3:] == [19, 21, 23]  # the new epoch's
+    base, last, _, stamp, position, first_sequence, last_sequence, size, epoch, attributes = found[-1]
+    assert (base, last, stamp, first_sequence, last_sequence, epoch, attributes) == (23, 23, 11, 11, 11, 1, 0)
+    assert data[position : position + size] == data[-size:]
+
+
+def test_transactional_batches_are_all_collected(open_file):
+    data = b"".join(
+        build(
+            [(0, None, b"v", [])],
+            base_offset=number,
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=number,
+            transactional=True,
+        )
+        for number in range(9)
+    )
+    assert len(scan(open_file(data), 0, len(data), 0, FOREVER).producers) == 9 * PRODUCER.size
+
+
+@pytest.mark.parametrize("where", [0, 8, 11, 16, 17, 21, 23, 35, 43, 57, 61, 80])
+def test_a_scan_stops_at_a_damaged_batch(open_file, where):
+    data = segment([1, 1, 1])
+    each = len(data) // 3
+    broken = bytearray(data)
+    broken[each + where] ^= 0x40
+    found = scan(open_file(broken), 0, len(data), 100, FOREVER)
+    assert (found.valid_end, found.next_offset) == (each, 101)
+    assert f"byte {each}" in found.stopped_by
+    assert not found.foreign
+
+
+def test_a_batch_longer_than_the_window_is_checked(open_file):
+    data = segment([1, 1], size=700_000)
+    assert scan(open_file(data), 0, len(data), 100, FOREVER).batches == 2
+    broken = bytearray(data)
+    broken[600_000] ^= 1
+    assert scan(open_file(broken), 0, len(data), 100, FOREVER).valid_end == 0
+
+
+def test_batches_of_old_formats_are_told_apart_from_damage(open_file):
+    data = bytearray(segment([1]))
+    for magic in (0, 1):
+        data[16] = magic
+        assert scan(open_file(data), 0, len(data), 100, FOREVER).foreign
+    data[16] = 3
+    assert not scan(open_file(data), 0, len(data), 100, FOREVER).foreign
+
+
+@given(st.binary(max_size=300), st.integers(-5, 400), st.integers(-5, 400))
+def test_any_bytes_are_survived(tmp_path_factory, junk, position, end):
+    path = tmp_path_factory.mktemp("junk") / "segment"
+    path.write_bytes(junk)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for call in (
+            lambda: locate(fd, max(position, 0), end, 5),
+            lambda: locate_timestamp(fd, max(position, 0), end, 5, 5),
+        ):
+            try:
+                call()
+            except (CorruptSegment, OSError):
+                pass
+        found = scan(fd, max(position, 0), end, 0, 0)
+        assert found.valid_end <= max(end, position, 0)
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 511, 512, 513, 514, 1024, 1025, 3000])
+@pytest.mark.parametrize("layout", [">ii", ">qi"])
+def test_index_entries_are_found_as_in_a_list(open_file, count, layout):
+    width = struct.calcsize(layout)
+    keys = [3 * number + 10 for number in range(count)]
+    fd = open_file(b"".join(struct.pack(layout, key, key + 1) for key in keys))
+    for target in range(0, 3 * count + 20, 7 if count > 600 else 1):
+        below = [key for key in keys if key <= target]
+        expected = (len(below) - 1, below[-1], below[-1] + 1) if below else None
+        assert floor_entry(fd, count, width, target) == expected
+        assert floor_entry(fd, count, width, target, True) == expected
+
+
+def test_an_index_shorter_than_its_entries_is_an_error(open_file):
+    with pytest.raises(OSError, match="shorter"):
+        floor_entry(open_file(bytes(8)), 2, 8, 5)

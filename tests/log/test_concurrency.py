@@ -1,0 +1,125 @@
+"""Readers take no lock: whatever is appended, rolled or deleted meanwhile, they see whole records in order."""
+
+import sys
+import threading
+
+import pytest
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.partition_log import BUSY
+from kafkapy.runtime.scheduler import Scheduler
+
+from .support import Bench, FailingFiles, batch, values_of
+
+
+@pytest.fixture
+def fast_switching():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_readers_beside_appends_rolls_and_retention(tmp_path, fast_switching):
+    size = len(batch("0" * 10))
+    bench = Bench(tmp_path, segment_bytes=40 * size, retention_bytes=400 * size, index_interval_bytes=5 * size)
+    log = bench.load()
+    log.env._scheduler = scheduler = Scheduler(threads=2)
+    errors, done, total = [], threading.Event(), 3000
+
+    def follow():
+        offset = 0
+        try:
+            while offset < total:
+                end = log.log_end_offset
+                try:
+                    result = log.read(offset, 7 * size, min_one=True, max_offset=end)
+                except KafkaError as refused:
+                    if refused.code != Errors.OFFSET_OUT_OF_RANGE or log.log_start_offset <= offset:
+                        raise
+                    offset = log.log_start_offset
+                    continue
+                if result.region is None:
+                    assert offset == end
+                    continue
+                for header in iter_batches(result.region.read()):
+                    assert header.base_offset == offset, (header.base_offset, offset)
+                    offset = header.last_offset + 1
+        except BaseException as error:
+            errors.append(error)
+
+    def retain():
+        while not done.is_set():
+            log.delete_old_segments()
+
+    threads = [threading.Thread(target=follow) for _ in range(3)] + [threading.Thread(target=retain)]
+    for thread in threads:
+        thread.start()
+    for start in range(0, total, 6):
+        log.append([batch(f"{number:010d}") for number in range(start, start + 6)], 0)
+        log.set_high_watermark(log.log_end_offset)
+    for thread in threads[:-1]:
+        thread.join(60)
+    done.set()
+    threads[-1].join()
+    scheduler.stop()
+    assert errors == []
+    assert bench.failures == []
+    assert log.log_start_offset > 0
+
+
+def test_appends_from_several_threads_are_all_there_once(tmp_path, fast_switching):
+    log = Bench(tmp_path, segment_bytes=3000).load()
+    log.assign_leader_epoch(0)
+    given = {}
+
+    def produce(name):
+        for number in range(100):
+            sets = [batch(f"{name}-{number}")]
+            verdicts = BUSY
+            if number % 2:
+                verdicts = log.append(sets, 0, blocking=False)
+            if verdicts is BUSY:
+                verdicts = log.append(sets, 0)
+            given[verdicts[0].base_offset] = f"{name}-{number}".encode()
+
+    threads = [threading.Thread(target=produce, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert values_of(log) == sorted(given.items())
+    assert len(given) == 400
+
+
+def test_flushes_at_the_same_time_share_one_sync(tmp_path):
+    """The second waits for the first and finds its records flushed (they were there before the sync began)."""
+    started, go_on = threading.Event(), threading.Event()
+
+    class Slow(FailingFiles):
+        def sync(self, fd):
+            super().sync(fd)
+            started.set()
+            go_on.wait(10)
+
+    go_on.set()
+    files = Slow(only={"sync"})
+    log = Bench(tmp_path, files=files).load()
+    log.append([batch("a")], 0)
+    log.flush()
+    log.append([batch("b")], 0)
+    go_on.clear()
+    started.clear()
+    files.count = 0
+    first = threading.Thread(target=log.flush)
+    first.start()
+    assert started.wait(10)
+    waiting = [threading.Thread(target=log.flush) for _ in range(5)]
+    for thread in waiting:
+        thread.start()
+    go_on.set()
+    for thread in (first, *waiting):
+        thread.join(10)
+    assert log.recovery_point == 2
+    assert files.count == 3  # the log and its two indexes, once

@@ -1,0 +1,128 @@
+"""Offset and time index against plain lists, in memory and in their files."""
+
+import struct
+from bisect import bisect_left, bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy.log.files import Files
+from kafkapy.log.offset_index import OffsetIndex
+from kafkapy.log.time_index import TimeIndex
+from kafkapy.log.txn_index import AbortedTxn, TxnIndex, TxnIndexError
+
+from .support import FailingFiles
+
+BASE = 5000
+steps = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=60)
+
+
+def made(kind, path, *, files=None, max_bytes=1 << 16):
+    index = kind(files if files is not None else Files(), lambda: str(path), BASE, max_bytes)
+    index.create()
+    return index
+
+
+def summed(pairs):
+    total, found = [BASE, 0], []
+    for first, second in pairs:
+        total = [total[0] + first, total[1] + second]
+        found.append(tuple(total))
+    return found
+
+
+@given(steps, st.lists(st.integers(-10, 70_000), max_size=20))
+def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
+    path = tmp_path_factory.mktemp("index") / "index"
+    index = made(OffsetIndex, path)
+    entries = summed(pairs)
+    for offset, position in entries:
+        index.append(offset, position)
+    offsets = [offset for offset, _ in entries]
+    for growing in (True, False):
+        assert index.count == len(entries)
+        assert index.last_offset == (offsets[-1] if offsets else BASE)
+        for offset in [*(BASE + one for one in wanted), *offsets]:
+            slot = bisect_right(offsets, offset)
+            assert index.lookup(offset) == (entries[slot - 1][1] if slot else 0)
+            position = offset - BASE
+            at = bisect_left([place for _, place in entries], position)
+            assert index.offset_after(position) == (entries[at][0] if at < len(entries) else None)
+        if growing:
+            index.seal()
+    assert path.read_bytes() == b"".join(struct.pack(">ii", offset - BASE, place) for offset, place in entries)
+
+
+@given(steps, st.integers(-10, 70_000))
+def test_truncation_forgets_the_offset_and_what_follows(tmp_path_factory, pairs, cut):
+    path = tmp_path_factory.mktemp("index") / "index"
+    index = made(OffsetIndex, path)
+    entries = summed(pairs)
+    for entry in entries:
+        index.append(*entry)
+    index.seal()
+    index.reopen_to_grow()
+    index.truncate_to(BASE + cut)
+    kept = [entry for entry in entries if entry[0] < BASE + cut]
+    index.append(BASE + 100_000, 99)
+    index.seal()
+    stored = list(struct.iter_unpack(">ii", path.read_bytes()))
+    assert stored == [(offset - BASE, place) for offset, place in kept] + [(100_000, 99)]
+
+
+@given(steps, st.lists(st.integers(-10, 70_000), max_size=20), st.integers(0, 70_000))
+def test_time_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted, cut):
+    path = tmp_path_factory.mktemp("index") / "index"
+    index = made(TimeIndex, path)
+    entries = [(stamp, offset) for offset, stamp in summed(pairs)]
+    for stamp, offset in entries:
+        index.maybe_append(stamp, offset)
+        index.maybe_append(stamp, offset + 1)  # not a larger timestamp: no entry
+    stamps = [stamp for stamp, _ in entries]
+    for growing in (True, False):
+        assert index.count == len(entries)
+        assert index.last_entry == (entries[-1] if entries else (-1, BASE))
+        for stamp in [*wanted, *stamps]:
+            slot = bisect_right(stamps, stamp)
+            assert index.lookup(stamp) == (entries[slot - 1] if slot else (-1, BASE))
+        if growing:
+            index.seal()
+    index.reopen_to_grow()
+    index.truncate_to(BASE + cut)
+    index.seal()
+    kept = [(stamp, offset - BASE) for stamp, offset in entries if offset < BASE + cut]
+    assert list(struct.iter_unpack(">qi", path.read_bytes())) == kept
+
+
+@pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
+def test_a_long_index_is_written_behind_and_survives_a_full_disk(tmp_path, kind, caplog):
+    files = FailingFiles(only={"write"}, fail_at=2)
+    index = made(kind, tmp_path / "index", files=files, max_bytes=1 << 20)
+    for number in range(2000):
+        index.append(BASE + number, number) if kind is OffsetIndex else index.maybe_append(number, BASE + number)
+    assert files.count >= 3
+    assert "stay in memory" in caplog.text
+    index.seal()
+    assert (tmp_path / "index").stat().st_size == 2000 * index.width
+    if kind is OffsetIndex:
+        assert [index.lookup(BASE + number) for number in (0, 1, 700, 1999, 5000)] == [0, 1, 700, 1999, 1999]
+    else:
+        assert [index.lookup(number)[1] - BASE for number in (0, 1, 700, 1999, 5000)] == [0, 1, 700, 1999, 1999]
+
+
+def test_aborted_transactions_are_kept_in_their_file(tmp_path):
+    path = tmp_path / "txnindex"
+    index = TxnIndex(Files(), lambda: str(path), BASE)
+    index.reset()
+    assert not path.exists()
+    entries = [AbortedTxn(1, BASE, BASE + 10, BASE + 11), AbortedTxn(2, BASE + 5, BASE + 20, BASE + 21)]
+    for entry in entries:
+        index.append(entry)
+    index.truncate_to(BASE + 20)
+    again = TxnIndex(Files(), lambda: str(path), BASE)
+    again.load()
+    assert again.entries == tuple(entries[:1])
+    wrong = TxnIndex(Files(), lambda: str(path), BASE + 100)
+    with pytest.raises(TxnIndexError, match="before the segment"):
+        wrong.load()
