@@ -30,14 +30,20 @@ class Append:
         "_buffers",
         "_bytes",
         "_check",
+        "_created_ms",
         "_entries_left",
         "_epoch",
+        "_filled",
+        "_first_timestamp",
+        "_last_possible",
         "_log",
         "_log_start",
         "_next",
         "_now_ms",
+        "_patience_ms",
         "_pending",
         "_producers",
+        "_segment_bytes",
         "_written",
     )
 
@@ -46,7 +52,6 @@ class Append:
         self._log_start = log.log_start_offset
         self._epoch = leader_epoch
         self._now_ms = now_ms
-        self._entries_left = log.segments.active.entries_left()
         self._check = check_sequences
         self._next = self._written = log.end[0]  # offsets: of the next record, and up to where all is written
         # What waits for the next write:
@@ -54,6 +59,7 @@ class Append:
         self._bytes = 0
         self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
         self._producers = ProducerUpdates(log.producers, log.name)
+        self._measure()
 
     def run(self, batches: Sequence[ValidatedBatch | KafkaError]) -> list[Verdict]:
         """The verdicts, in order. Raises OSError if the disk fails for another reason than being full."""
@@ -106,33 +112,43 @@ class Append:
 
     def _make_room(self, batch: ValidatedBatch, last_offset: int) -> KafkaError | None:
         """Rolls the log if the batch has to go to a new segment."""
-        log, size = self._log, batch.size
-        config, segment = log.config, log.segments.active
-        if size > config.segment_bytes:
+        size = batch.size
+        if size > self._segment_bytes:
             return KafkaError(
                 Errors.RECORD_LIST_TOO_LARGE,
-                f"a batch of {size} bytes does not fit into a segment of {log.name} (segment.bytes "
-                f"{config.segment_bytes})",
+                f"a batch of {size} bytes does not fit into a segment of {self._log.name} (segment.bytes "
+                f"{self._segment_bytes})",
             )
         if self._entries_left <= len(self._pending):
             self._write()  # each pending batch may add an entry: only now is it known how many are left
-            self._entries_left = segment.entries_left()
-        filled = segment.size + self._bytes
+            self._measure()
+        filled = self._filled + self._bytes
         if filled == 0:
             waited = 0
         else:
-            first = segment.first_timestamp() if segment.size else self._pending[0][0].max_timestamp
-            waited = batch.max_timestamp - first if first >= 0 else self._now_ms - segment.created_ms
+            first = self._first_timestamp if self._filled else self._pending[0][0].max_timestamp
+            waited = batch.max_timestamp - first if first >= 0 else self._now_ms - self._created_ms
         if (
-            filled > config.segment_bytes - size
-            or waited > config.max_segment_ms - segment.roll_jitter_ms
+            filled > self._segment_bytes - size
+            or waited > self._patience_ms
             or self._entries_left <= 0
-            or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
+            or last_offset > self._last_possible
         ):
             self._write()
-            log.roll_locked()
-            self._entries_left = log.segments.active.entries_left()
+            self._log.roll_locked()
+            self._measure()
         return None
+
+    def _measure(self) -> None:
+        """What decides when the active segment is full; looked up again only when a write or a roll changed it."""
+        config, segment = self._log.config, self._log.segments.active
+        self._segment_bytes = config.segment_bytes
+        self._entries_left = segment.entries_left()
+        self._filled = segment.size
+        self._first_timestamp = segment.first_timestamp()
+        self._created_ms = segment.created_ms
+        self._patience_ms = config.max_segment_ms - segment.roll_jitter_ms
+        self._last_possible = segment.base_offset + MAX_RELATIVE_OFFSET
 
     def _write(self) -> None:
         """One write of all that is pending; then, and only then, the log and the producer state know of it."""

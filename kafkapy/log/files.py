@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -72,6 +71,8 @@ class Files:
         return True
 
     def remove_tree(self, path: str) -> None:
+        import shutil  # loads the compression modules: not at the start
+
         shutil.rmtree(path)
 
     def read(self, path: str) -> bytes:

@@ -101,11 +101,10 @@ class LeaderEpochCache:
                 self._set((first, *self.entries[len(gone) :]))
                 self._write_later()
 
-    def clear(self, *, flush: bool = True) -> None:
+    def clear(self) -> None:
         with self._lock:
             self._set(())
-            if flush:
-                self._write()
+            self._write()
 
     def epoch_for_offset(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written; UNDEFINED_EPOCH if that is before the first."""
@@ -124,11 +123,6 @@ class LeaderEpochCache:
             return epoch, log_end_offset
         at = bisect_right(entries, epoch, key=lambda entry: entry.epoch)
         return (entries[at - 1].epoch if at else epoch), entries[at].start_offset
-
-    def flush(self) -> None:
-        """Writes the file now."""
-        with self._lock:
-            self._write()
 
     def _set(self, entries: tuple[EpochStart, ...]) -> None:
         self.entries = entries

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import uuid
 from typing import NamedTuple
 
 LOG = ".log"
@@ -52,7 +52,7 @@ def dir_name(topic: str, partition: int) -> str:
 
 def marked_dir_name(topic: str, partition: int, kind: str) -> str:
     """TOPIC-PARTITION.UNIQUE-delete (or -stray), the topic cut so that the whole has at most 255 bytes."""
-    ending = f"-{partition}.{uuid.uuid4().hex}{kind}"
+    ending = f"-{partition}.{os.urandom(16).hex()}{kind}"
     return topic[: _NAME_MAX - len(ending)] + ending
 
 

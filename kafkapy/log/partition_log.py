@@ -270,8 +270,12 @@ class PartitionLog:
             self.flusher.sync_later(snapshot)
         self.segments = self.segments.with_added(new)
         self.end = (end_offset, new, 0)
-        _log.info("%s: new segment at offset %d", self.name, end_offset)
-        self.env.later(f"flush {self.name}", lambda: self.flusher.flush_to(end_offset, active=False))
+        self.env.later(f"flush {self.name}", lambda: self._rolled_at(end_offset))
+
+    def _rolled_at(self, offset: int) -> None:
+        """In the background: an append waits neither for the sync nor for the log line."""
+        _log.info("%s: new segment at offset %d", self.name, offset)
+        self.flusher.flush_to(offset, active=False)
 
     # --- read
 

@@ -7,19 +7,18 @@ fails nothing has happened (Kafka does the same with one ProducerAppendInfo per 
 from __future__ import annotations
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.producer_state import BatchNote, CompletedTxn, ProducerEntry, ProducerState
+from kafkapy.log.producer_state import BatchNote, ProducerEntry, ProducerState
 
 
 class ProducerUpdates:
     """Entries here hide those of the state; `apply` puts them into it."""
 
-    __slots__ = ("_changed", "_state", "_where", "completed")
+    __slots__ = ("_changed", "_state", "_where")
 
     def __init__(self, state: ProducerState, where: str) -> None:
         self._state = state
         self._where = where
         self._changed: dict[int, ProducerEntry] = {}
-        self.completed: list[CompletedTxn] = []
 
     def _entry(self, producer_id: int) -> ProducerEntry | None:
         return self._changed.get(producer_id) or self._state.producers.get(producer_id)
@@ -56,14 +55,6 @@ class ProducerUpdates:
         if transactional and own.txn_first_offset < 0:
             own.txn_first_offset = first_offset
 
-    def end_transaction(
-        self, producer_id: int, epoch: int, coordinator_epoch: int, aborted: bool, offset: int, timestamp: int
-    ) -> None:
-        """A control batch: commits or aborts the producer's transaction."""
-        first = self._own(producer_id, self._entry(producer_id)).end_transaction(epoch, coordinator_epoch, timestamp)
-        if first >= 0:
-            self.completed.append(CompletedTxn(producer_id, first, offset, aborted))
-
     def _own(self, producer_id: int, entry: ProducerEntry | None) -> ProducerEntry:
         own = self._changed.get(producer_id)
         if own is None:
@@ -71,7 +62,6 @@ class ProducerUpdates:
         return own
 
     def apply(self) -> None:
-        """`completed` is left to the caller, who knows the segment whose index they go to."""
         for entry in self._changed.values():
             self._state.put(entry)
         self._changed.clear()

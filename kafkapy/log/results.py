@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from kafkapy.record.file_region import FileRegion
 
-NO_TIMESTAMP = -1
-
 
 class AppendResult(NamedTuple):
     """One record set that is in the log.

@@ -23,9 +23,6 @@ class SegmentList:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.items)
 
-    def __contains__(self, segment: object) -> bool:
-        return segment in self.items
-
     @property
     def active(self) -> Segment:
         return self.items[-1]

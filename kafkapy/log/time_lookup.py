@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kafkapy._ext.batch import read_header
 from kafkapy.log.results import TimestampOffset
 from kafkapy.log.segment import Segment
-from kafkapy.record.batch import Record, records_of
+from kafkapy.record.batch import find_timestamp
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog
@@ -33,10 +33,9 @@ def _search(segment: Segment, timestamp: int, start: int, end: int) -> Timestamp
     position = segment.offset_index.lookup(max(offset, start))
     fd = segment.handle().fd
     while (found := segment.files.locate_timestamp(fd, position, end, timestamp, start)) is not None:
-        epoch, records = _batch_at(segment, *found)
-        for record in records:
-            if record.timestamp >= timestamp and record.offset >= start:
-                return TimestampOffset(record.timestamp, record.offset, epoch)
+        record = _in_batch(segment, *found, timestamp, start)
+        if record is not None:
+            return record
         position = found[0] + found[1]
     return None
 
@@ -51,17 +50,12 @@ def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
     position = segment.offset_index.lookup(last_offset)
     end = end_position if segment is active else segment.size
     found = segment.files.locate_timestamp(segment.handle().fd, position, end, timestamp, 0)
-    if found is None:
-        return None
-    epoch, records = _batch_at(segment, *found)
-    for record in records:
-        if record.timestamp == timestamp:
-            return TimestampOffset(timestamp, record.offset, epoch)
-    return None
+    return _in_batch(segment, *found, timestamp, 0) if found is not None else None
 
 
-def _batch_at(segment: Segment, position: int, size: int) -> tuple[int, list[Record]]:
-    """(leader epoch, records)."""
+def _in_batch(segment: Segment, position: int, size: int, timestamp: int, start: int) -> TimestampOffset | None:
+    """The first record of the batch that is not older than `timestamp` and not before `start`."""
     data = segment.files.pread(segment.handle().fd, size, position)
     header = read_header(data)
-    return header.leader_epoch, records_of(data, header)
+    found = find_timestamp(data, header, timestamp, start)
+    return TimestampOffset(found[1], found[0], header.leader_epoch) if found is not None else None

@@ -25,11 +25,8 @@ def state_with(*transactional):
 def test_the_oldest_open_transaction_holds_the_stable_offset(tmp_path):
     state = state_with((1, 10), (2, 20))
     assert state.first_unstable_offset == 10
-    updates = ProducerUpdates(state, "t-0")
-    updates.end_transaction(1, 0, 0, False, 30, 2)
-    updates.apply()
-    (txn,) = updates.completed
-    assert txn == CompletedTxn(1, 10, 30, False)
+    assert state.producers[1].end_transaction(0, 0, 2) == 10
+    txn = CompletedTxn(1, 10, 30, False)
     assert state.last_stable_offset(txn) == 20
     state.complete(txn)
     assert state.first_unstable_offset == 10  # until its marker is replicated
@@ -37,19 +34,6 @@ def test_the_oldest_open_transaction_holds_the_stable_offset(tmp_path):
     assert state.first_unstable_offset == 10
     state.high_watermark_moved(31)
     assert state.first_unstable_offset == 20
-
-
-def test_a_transaction_may_begin_and_end_in_one_group():
-    state = ProducerState(DAY)
-    updates = ProducerUpdates(state, "t-0")
-    updates.add(1, 0, 0, 0, 5, 5, 1, True, check=True)
-    updates.end_transaction(1, 0, 0, True, 6, 1)
-    updates.add(1, 0, 1, 1, 7, 7, 1, True, check=True)
-    updates.apply()
-    for txn in updates.completed:
-        state.complete(txn)
-    state.high_watermark_moved(8)
-    assert state.first_unstable_offset == 7
 
 
 def test_a_plain_batch_inside_a_transaction_is_refused_and_changes_nothing():
