@@ -200,6 +200,7 @@ class Sender:
         got = self._pages.read_now(region.handle.fd, self._scratch, start, end, position)
         if got < 0 and offset < warmed:
             # It was read a moment ago and is gone again, or its file system cannot say: wait for it this once.
+            end = min(end, start + warmed - offset)
             got = os.preadv(region.handle.fd, [memoryview(self._scratch)[start:end]], position)
         if got == 0:
             raise RegionEnded(f"{region} cannot be sent: the file ends at byte {position} or before")

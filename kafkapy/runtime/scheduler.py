@@ -46,6 +46,7 @@ class Scheduler:
         self._heap: list[tuple[float, int, Task]] = []
         self._order = count()
         self._threads: list[threading.Thread] = []
+        self._free = 0  # threads that wait for a task's time
         self._stopped = False
 
     def schedule(
@@ -61,7 +62,7 @@ class Scheduler:
                 task.cancel()
                 return task
             heapq.heappush(self._heap, (self._clock.monotonic() + delay_s, next(self._order), task))
-            if len(self._threads) < min(self._limit, len(self._heap)):
+            if not self._free and len(self._threads) < self._limit:
                 thread = threading.Thread(
                     target=self._run, name=f"kafkapy-{self._name}-{len(self._threads)}", daemon=True
                 )
@@ -96,20 +97,21 @@ class Scheduler:
 
     def _next(self) -> tuple[float, Task] | None:
         with self._condition:
-            while not self._stopped:
-                while self._heap and self._heap[0][2].cancelled:
-                    heapq.heappop(self._heap)
-                if not self._heap:
-                    self._condition.wait()
-                    continue
-                due = self._heap[0][0]
-                if due <= self._clock.monotonic():
-                    _, _, task = heapq.heappop(self._heap)
-                    if self._heap:
-                        self._condition.notify()  # another thread may wait for the next one
-                    return due, task
-                self._clock.wait_until(self._condition, due)
-            return None
+            self._free += 1
+            try:
+                while not self._stopped:
+                    while self._heap and self._heap[0][2].cancelled:
+                        heapq.heappop(self._heap)
+                    due = self._heap[0][0] if self._heap else None
+                    if due is not None and due <= self._clock.monotonic():
+                        _, _, task = heapq.heappop(self._heap)
+                        if self._heap:
+                            self._condition.notify()  # another thread may wait for the next one
+                        return due, task
+                    self._clock.wait_until(self._condition, due)
+                return None
+            finally:
+                self._free -= 1
 
     def _call(self, task: Task) -> None:
         fn = task.fn
