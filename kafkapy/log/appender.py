@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy._ext.validation import ValidatedBatch, assign
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.failures import disk_is_full, storage_full
+from kafkapy.log.failures import is_shortage, shortage
 from kafkapy.log.files import Buffer
 from kafkapy.log.producer_updates import ProducerUpdates
 from kafkapy.log.results import AppendResult
@@ -69,7 +69,7 @@ class Append:
                 verdicts.append(batch if isinstance(batch, KafkaError) else self._take(batch))
             self._write()
         except OSError as error:
-            if not disk_is_full(error):
+            if not is_shortage(error):
                 raise
             self._refuse_unwritten(verdicts, len(batches), error)
         return verdicts
@@ -174,7 +174,7 @@ class Append:
 
     def _refuse_unwritten(self, verdicts: list[Verdict], count: int, error: OSError) -> None:
         """The disk is full: what was to be written, what repeats it and what was to follow is refused."""
-        refusal = storage_full(f"appending to {self._log.name}", error)
+        refusal = shortage(f"appending to {self._log.name}", error)
         for at, verdict in enumerate(verdicts):
             if isinstance(verdict, AppendResult) and verdict.base_offset >= self._written:
                 verdicts[at] = refusal

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kafkapy.log.failures import LogDirFailure
+from kafkapy.errors import KafkaError
+from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
 from kafkapy.log.files import Files
 from kafkapy.runtime.clock import Clock
 
@@ -72,13 +73,17 @@ class Environment:
                 self._on_failure(failure)
         return failure
 
+    def disk_error(self, doing: str, error: OSError) -> KafkaError:
+        """The exception to raise: of a shortage just that, of all else `failed`."""
+        return shortage(doing, error) if is_shortage(error) else self.failed(doing, error)
+
     def check(self) -> None:
         """Raises LogDirFailure once the directory is offline: nothing more is read or written there."""
         if self.failure is not None:
             raise LogDirFailure(self.log_dir, "it failed before", self.failure.cause)
 
     def later(self, name: str, fn: Callable[[], object], delay_ms: int = 0) -> None:
-        """Runs `fn` in the background; an OSError of it takes the directory offline.
+        """Runs `fn` in the background; an OSError of it that is no shortage takes the directory offline.
 
         What begins at once goes to the disk pool, so that a slow sync does not hold up the scheduler.
         """
@@ -90,7 +95,9 @@ class Environment:
                 except LogDirFailure:
                     return  # told already
                 except OSError as error:
-                    self.failed(name, error)
+                    _log.error("%s", self.disk_error(name, error).message)
+                except KafkaError as error:
+                    _log.error("%s: %s", name, error.message)
 
         if self._pool is not None and delay_ms == 0:
             try:

@@ -6,8 +6,8 @@ import errno
 
 from kafkapy.errors import Errors, KafkaError
 
-# The disk refuses more bytes, but what is there stays good: the append is undone and the log goes on.
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+# The system refuses for now (bytes, descriptors, memory), but what is there stays good: the log goes on.
+_SHORT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class LogDirFailure(KafkaError):
@@ -22,10 +22,11 @@ class LogDirFailure(KafkaError):
         self.cause = cause
 
 
-def disk_is_full(error: OSError) -> bool:
-    return error.errno in _FULL
+def is_shortage(error: OSError) -> bool:
+    """Whether the disk is full or the process has too many files open, rather than the disk being broken."""
+    return error.errno in _SHORT
 
 
-def storage_full(doing: str, error: OSError) -> KafkaError:
-    """The answer to a producer whose append did not fit on the disk."""
+def shortage(doing: str, error: OSError) -> KafkaError:
+    """The answer to a client whose request met a shortage; clients may try again."""
     return KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{doing}: {error}")

@@ -3,6 +3,9 @@
 Everything that the log does to a disk goes through a Files, so that a test can fill the disk, tear a write or
 break a sync at any of them. The methods are thin: the log keeps sizes and positions itself and never asks the
 file system for what it knows.
+
+An open file is a FileHandle, not a number: while an operation runs its argument keeps the file open, so a segment
+that another thread deletes meanwhile cannot have its descriptor closed, and given to another file, under a reader.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkapy._ext import segment_scan, syscalls
+from kafkapy.record.file_region import FileHandle
 
 _IOV_MAX = 1024
 
@@ -24,21 +28,13 @@ class Entry(NamedTuple):
 
     name: str
     size: int
-    modified_ms: int
     is_dir: bool
 
 
 class Files:
     """The real file system. Every method raises OSError as the system does."""
 
-    # --- whole files and names
-
-    def open(self, path: str, *, create: bool = False) -> int:
-        """A descriptor for reading and writing."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
-
-    def close(self, fd: int) -> None:
-        os.close(fd)
+    # --- names and whole files
 
     def entries(self, path: str) -> list[Entry]:
         """What the directory holds, by name."""
@@ -46,10 +42,9 @@ class Files:
         with os.scandir(path) as scan:
             for item in scan:
                 try:
-                    state = item.stat()
+                    found.append(Entry(item.name, item.stat().st_size, item.is_dir()))
                 except FileNotFoundError:  # deleted since the listing
                     continue
-                found.append(Entry(item.name, state.st_size, state.st_mtime_ns // 1_000_000, item.is_dir()))
         return sorted(found)
 
     def exists(self, path: str) -> bool:
@@ -79,18 +74,13 @@ class Files:
         with open(path, "rb") as file:
             return file.read()
 
-    def modified_ms(self, fd: int) -> int:
-        return os.fstat(fd).st_mtime_ns // 1_000_000
-
     def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Makes or replaces the file, not atomically."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            self.write_all(fd, [data], 0)
-            if sync:
-                self.sync(fd)
-        finally:
-            self.close(fd)
+        file = self.open(path, create=True)
+        self.truncate(file, 0)
+        self.write_all(file, [data], 0)
+        if sync:
+            self.sync(file)
 
     def replace(self, path: str, data: bytes) -> None:
         """Replaces the file so that a crash leaves the old or the new one: temporary file, sync, rename, sync."""
@@ -99,47 +89,13 @@ class Files:
         self.rename(temporary, path)
         self.sync_dir(os.path.dirname(path))
 
-    # --- an open file
-
-    def pwritev(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        """One system call; may write less than all."""
-        return syscalls.pwritev(fd, buffers, position)
-
-    def write_all(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Writes every byte and returns their number, or raises; what was written before the error stays."""
-        total = sum(map(len, buffers))
-        if len(buffers) <= _IOV_MAX:
-            done = self.pwritev(fd, buffers, position)
-            if done == total:
-                return total
-        else:
-            done = 0
-        while done < total:
-            more = self.pwritev(fd, _after(buffers, done), position + done)
-            if more <= 0:
-                raise OSError(errno.ENOSPC, f"a write of {total - done} bytes wrote nothing")
-            done += more
-        return total
-
-    def pread(self, fd: int, size: int, position: int) -> bytes:
-        return os.pread(fd, size, position)
-
-    def truncate(self, fd: int, size: int) -> None:
-        os.ftruncate(fd, size)
-
-    def sync(self, fd: int) -> None:
-        os.fsync(fd)
-
     def sync_path(self, path: str) -> None:
         """Syncs a file that is not open; one that is gone is passed over."""
         try:
-            fd = self.open(path)
+            file = self.open(path)
         except FileNotFoundError:
             return
-        try:
-            self.sync(fd)
-        finally:
-            self.close(fd)
+        self.sync(file)
 
     def sync_dir(self, path: str) -> None:
         """Makes names (creations, renames) in the directory durable."""
@@ -149,12 +105,60 @@ class Files:
         finally:
             os.close(fd)
 
-    # --- searches that read the file themselves (in C)
+    # --- an open file
 
-    locate = staticmethod(segment_scan.locate)
-    locate_timestamp = staticmethod(segment_scan.locate_timestamp)
-    floor_entry = staticmethod(segment_scan.floor_entry)
-    scan = staticmethod(segment_scan.scan)
+    def open(self, path: str, *, create: bool = False) -> FileHandle:
+        """For reading and writing; closed when nobody holds the handle any more."""
+        return FileHandle(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644), path)
+
+    def pwritev(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
+        """One system call; may write less than all."""
+        return syscalls.pwritev(file.fd, buffers, position)
+
+    def write_all(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
+        """Writes every byte and returns their number, or raises; what was written before the error stays."""
+        total = sum(map(len, buffers))
+        done = self.pwritev(file, buffers, position) if len(buffers) <= _IOV_MAX else 0
+        while done < total:
+            more = self.pwritev(file, _after(buffers, done), position + done)
+            if more <= 0:
+                raise OSError(errno.ENOSPC, f"a write of {total - done} bytes wrote nothing")
+            done += more
+        return total
+
+    def pread(self, file: FileHandle, size: int, position: int) -> bytes:
+        return os.pread(file.fd, size, position)
+
+    def truncate(self, file: FileHandle, size: int) -> None:
+        os.ftruncate(file.fd, size)
+
+    def sync(self, file: FileHandle) -> None:
+        os.fsync(file.fd)
+
+    def modified_ms(self, file: FileHandle) -> int:
+        return os.fstat(file.fd).st_mtime_ns // 1_000_000
+
+    # --- searches that read the file themselves, in C: see kafkapy._ext.segment_scan
+
+    def locate(
+        self, file: FileHandle, position: int, end: int, offset: int, nowait: bool = False
+    ) -> tuple[int, int, int] | None:
+        return segment_scan.locate(file.fd, position, end, offset, nowait)
+
+    def locate_timestamp(
+        self, file: FileHandle, position: int, end: int, timestamp: int, offset: int
+    ) -> tuple[int, int] | None:
+        return segment_scan.locate_timestamp(file.fd, position, end, timestamp, offset)
+
+    def floor_entry(
+        self, file: FileHandle, count: int, width: int, target: int, nowait: bool = False
+    ) -> tuple[int, int, int] | None:
+        return segment_scan.floor_entry(file.fd, count, width, target, nowait)
+
+    def scan(
+        self, file: FileHandle, position: int, end: int, base_offset: int, interval: int, verify: bool = True
+    ) -> segment_scan.Scan:
+        return segment_scan.scan(file.fd, position, end, base_offset, interval, verify)
 
 
 def _after(buffers: Sequence[Buffer], skip: int) -> list[memoryview]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.segment import Segment
 
 
 class Flusher:
@@ -29,7 +30,9 @@ class Flusher:
         self._snapshots.append(snapshot)
 
     def flush_to(self, offset: int, *, active: bool) -> None:
-        """Syncs all segments with records below `offset`; `active`: up to now. Raises LogDirFailure.
+        """Syncs all segments with records below `offset`; `active`: up to now.
+
+        Raises LogDirFailure, and KafkaError if the indexes do not fit on the disk.
 
         Without `active` this is for rolled segments: `offset` is where the active one began.
         """
@@ -40,25 +43,37 @@ class Flusher:
                 offset = max(offset, log.end[0])  # what came while we waited goes along
             if offset <= log.recovery_point or log.closed:
                 return
+            doing = f"flushing {log.name} up to offset {offset}"
+            with log.lock:
+                segments = log.segments.between(log.recovery_point, offset)
+                try:
+                    for segment in segments:
+                        segment.write_behind()
+                except OSError as error:
+                    raise log.disk_error(doing, error) from error
             try:
-                self._sync(log.recovery_point, offset)
+                self._sync(segments, log.recovery_point)
             except OSError as error:
                 if log.closed:
                     return  # renamed or removed for deletion meanwhile
-                raise log.failed(f"flushing {log.name} up to offset {offset}", error) from error
+                raise log.env.failed(doing, error) from error
             with log.lock:
                 # A truncation since may have moved the end back; what is behind it is not flushed then.
                 log.recovery_point = max(log.recovery_point, min(offset, log.end[0]))
             self.flushed_ms = log.clock.time_ms()
 
-    def _sync(self, start: int, end: int) -> None:
+    def _sync(self, segments: tuple[Segment, ...], start: int) -> None:
         log = self._log
         snapshots, self._snapshots = self._snapshots, []
         for path in snapshots:
             log.env.files.sync_path(path)
-        segments = log.segments.between(start, end)
         for segment in segments:
-            segment.sync()
+            try:
+                segment.sync()
+            except FileNotFoundError:
+                if segment in log.segments.items:
+                    raise
+                continue  # retention or a truncation has taken it meanwhile
         if any(segment.base_offset >= start for segment in segments):
             log.env.files.sync_dir(log.directory)  # the new files' names
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkapy.log.failures import disk_is_full
+from kafkapy.log.failures import is_shortage
 from kafkapy.log.files import Files
 from kafkapy.record.file_region import FileHandle
 
@@ -71,10 +71,7 @@ class IndexFile:
 
     def create(self) -> None:
         """A new file of full length; an old one of that name is emptied."""
-        self._handle = FileHandle(self.files.open(self.path, create=True), self.path)
-        self._clear()
-        self.count = self._written = 0
-        self.growing = True
+        self.rebuild()
         self._reserve()
 
     def open(self, size_bytes: int) -> None:
@@ -85,8 +82,8 @@ class IndexFile:
     def reopen_to_grow(self) -> None:
         """Makes a sealed index that of the active segment again."""
         if not self.growing:
-            handle = self.handle()
-            data = self.files.pread(handle.fd, self.count * self.width, 0)
+            data = self.files.pread(self.handle(), self.count * self.width, 0)
+            self.let_go()
             self.count = self._written = len(data) // self.width
             self._load(data)
             self.growing = True
@@ -94,9 +91,8 @@ class IndexFile:
 
     def rebuild(self) -> None:
         """Empties the index, to be filled anew."""
-        if self._handle is None:
-            self._handle = FileHandle(self.files.open(self.path, create=True), self.path)
-        self.files.truncate(self._handle.fd, 0)
+        self.let_go()
+        self.files.truncate(self._opened(create=True), 0)
         self._clear()
         self.count = self._written = 0
         self.growing = True
@@ -105,15 +101,20 @@ class IndexFile:
         """Writes what is in memory, trims the file and forgets the memory; raises OSError and then stays as it was."""
         if self.growing:
             self.write_behind()
-            self.files.truncate(self.handle().fd, self.count * self.width)
+            self.files.truncate(self._opened(), self.count * self.width)
             self.growing = False
             self._drop()
 
     def handle(self) -> FileHandle:
+        """The open file, for searches: kept from the first one on."""
         handle = self._handle
         if handle is None:
-            handle = self._handle = FileHandle(self.files.open(self.path), self.path)
+            handle = self._handle = self.files.open(self.path)
         return handle
+
+    def _opened(self, *, create: bool = False) -> FileHandle:
+        """The open file for one operation: an index that grows keeps no descriptor, for there may be thousands."""
+        return self._handle or self.files.open(self.path, create=create)
 
     def let_go(self) -> None:
         """The descriptor closes when the last reader is done with it."""
@@ -122,7 +123,7 @@ class IndexFile:
     # --- writing
 
     def _reserve(self) -> None:
-        self.files.truncate(self.handle().fd, max(self.capacity, self.count) * self.width)
+        self.files.truncate(self._opened(), max(self.capacity, self.count) * self.width)
 
     def _added(self) -> None:
         """After each entry that was added in memory."""
@@ -131,7 +132,7 @@ class IndexFile:
             try:
                 self.write_behind()
             except OSError as error:
-                if not disk_is_full(error):
+                if not is_shortage(error):
                     raise
                 _log.warning("%s: %s; its last %d entries stay in memory", self.path, error, self.count - self._written)
 
@@ -139,12 +140,12 @@ class IndexFile:
         """Writes the entries that are only in memory; the file is not synced."""
         if self._written < self.count:
             first = self._written
-            self.files.write_all(self.handle().fd, [self._encoded(first)], first * self.width)
+            self.files.write_all(self._opened(), [self._encoded(first)], first * self.width)
             self._written = self.count
 
     def sync(self) -> None:
-        self.write_behind()
-        self.files.sync(self.handle().fd)
+        """What is only in memory is not looked at: `write_behind` before, under the log's lock."""
+        self.files.sync(self._opened())
 
     def _cut(self, count: int) -> None:
         """After the entries in memory were cut down to `count`."""

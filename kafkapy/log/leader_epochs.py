@@ -63,8 +63,13 @@ class LeaderEpochCache:
         if epoch == self.latest_epoch and self.entries[-1].start_offset <= start_offset:
             return
         with self._lock:
+            before = self.entries
             if self._assign(epoch, start_offset):
-                self._write()
+                try:
+                    self._write()
+                except OSError:
+                    self._set(before)
+                    raise
 
     def _assign(self, epoch: int, start_offset: int) -> bool:
         if epoch < 0 or start_offset < 0:

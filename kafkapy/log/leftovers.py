@@ -59,8 +59,4 @@ def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[s
 def _end_offset(files: Files, path: str, size: int) -> int:
     """The offset behind the last batch of a segment file; its base offset if it is empty."""
     base = _offset(os.path.basename(path))
-    fd = files.open(path)
-    try:
-        return max(base, files.scan(fd, 0, size, base, WITHOUT_ENTRIES, False).next_offset)
-    finally:
-        files.close(fd)
+    return max(base, files.scan(files.open(path), 0, size, base, WITHOUT_ENTRIES, False).next_offset)

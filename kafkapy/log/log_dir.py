@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kafkapy.log import checkpoints, clean_shutdown, names
 from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint
 from kafkapy.log.dir_lock import DirLock
 from kafkapy.log.environment import Environment
-from kafkapy.log.failures import disk_is_full
+from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.partition_log import PartitionLog
 
 TopicPartition = tuple[str, int]
@@ -33,6 +34,8 @@ class LogDir:
         self.path = Path(path)
         self.env = env
         self._lock = DirLock(path)
+        # The periodic checkpoint and that of a deletion may come at the same time, and share a temporary file.
+        self._writing = threading.Lock()
         self._recovery_points = OffsetCheckpoint(files, path, checkpoints.RECOVERY_POINTS)
         self._start_offsets = OffsetCheckpoint(files, path, checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(files, path, checkpoints.HIGH_WATERMARKS)
@@ -76,24 +79,26 @@ class LogDir:
     # --- checkpoints: of the logs that are in this directory now
 
     def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(self._recovery_points, {(log.topic, log.partition): log.recovery_point for log in logs})
+        self._write(self._recovery_points, lambda: {(log.topic, log.partition): log.recovery_point for log in logs})
 
     def write_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
         """Only those that the first segment's name does not tell."""
         moved = [log for log in logs if log.log_start_offset > log.segments.items[0].base_offset]
-        self._write(self._start_offsets, {(log.topic, log.partition): log.log_start_offset for log in moved})
+        self._write(self._start_offsets, lambda: {(log.topic, log.partition): log.log_start_offset for log in moved})
 
     def write_high_watermarks(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(self._high_watermarks, {(log.topic, log.partition): log.high_watermark for log in logs})
+        self._write(self._high_watermarks, lambda: {(log.topic, log.partition): log.high_watermark for log in logs})
 
-    def _write(self, checkpoint: OffsetCheckpoint, offsets: dict[TopicPartition, int]) -> None:
+    def _write(self, checkpoint: OffsetCheckpoint, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
         """A full disk is no reason to go offline: the old file stays, which costs a longer recovery at most."""
         try:
-            checkpoint.write(offsets)
+            with self._writing:  # read under the lock too, so that an older state never replaces a newer one
+                checkpoint.write(offsets())
         except OSError as error:
-            if not disk_is_full(error):
-                raise self.env.failed(f"writing {checkpoint.path}", error) from error
-            _log.warning("%s is not written: %s", checkpoint.path, error)
+            refusal = self.env.disk_error(f"writing {checkpoint.path}", error)
+            if isinstance(refusal, LogDirFailure):
+                raise refusal from error
+            _log.warning("%s", refusal.message)
 
     def mark_clean(self) -> None:
         """Raises OSError."""

@@ -74,7 +74,7 @@ def read(log: PartitionLog, offset: int, max_bytes: int, min_one: bool, max_offs
     length = end - position
     if length > max_bytes:
         if first_size is None:
-            first = segment.files.locate(segment.handle().fd, position, end, offset, nowait)
+            first = segment.files.locate(segment.handle(), position, end, offset, nowait)
             first_size = first[1] if first is not None else 0
         if first_size > max_bytes:
             if not min_one:
@@ -121,7 +121,7 @@ def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: b
     except CorruptSegment as reason:
         _log.warning("%s: the index led astray to offset %d: %s; searching from the start", segment, offset, reason)
     try:
-        return segment.files.locate(segment.handle().fd, 0, end, offset, nowait)
+        return segment.files.locate(segment.handle(), 0, end, offset, nowait)
     except CorruptSegment as reason:
         raise KafkaError(Errors.CORRUPT_MESSAGE, f"{segment.handle().path} of {log.name}: {reason}") from None
 

@@ -17,7 +17,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
-from kafkapy.log.failures import LogDirFailure, disk_is_full, storage_full
+from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.files import Files
 from kafkapy.log.log_dir import LogDir, TopicPartition
 from kafkapy.log.manager_tasks import ManagerTasks
@@ -274,8 +274,7 @@ class LogManager:
             try:
                 return PartitionLog.load(log_dir.env, path, *key, config, topic_id=topic_id)
             except OSError as error:
-                doing = f"making {path}"
-                reason = str(storage_full(doing, error) if disk_is_full(error) else log_dir.env.failed(doing, error))
+                reason = log_dir.env.disk_error(f"making {path}", error).message
             except LogDirFailure as failure:
                 reason = failure.message
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, reason)
@@ -304,7 +303,7 @@ class LogManager:
             self._files.rename(log.directory, path)
             self._files.sync_dir(log_dir.env.log_dir)
         except OSError as error:
-            raise log_dir.env.failed(f"renaming {log.directory}", error) from error
+            raise log_dir.env.disk_error(f"renaming {log.directory}", error) from error
         self.checkpoint([log_dir])
         return log_dir, path
 

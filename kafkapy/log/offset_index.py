@@ -72,7 +72,7 @@ class OffsetIndex(IndexFile):
         entries = self._entries
         if entries is not None:
             return self.base_offset + (entries[-1] >> 32)
-        data = self.files.pread(self.handle().fd, 4, (self.count - 1) * self.width)
+        data = self.files.pread(self.handle(), 4, (self.count - 1) * self.width)
         return self.base_offset + int.from_bytes(data, "big", signed=True)
 
     def append(self, offset: int, position: int) -> None:
@@ -95,14 +95,14 @@ class OffsetIndex(IndexFile):
             return entries[slot - 1] & _LOW if slot else 0
         if not self.count:
             return 0
-        found = self.files.floor_entry(self.handle().fd, self.count, self.width, relative, nowait)
+        found = self.files.floor_entry(self.handle(), self.count, self.width, relative, nowait)
         return found[2] if found is not None else 0
 
     def offset_after(self, position: int) -> int | None:
         """The offset of the first entry at `position` or behind it: an upper bound for what lies before."""
         entries = self._entries
         if entries is None:
-            entries = array("Q", self.files.pread(self.handle().fd, self.count * self.width, 0))
+            entries = array("Q", self.files.pread(self.handle(), self.count * self.width, 0))
             if sys.byteorder == "little":
                 entries.byteswap()
         slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)

@@ -4,8 +4,9 @@ Appends, rolls and everything that changes the list of segments hold `lock`; rea
 of `end`, one tuple that is replaced when an append is complete. What may wait for a disk says so: a network thread
 calls only `append(blocking=False)`, `read(blocking=False)` and what is plain memory.
 
-Lock order: flush lock, then lock, then the leader epochs' own. An OSError other than a full disk takes the log
-directory offline and is raised as LogDirFailure; from then on everything raises it.
+Lock order: flush lock, then lock, then the leader epochs' own. An OSError takes the log directory offline and is
+raised as LogDirFailure, which from then on everything raises; a shortage (full disk, too many open files) is only a
+KafkaError.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from kafkapy.log.append_rules import AppendRules
 from kafkapy.log.appender import Append, Verdict
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
-from kafkapy.log.failures import LogDirFailure, disk_is_full, storage_full
 from kafkapy.log.flushing import Flusher
 from kafkapy.log.loader import LoadedLog, Loader
 from kafkapy.log.producer_rebuild import take_snapshot
@@ -150,7 +150,7 @@ class PartitionLog:
             try:
                 partition_metadata.write_topic_id(self.env.files, self.directory, topic_id)
             except OSError as error:
-                raise self.failed("writing partition.metadata", error) from error
+                raise self.disk_error("writing partition.metadata", error) from error
             self.topic_id = topic_id
         elif self.topic_id != topic_id:
             raise KafkaError(
@@ -215,7 +215,7 @@ class PartitionLog:
                     self.leader_epochs.assign(leader_epoch, self.end[0])
                 verdicts = Append(self, leader_epoch, now_ms, origin == CLIENT).run(batches)
             except OSError as error:
-                raise self.failed(f"appending to {self.name}", error) from error
+                raise self.disk_error(f"appending to {self.name}", error) from error
         if self.end[0] - self.recovery_point >= self.config.flush_messages:
             self.flush()
         return verdicts
@@ -298,7 +298,7 @@ class PartitionLog:
         except FileNotFoundError:
             return self._read_again(offset, max_bytes, min_one, max_offset)
         except OSError as error:
-            raise self.failed(f"reading {self.name} at offset {offset}", error) from error
+            raise self.disk_error(f"reading {self.name} at offset {offset}", error) from error
 
     def _read_again(self, offset: int, max_bytes: int, min_one: bool, max_offset: int) -> ReadResult:
         """A file had gone: deleted with its segment, which has then left the list, or with the whole log."""
@@ -306,7 +306,7 @@ class PartitionLog:
             return log_reader.read(self, offset, max_bytes, min_one, max_offset, False)
         except OSError as error:
             self._check_open()
-            raise self.failed(f"reading {self.name} at offset {offset}", error) from error
+            raise self.disk_error(f"reading {self.name} at offset {offset}", error) from error
 
     def limit_place(self, offset: int) -> tuple[Segment, int] | None:
         """Where the last looked up high watermark or last stable offset lies, if it is this one."""
@@ -333,7 +333,7 @@ class PartitionLog:
         try:
             return search(self, *arguments)
         except OSError as error:
-            raise self.failed(f"searching {self.name} by time", error) from error
+            raise self.disk_error(f"searching {self.name} by time", error) from error
         except ValueError as error:
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"searching {self.name} by time: {error}") from error
 
@@ -379,7 +379,7 @@ class PartitionLog:
             try:
                 return change()
             except OSError as error:
-                raise self._disk_error(f"{doing} {self.name}", error) from error
+                raise self.disk_error(f"{doing} {self.name}", error) from error
 
     def move_start_locked(self, offset: int) -> None:
         if offset > self.log_start_offset:
@@ -418,7 +418,7 @@ class PartitionLog:
                 self.segments.active.seal(trim_log=self.config.preallocate)
                 self.segments.active.sync()
             except OSError as error:
-                raise self.failed(f"closing {self.name}", error) from error
+                raise self.disk_error(f"closing {self.name}", error) from error
             for segment in self.segments:
                 segment.let_go()
 
@@ -433,8 +433,6 @@ class PartitionLog:
         if self.closed:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is closed: deleted, or the broker stops")
 
-    def failed(self, doing: str, error: OSError) -> LogDirFailure:
-        return self.env.failed(doing, error)
-
-    def _disk_error(self, doing: str, error: OSError) -> KafkaError:
-        return storage_full(doing, error) if disk_is_full(error) else self.failed(doing, error)
+    def disk_error(self, doing: str, error: OSError) -> KafkaError:
+        """See Environment.disk_error."""
+        return self.env.disk_error(doing, error)

@@ -93,8 +93,7 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offs
         return
     end = segment.locate(end_offset, segment.size)
     stop = end[0] if end is not None else segment.size
-    fd = segment.handle().fd
-    found = segment.files.scan(fd, begin[0], stop, segment.base_offset, WITHOUT_ENTRIES, False)
+    found = segment.files.scan(segment.handle(), begin[0], stop, segment.base_offset, WITHOUT_ENTRIES, False)
     replay(state, segment, found.producers, lambda txn: None)
 
 
@@ -113,7 +112,7 @@ def replay(state: ProducerState, segment: Segment, collected: bytes, completed: 
                 entry.txn_first_offset = base
             state.put(entry)
             continue
-        data = segment.files.pread(segment.handle().fd, size, position)
+        data = segment.files.pread(segment.handle(), size, position)
         marker = control_record_of(data, read_header(data))
         if marker is None or marker.type not in (ABORT, COMMIT) or marker.coordinator_epoch is None:
             continue

@@ -47,8 +47,8 @@ def rebuild_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     segment.offset_index.rebuild()
     segment.time_index.rebuild()
     segment.txn_index.reset()
-    fd = segment.handle().fd
-    found = segment.files.scan(fd, 0, segment.size, segment.base_offset, segment.index_interval)
+    file = segment.handle()
+    found = segment.files.scan(file, 0, segment.size, segment.base_offset, segment.index_interval)
     if found.foreign:
         raise KafkaError(
             Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{segment.handle().path} cannot be recovered: {found.stopped_by}"
@@ -69,7 +69,7 @@ def rebuild_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     cut = segment.size - found.valid_end
     if cut:
         _log.warning("%s: %s; the last %d bytes are cut off", segment.handle().path, found.stopped_by, cut)
-        segment.files.truncate(fd, found.valid_end)
+        segment.files.truncate(file, found.valid_end)
         segment.size = found.valid_end
     segment.max_timestamp = (found.max_timestamp, found.max_timestamp_offset)
     segment.time_index.maybe_append(found.max_timestamp, found.max_timestamp_offset)

@@ -77,11 +77,10 @@ class Segment:
     def create(cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock) -> Segment:
         """A new, empty, active segment. Files of these names that are there already are emptied."""
         segment = cls(files, directory, base_offset, config, clock)
-        path = segment.path(names.LOG)
-        segment._handle = FileHandle(files.open(path, create=True), path)
-        files.truncate(segment._handle.fd, 0)
+        file = segment._handle = files.open(segment.path(names.LOG), create=True)
+        files.truncate(file, 0)
         if config.preallocate:
-            files.truncate(segment._handle.fd, config.segment_bytes)
+            files.truncate(file, config.segment_bytes)
         segment._max_timestamp = (NO_TIMESTAMP, base_offset)
         segment.offset_index.create()
         segment.time_index.create()
@@ -115,8 +114,7 @@ class Segment:
         """The open .log file; raises OSError (FileNotFoundError once it was deleted)."""
         handle = self._handle
         if handle is None:
-            path = self.path(names.LOG)
-            handle = self._handle = FileHandle(self.files.open(path), path)
+            handle = self._handle = self.files.open(self.path(names.LOG))
         return handle
 
     def rename(self, suffix: str) -> None:
@@ -149,7 +147,7 @@ class Segment:
         self.offset_index.seal()
         self.time_index.seal()
         if trim_log:
-            self.files.truncate(self.handle().fd, self.size)
+            self.files.truncate(self.handle(), self.size)
 
     def make_active(self) -> None:
         """Opens the last segment of a loaded log for appends."""
@@ -157,9 +155,14 @@ class Segment:
         self.offset_index.reopen_to_grow()
         self.time_index.reopen_to_grow()
 
+    def write_behind(self) -> None:
+        """Writes what the indexes have only in memory; under the log's lock."""
+        self.offset_index.write_behind()
+        self.time_index.write_behind()
+
     def sync(self) -> None:
-        """Makes records and indexes durable; raises OSError."""
-        self.files.sync(self.handle().fd)
+        """Makes records and what is written of the indexes durable; raises OSError."""
+        self.files.sync(self.handle())
         self.offset_index.sync()
         self.time_index.sync()
         self.txn_index.sync()
@@ -183,17 +186,17 @@ class Segment:
         return stamp if stamp >= 0 else self.modified_ms()
 
     def modified_ms(self) -> int:
-        return self.files.modified_ms(self.handle().fd)
+        return self.files.modified_ms(self.handle())
 
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch; -1 if there is none."""
         if self._first_timestamp is None and self.size:
-            found = self.files.scan(self.handle().fd, 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
+            found = self.files.scan(self.handle(), 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
             self._first_timestamp = found.max_timestamp
         return -1 if self._first_timestamp is None else self._first_timestamp
 
     def _end_of_first(self) -> int:
-        found = self.files.locate(self.handle().fd, 0, self.size, 0)
+        found = self.files.locate(self.handle(), 0, self.size, 0)
         return found[0] + found[1] if found is not None else 0
 
     # --- appends
@@ -209,12 +212,12 @@ class Segment:
         If it raises OSError the file ends where it ended before; if even that cannot be had, the errno is EIO,
         whatever went wrong first: nothing more may be written here.
         """
-        fd = self.handle().fd
+        file = self.handle()
         try:
-            return self.files.write_all(fd, buffers, self.size)
+            return self.files.write_all(file, buffers, self.size)
         except OSError as error:
             try:
-                self.files.truncate(fd, self.size)
+                self.files.truncate(file, self.size)
             except OSError as cut:
                 raise OSError(errno.EIO, f"{error}, and cutting it back failed: {cut}") from error
             raise
@@ -244,7 +247,7 @@ class Segment:
         removed = 0
         if found is not None:
             removed = self.size - found[0]
-            self.files.truncate(self.handle().fd, found[0])
+            self.files.truncate(self.handle(), found[0])
             self.size = found[0]
         if self.size == 0:
             self.created_ms = self._clock.time_ms()
@@ -257,7 +260,7 @@ class Segment:
         """That of the time index's last entry, or of a batch behind it."""
         last = self.time_index.last_entry
         position = self.offset_index.lookup(last[1])
-        found = self.files.scan(self.handle().fd, position, self.size, self.base_offset, WITHOUT_ENTRIES, False)
+        found = self.files.scan(self.handle(), position, self.size, self.base_offset, WITHOUT_ENTRIES, False)
         if found.max_timestamp > last[0]:
             return found.max_timestamp, found.max_timestamp_offset
         return last
@@ -270,12 +273,12 @@ class Segment:
         Raises CorruptSegment, OSError; with `nowait` BlockingIOError where it would wait for the disk.
         """
         position = self.offset_index.lookup(offset, nowait)
-        return self.files.locate(self.handle().fd, position if position < end else 0, end, offset, nowait)
+        return self.files.locate(self.handle(), position if position < end else 0, end, offset, nowait)
 
     def tail(self) -> Scan:
         """The headers from the last index entry on: where the batches end, and what stands behind them."""
         begin = min(self.offset_index.lookup(self.offset_index.last_offset), self.size)
-        found = self.files.scan(self.handle().fd, begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)
+        found = self.files.scan(self.handle(), begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)
         if found.foreign:
             raise KafkaError(Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{self.handle().path}: {found.stopped_by}")
         return found

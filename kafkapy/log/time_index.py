@@ -81,7 +81,7 @@ class TimeIndex(IndexFile):
         stamps = self._stamps
         if stamps is not None:
             return stamps[-1], self.base_offset + self._offsets[-1]
-        data = self.files.pread(self.handle().fd, self.width, (self.count - 1) * self.width)
+        data = self.files.pread(self.handle(), self.width, (self.count - 1) * self.width)
         stamp, relative = _ENTRY.unpack(data)
         return stamp, self.base_offset + relative
 
@@ -105,7 +105,7 @@ class TimeIndex(IndexFile):
             if not slot:
                 return NO_TIMESTAMP, self.base_offset
             return stamps[slot - 1], self.base_offset + self._offsets[slot - 1]
-        found = self.files.floor_entry(self.handle().fd, self.count, self.width, timestamp) if self.count else None
+        found = self.files.floor_entry(self.handle(), self.count, self.width, timestamp) if self.count else None
         if found is None:
             return NO_TIMESTAMP, self.base_offset
         return found[1], self.base_offset + found[2]

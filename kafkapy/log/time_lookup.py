@@ -31,8 +31,8 @@ def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset |
 def _search(segment: Segment, timestamp: int, start: int, end: int) -> TimestampOffset | None:
     _, offset = segment.time_index.lookup(timestamp)
     position = segment.offset_index.lookup(max(offset, start))
-    fd = segment.handle().fd
-    while (found := segment.files.locate_timestamp(fd, position, end, timestamp, start)) is not None:
+    file = segment.handle()
+    while (found := segment.files.locate_timestamp(file, position, end, timestamp, start)) is not None:
         record = _in_batch(segment, *found, timestamp, start)
         if record is not None:
             return record
@@ -49,13 +49,13 @@ def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
         return None
     position = segment.offset_index.lookup(last_offset)
     end = end_position if segment is active else segment.size
-    found = segment.files.locate_timestamp(segment.handle().fd, position, end, timestamp, 0)
+    found = segment.files.locate_timestamp(segment.handle(), position, end, timestamp, 0)
     return _in_batch(segment, *found, timestamp, 0) if found is not None else None
 
 
 def _in_batch(segment: Segment, position: int, size: int, timestamp: int, start: int) -> TimestampOffset | None:
     """The first record of the batch that is not older than `timestamp` and not before `start`."""
-    data = segment.files.pread(segment.handle().fd, size, position)
+    data = segment.files.pread(segment.handle(), size, position)
     header = read_header(data)
     found = find_timestamp(data, header, timestamp, start)
     return TimestampOffset(found[1], found[0], header.leader_epoch) if found is not None else None

@@ -58,28 +58,28 @@ class TxnIndex:
 
     def append(self, entry: AbortedTxn) -> None:
         data = _ENTRY.pack(_VERSION, *entry)
-        self._files.write_all(self._open().fd, [data], len(self.entries) * _ENTRY.size)
+        self._files.write_all(self._open(), [data], len(self.entries) * _ENTRY.size)
         self.entries = (*self.entries, entry)
 
     def truncate_to(self, offset: int) -> None:
         """Forgets the transactions whose marker is at `offset` or later."""
         kept = tuple(entry for entry in self.entries if entry.last_offset < offset)
         if len(kept) < len(self.entries):
-            self._files.truncate(self._open().fd, len(kept) * _ENTRY.size)
+            self._files.truncate(self._open(), len(kept) * _ENTRY.size)
             self.entries = kept
 
     def reset(self) -> None:
         if self.entries or self._files.exists(self._path()):
-            self._files.truncate(self._open().fd, 0)
+            self._files.truncate(self._open(), 0)
         self.entries = ()
 
     def sync(self) -> None:
         if self._handle is not None:
-            self._files.sync(self._handle.fd)
+            self._files.sync(self._handle)
 
     def _open(self) -> FileHandle:
         if self._handle is None:
-            self._handle = FileHandle(self._files.open(self._path(), create=True), self._path())
+            self._handle = self._files.open(self._path(), create=True)
         return self._handle
 
     def let_go(self) -> None:

@@ -74,23 +74,23 @@ class FailingFiles(Files):
             raise failure
         return action()
 
-    def pwritev(self, fd, buffers, position):
+    def pwritev(self, file, buffers, position):
         failure = self._step("write")
         if failure is None:
-            return super().pwritev(fd, buffers, position)
+            return super().pwritev(file, buffers, position)
         if self.torn:
             data = b"".join(buffers)
-            super().pwritev(fd, [data[: len(data) // 2]], position)
+            super().pwritev(file, [data[: len(data) // 2]], position)
         raise failure
 
     def open(self, path, *, create=False):
         return self._act("create" if create else "open", lambda: super(FailingFiles, self).open(path, create=create))
 
-    def truncate(self, fd, size):
-        return self._act("truncate", lambda: super(FailingFiles, self).truncate(fd, size))
+    def truncate(self, file, size):
+        return self._act("truncate", lambda: super(FailingFiles, self).truncate(file, size))
 
-    def sync(self, fd):
-        return self._act("sync", lambda: super(FailingFiles, self).sync(fd))
+    def sync(self, file):
+        return self._act("sync", lambda: super(FailingFiles, self).sync(file))
 
     def sync_dir(self, path):
         return self._act("sync", lambda: super(FailingFiles, self).sync_dir(path))
@@ -99,7 +99,7 @@ class FailingFiles(Files):
         return self._act("rename", lambda: super(FailingFiles, self).rename(old, new))
 
     def locate(self, *arguments):
-        return self._act("read", lambda: Files.locate(*arguments))
+        return self._act("read", lambda: super(FailingFiles, self).locate(*arguments))
 
 
 class Bench:

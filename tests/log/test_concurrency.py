@@ -98,8 +98,8 @@ def test_flushes_at_the_same_time_share_one_sync(tmp_path):
     started, go_on = threading.Event(), threading.Event()
 
     class Slow(FailingFiles):
-        def sync(self, fd):
-            super().sync(fd)
+        def sync(self, file):
+            super().sync(file)
             started.set()
             go_on.wait(10)
 

@@ -75,10 +75,10 @@ def test_a_refused_gather_refuses_repetitions_of_its_own_batches_too(tmp_path):
 
 def test_a_write_that_cannot_be_undone_takes_the_directory_offline(tmp_path):
     class Stuck(FailingFiles):
-        def truncate(self, fd, size):
+        def truncate(self, file, size):
             if self.fail_at is not None:
                 raise OSError(errno.ENOSPC, "made to fail")
-            super().truncate(fd, size)
+            super().truncate(file, size)
 
     files = Stuck(only={"write"}, torn=True)
     bench = Bench(tmp_path, files=files)

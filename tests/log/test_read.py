@@ -136,10 +136,10 @@ def test_a_read_that_may_not_wait_is_busy_when_the_place_is_not_in_memory(tmp_pa
     log = Bench(tmp_path, segment_bytes=1500).load()
 
     class Cold(Files):
-        def locate(self, fd, position, end, offset, nowait=False):
+        def locate(self, file, position, end, offset, nowait=False):
             if nowait:
                 raise BlockingIOError
-            return Files.locate(fd, position, end, offset)
+            return super().locate(file, position, end, offset)
 
     log.segments.items[0].files = Cold()
     assert log.read(3, 1000, max_offset=100, blocking=False) is BUSY
