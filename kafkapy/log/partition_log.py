@@ -18,12 +18,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import cleanup, log_reader, names, partition_metadata, time_lookup
 from kafkapy.log.append_rules import AppendRules
 from kafkapy.log.appender import Append, Verdict
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
+from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.flushing import Flusher
 from kafkapy.log.loader import LoadedLog, Loader
 from kafkapy.log.producer_rebuild import take_snapshot
@@ -200,7 +202,8 @@ class PartitionLog:
         The views must be writable: offsets, and where the topic wants it timestamps, are written into them. They
         are not needed after the call. With `blocking=False` the answer is BUSY, and nothing has happened, if the
         lock is taken or a new segment, a new leader epoch or a flush is due; the call then makes a new segment
-        only if a race or odd timestamps make it necessary after all. Raises LogDirFailure.
+        only if a race or odd timestamps make it necessary after all. Raises LogDirFailure; every other refusal is a
+        verdict.
         """
         self.env.check()
         now_ms = self.clock.time_ms()
@@ -208,17 +211,27 @@ class PartitionLog:
             return BUSY
         validate = self._rules.validate
         batches = [validate(records, now_ms, zstd_allowed) for records in sets]
+        try:
+            verdicts = self._append(batches, leader_epoch, now_ms, origin == CLIENT)
+            if self.end[0] - self.recovery_point >= self.config.flush_messages:
+                self.flush()
+        except LogDirFailure:
+            raise
+        except KafkaError as refusal:
+            return [refusal] * len(sets)
+        return verdicts
+
+    def _append(
+        self, batches: list[ValidatedBatch | KafkaError], leader_epoch: int, now_ms: int, check_sequences: bool
+    ) -> list[Verdict]:
         with self.lock:
             self._check_open()
             try:
                 if leader_epoch != self.leader_epochs.latest_epoch:
                     self.leader_epochs.assign(leader_epoch, self.end[0])
-                verdicts = Append(self, leader_epoch, now_ms, origin == CLIENT).run(batches)
+                return Append(self, leader_epoch, now_ms, check_sequences).run(batches)
             except OSError as error:
                 raise self.disk_error(f"appending to {self.name}", error) from error
-        if self.end[0] - self.recovery_point >= self.config.flush_messages:
-            self.flush()
-        return verdicts
 
     def _would_wait(self, sets: Sequence[memoryview], leader_epoch: int, now_ms: int) -> bool:
         """A guess before anything is validated: it looks at sizes and at the last set's largest timestamp."""

@@ -158,3 +158,59 @@ def test_a_full_disk_during_retention_is_an_error_and_no_failure_of_the_director
     assert not isinstance(refused.value, LogDirFailure)
     assert bench.failures == []
     assert log.append([batch("b")], 0)[0].base_offset == 1
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EMFILE])
+def test_a_leader_epoch_that_cannot_be_written_refuses_the_append_alone(tmp_path, error):
+    files = FailingFiles(error=error, only={"write", "create"})
+    bench = Bench(tmp_path, files=files)
+    log = bench.load()
+    files.count, files.fail_at = 0, 1
+    verdicts = log.append([batch("a"), batch("b")], 1)
+    assert [one.code for one in verdicts] == 2 * [Errors.KAFKA_STORAGE_ERROR]
+    assert log.leader_epochs.latest_epoch == -1
+    assert bench.failures == []
+    assert [one.base_offset for one in log.append([batch("a"), batch("b")], 1)] == [0, 1]
+    assert log.leader_epochs.entries == ((1, 0),)
+
+
+def test_too_many_open_files_refuse_a_read_and_no_more(tmp_path):
+    log = Bench(tmp_path).load()
+    log.append([batch("a")], 0)
+    log.roll()
+    log.append([batch("b")], 0)
+    log.close()
+    files = FailingFiles(error=errno.EMFILE, only={"open"})
+    bench = Bench(tmp_path, files=files)
+    log = bench.load()
+    files.count, files.fail_at = 0, 1
+    with pytest.raises(KafkaError) as refused:
+        log.read(0, 1000, max_offset=2)
+    assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
+    assert bench.failures == []
+    assert log.read(0, 1000, max_offset=2).region is not None
+
+
+def test_a_segment_that_retention_takes_during_a_flush_is_passed_over(tmp_path):
+    bench = Bench(tmp_path)
+    log = bench.load()
+    for value in ("a", "b"):
+        log.append([batch(value)], 0)
+        log.roll()
+    log.set_high_watermark(2)
+
+    class Racing(FailingFiles):
+        def sync(self, file):
+            if len(log.segments) > 1:
+                log.delete_records(2)
+                log.delete_old_segments()
+                for segment in gone:
+                    segment.let_go()
+            super().sync(file)
+
+    gone = log.segments.items[:2]
+    for segment in gone:
+        segment.files = Racing()
+    log.flush()
+    assert bench.failures == []
+    assert log.recovery_point == 2
