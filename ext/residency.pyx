@@ -180,8 +180,8 @@ def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t po
 def load(int fd, off_t position, Py_ssize_t length):
     """Reads the range and throws the bytes away, without the interpreter's lock: it is in the page cache then.
 
-    For the disk pool. Returns how many bytes there were. Measured against posix_fadvise(WILLNEED): a third of the CPU, as
-    the kernel's own read-ahead takes large pages, and it goes on ahead of a sequential reader by itself.
+    For the disk pool. Returns how many bytes there were. Measured against posix_fadvise(WILLNEED): a third of the CPU,
+    as the kernel's own read-ahead takes large pages, and it goes on ahead of a sequential reader by itself.
     """
     cdef Py_ssize_t there = 0
     cdef ssize_t n = 1

@@ -117,6 +117,11 @@ class Processor:
         os.close(self._event)  # only now: late completions of other threads still set it after the end
 
     @property
+    def now(self) -> float:
+        """The clock's monotonic time when the present turn's events were noticed: since then a frame waited."""
+        return self._now
+
+    @property
     def frames_in(self) -> int:
         return self._serving.frames_in
 

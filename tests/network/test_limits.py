@@ -1,5 +1,8 @@
 """Who is let in: max.connections, a listener's own limit, an address's share."""
 
+import errno
+import socket
+
 import pytest
 
 from kafkapy.network.limits import ConnectionLimits
@@ -100,6 +103,22 @@ def test_raising_a_limit_lets_those_in_who_wait(serve: Serve) -> None:
     running.server.update_limits(max_connections=2, max_connections_per_ip=2, overrides={}, per_listener={})
     assert waiting.frame() == b"hello"
     assert running.connect() is not waiting
+
+
+def test_without_descriptors_it_waits_and_goes_on(serve: Serve, monkeypatch, caplog) -> None:
+    failures = [OSError(errno.EMFILE, "Too many open files"), ConnectionAbortedError()]
+    real = socket.socket.accept
+
+    def accept(sock: socket.socket):
+        if failures:
+            raise failures.pop(0)
+        return real(sock)
+
+    running = serve()
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    assert running.connect().is_open()
+    assert failures == []
+    assert "cannot accept connections for now" in caplog.text
 
 
 def test_many_connections_come_and_go(serve: Serve) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import struct
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -139,6 +140,19 @@ def test_half_a_frame_and_the_end_closes_quietly(serve: Serve) -> None:
     until(lambda: running.server.connections == 0)
     assert running.handler.turns == []
     assert running.connect().is_open()
+
+
+def test_garbage_harms_nobody_else(serve: Serve) -> None:
+    running = serve(socket_request_max_bytes=1_000_000)
+    good = running.connect()
+    rng = random.Random(5)
+    for size in [1, 3, 4, 5, 100, 70_000] * 10:
+        client = running.connect()
+        with suppress(ConnectionError):  # the server may close before it has all
+            client.sock.sendall(rng.randbytes(size))
+        client.close()
+    assert good.is_open()
+    until(lambda: running.server.connections == 1)
 
 
 def test_a_thousand_silent_half_frames_hold_little_memory(serve: Serve, many_files: None) -> None:
