@@ -6,6 +6,7 @@ of its own, but as many as go to one segment leave in one system call. Source: K
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,36 @@ from kafkapy.log.results import AppendResult
 from kafkapy.log.segment import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.log_state import LogState
 
 Verdict = AppendResult | KafkaError
+
+_NEVER = (1 << 63) - 1
+_MAX_TIMESTAMP = struct.Struct(">35xq")
+_COUNT = struct.Struct(">57xi")
+
+
+def would_wait(log: LogState, sets: Sequence[memoryview], leader_epoch: int, now_ms: int) -> bool:
+    """A guess before anything is validated: it looks at sizes and at the last set's largest timestamp."""
+    segment, config = log.end[1], log.config
+    filled = segment.size
+    if (
+        leader_epoch != log.leader_epochs.latest_epoch
+        or filled > config.segment_bytes - sum(map(len, sets))
+        or segment.entries_left() <= len(sets)
+    ):
+        return True
+    last = sets[-1] if sets else b""
+    if filled and len(last) >= _MAX_TIMESTAMP.size:
+        first = segment.first_timestamp()
+        waited = _MAX_TIMESTAMP.unpack_from(last)[0] - first if first >= 0 else now_ms - segment.created_ms
+        if waited > config.max_segment_ms - segment.roll_jitter_ms:
+            return True
+    if config.flush_messages != _NEVER:
+        count = sum(_COUNT.unpack_from(one)[0] for one in sets if len(one) >= _COUNT.size)
+        unflushed: int = log.end[0] + count - log.recovery_point
+        return unflushed >= config.flush_messages
+    return False
 
 
 class Append:
@@ -47,7 +75,7 @@ class Append:
         "_written",
     )
 
-    def __init__(self, log: PartitionLog, leader_epoch: int, now_ms: int, check_sequences: bool) -> None:
+    def __init__(self, log: LogState, leader_epoch: int, now_ms: int, check_sequences: bool) -> None:
         self._log = log
         self._log_start = log.log_start_offset
         self._epoch = leader_epoch

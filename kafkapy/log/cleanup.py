@@ -16,17 +16,17 @@ from kafkapy.log.segment_deletion import delete_segments
 from kafkapy.log.segment_list import SegmentList
 
 if TYPE_CHECKING:
-    from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.log_state import LogState
 
 _log = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: PartitionLog, policy: RetentionPolicy) -> int:
+def delete_old_segments(log: LogState, policy: RetentionPolicy) -> int:
     """Asks the policy, one rule after the other; returns how many segments went."""
     return sum(_delete(log, _deletable(log, rule), rule.reason) for rule in policy.rules(log, log.clock.time_ms()))
 
 
-def _deletable(log: PartitionLog, rule: Rule) -> list[Segment]:
+def _deletable(log: LogState, rule: Rule) -> list[Segment]:
     """From the oldest on, without those that reach the high watermark, and never an empty active segment."""
     found = []
     items = log.segments.items
@@ -41,7 +41,7 @@ def _deletable(log: PartitionLog, rule: Rule) -> list[Segment]:
     return found
 
 
-def _delete(log: PartitionLog, gone: list[Segment], why: str) -> int:
+def _delete(log: LogState, gone: list[Segment], why: str) -> int:
     if not gone:
         return 0
     if len(gone) == len(log.segments):
@@ -55,7 +55,7 @@ def _delete(log: PartitionLog, gone: list[Segment], why: str) -> int:
     return len(gone)
 
 
-def truncate_to(log: PartitionLog, offset: int) -> bool:
+def truncate_to(log: LogState, offset: int) -> bool:
     """Removes the batches that reach `offset` and later ones; whether there were any."""
     if offset < 0:
         raise ValueError(f"{log.name} cannot be truncated to {offset}")
@@ -79,7 +79,7 @@ def truncate_to(log: PartitionLog, offset: int) -> bool:
     return True
 
 
-def truncate_fully(log: PartitionLog, offset: int) -> None:
+def truncate_fully(log: LogState, offset: int) -> None:
     """Removes everything and goes on, empty, at `offset`."""
     gone = log.segments.items
     for segment in gone:
@@ -96,7 +96,7 @@ def truncate_fully(log: PartitionLog, offset: int) -> None:
     _rebuild_producers(log)
 
 
-def _rebuild_producers(log: PartitionLog) -> None:
+def _rebuild_producers(log: LogState) -> None:
     rebuild_producer_state(
         log.producers,
         log.snapshots,

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.log_state import LogState
     from kafkapy.log.segment import Segment
 
 
@@ -19,7 +19,7 @@ class Flusher:
 
     __slots__ = ("_lock", "_log", "_snapshots", "flushed_ms")
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: LogState) -> None:
         self._log = log
         self._lock = threading.Lock()
         self._snapshots: list[str] = []

@@ -97,13 +97,16 @@ class IndexFile:
         self.count = self._written = 0
         self.growing = True
 
-    def seal(self) -> None:
-        """Writes what is in memory, trims the file and forgets the memory; raises OSError and then stays as it was."""
+    def trim(self) -> None:
+        """Writes what is in memory and cuts the file to its entries; the index may still grow."""
         if self.growing:
             self.write_behind()
             self.files.truncate(self._opened(), self.count * self.width)
-            self.growing = False
-            self._drop()
+
+    def seal(self) -> None:
+        """After `trim`: the entries are only in the file from now on. Cannot fail."""
+        self.growing = False
+        self._drop()
 
     def handle(self) -> FileHandle:
         """The open file, for searches: kept from the first one on."""

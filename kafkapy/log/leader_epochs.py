@@ -55,9 +55,6 @@ class LeaderEpochCache:
         for epoch, start in found:
             self._assign(epoch, start)
 
-    def moved_to(self, directory: str) -> None:
-        self.path = os.path.join(directory, NAME)
-
     def assign(self, epoch: int, start_offset: int) -> None:
         """`epoch` begins at `start_offset`; durable when this returns. Cheap if it is the latest one already."""
         if epoch == self.latest_epoch and self.entries[-1].start_offset <= start_offset:

@@ -1,7 +1,7 @@
 """Reading a log by offset (Kafka's LocalLog.read and LogSegment.read), without a lock.
 
 Where a batch begins is found through the segment's offset index and then from header to header in the file. The
-tail does without: the log remembers where its last appends began (`Starts`), and a consumer that keeps up always
+tail does without: the log remembers where its last appends began (`starts`), and a consumer that keeps up always
 asks for one of those.
 """
 
@@ -17,36 +17,12 @@ from kafkapy.log.segment import Segment
 from kafkapy.record.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from kafkapy.log.partition_log import PartitionLog
-
-_REMEMBERED = 128
+    from kafkapy.log.log_state import LogState
 
 _log = logging.getLogger(__name__)
 
 
-class Starts:
-    """Where recent appends began: offset -> (segment, position). One writer, any number of readers."""
-
-    __slots__ = ("_places",)
-
-    def __init__(self) -> None:
-        self._places: dict[int, tuple[Segment, int]] = {}
-
-    def note(self, offset: int, segment: Segment, position: int) -> None:
-        places = self._places
-        if len(places) >= _REMEMBERED:
-            del places[next(iter(places))]
-        places[offset] = (segment, position)
-
-    def get(self, offset: int) -> tuple[Segment, int] | None:
-        return self._places.get(offset)
-
-    def clear(self) -> None:
-        """After anything but an append changed the log. A new dict: readers may look into the old one."""
-        self._places = {}
-
-
-def read(log: PartitionLog, offset: int, max_bytes: int, min_one: bool, max_offset: int, nowait: bool) -> ReadResult:
+def read(log: LogState, offset: int, max_bytes: int, min_one: bool, max_offset: int, nowait: bool) -> ReadResult:
     """See PartitionLog.read. Raises also what the file operations raise."""
     end_offset, active, end_position = log.end
     if offset < log.log_start_offset or offset > end_offset:
@@ -85,7 +61,7 @@ def read(log: PartitionLog, offset: int, max_bytes: int, min_one: bool, max_offs
     return ReadResult(FileRegion(segment.handle(), position, length), offset, segment.base_offset, position)
 
 
-def _find(log: PartitionLog, offset: int, last: Segment, limit: int, nowait: bool) -> tuple[Segment, int, int]:
+def _find(log: LogState, offset: int, last: Segment, limit: int, nowait: bool) -> tuple[Segment, int, int]:
     """The batch that reaches `offset`: (segment, position, size); size 0 if there is none before the limit."""
     segments = log.segments
     at = segments.floor(offset)
@@ -101,7 +77,7 @@ def _find(log: PartitionLog, offset: int, last: Segment, limit: int, nowait: boo
     return last, limit, 0
 
 
-def _place(log: PartitionLog, offset: int, nowait: bool) -> tuple[Segment, int]:
+def _place(log: LogState, offset: int, nowait: bool) -> tuple[Segment, int]:
     """Where the batch with `offset`, which is below the log's end, begins: readers may go up to there."""
     place = log.starts.get(offset) or log.limit_place(offset)
     if place is None:
@@ -114,7 +90,7 @@ def _place(log: PartitionLog, offset: int, nowait: bool) -> tuple[Segment, int]:
     return place
 
 
-def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: bool) -> tuple[int, int, int] | None:
+def locate(log: LogState, segment: Segment, offset: int, end: int, nowait: bool) -> tuple[int, int, int] | None:
     """As Segment.locate; an index that leads astray is passed over, and only a broken log is an error."""
     try:
         return segment.locate(offset, end, nowait)
@@ -127,7 +103,7 @@ def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: b
 
 
 def aborted_transactions(
-    log: PartitionLog, offset: int, region: FileRegion | None, end_offset: int
+    log: LogState, offset: int, region: FileRegion | None, end_offset: int
 ) -> list[tuple[int, int]]:
     """See PartitionLog.aborted_transactions (Kafka's LocalLog.addAbortedTransactions)."""
     segments = log.segments

@@ -104,6 +104,7 @@ class Segment:
             return "it has no offset index"
         if names.TIME_INDEX not in sizes:
             self.time_index.create()
+            self.time_index.trim()
             self.time_index.seal()
         return None
 
@@ -141,13 +142,18 @@ class Segment:
         self.txn_index.let_go()
 
     def seal(self, *, trim_log: bool = False) -> None:
-        """The segment takes no more appends: the last time index entry is added, the indexes are trimmed."""
+        """The segment takes no more appends: the last time index entry is added, the indexes are trimmed.
+
+        If it raises OSError the segment is still the active one.
+        """
         if self.time_index.growing:
             self.time_index.maybe_append(*self.max_timestamp)
-        self.offset_index.seal()
-        self.time_index.seal()
+        self.offset_index.trim()
+        self.time_index.trim()
         if trim_log:
             self.files.truncate(self.handle(), self.size)
+        self.offset_index.seal()
+        self.time_index.seal()
 
     def make_active(self) -> None:
         """Opens the last segment of a loaded log for appends."""

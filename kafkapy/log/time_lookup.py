@@ -10,10 +10,10 @@ from kafkapy.log.segment import Segment
 from kafkapy.record.batch import find_timestamp
 
 if TYPE_CHECKING:
-    from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.log_state import LogState
 
 
-def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampOffset | None:
     """The first record, in offset order from the log start, that is not older than `timestamp`.
 
     As in Kafka, the first segment with so large a timestamp is the only one that is searched.
@@ -40,7 +40,7 @@ def _search(segment: Segment, timestamp: int, start: int, end: int) -> Timestamp
     return None
 
 
-def offset_of_max_timestamp(log: PartitionLog) -> TimestampOffset | None:
+def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
     """The first record that has the largest timestamp of the log (KIP-734); None if no record has one."""
     _, active, end_position = log.end
     segment = max(log.segments, key=lambda one: one.max_timestamp[0])

@@ -50,7 +50,9 @@ def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
             at = bisect_left([place for _, place in entries], position)
             assert index.offset_after(position) == (entries[at][0] if at < len(entries) else None)
         if growing:
-            index.seal()
+            index.trim()
+            index.trim()
+    index.seal()
     assert path.read_bytes() == b"".join(struct.pack(">ii", offset - BASE, place) for offset, place in entries)
 
 
@@ -61,11 +63,13 @@ def test_truncation_forgets_the_offset_and_what_follows(tmp_path_factory, pairs,
     entries = summed(pairs)
     for entry in entries:
         index.append(*entry)
+    index.trim()
     index.seal()
     index.reopen_to_grow()
     index.truncate_to(BASE + cut)
     kept = [entry for entry in entries if entry[0] < BASE + cut]
     index.append(BASE + 100_000, 99)
+    index.trim()
     index.seal()
     stored = list(struct.iter_unpack(">ii", path.read_bytes()))
     assert stored == [(offset - BASE, place) for offset, place in kept] + [(100_000, 99)]
@@ -87,9 +91,12 @@ def test_time_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted, cut):
             slot = bisect_right(stamps, stamp)
             assert index.lookup(stamp) == (entries[slot - 1] if slot else (-1, BASE))
         if growing:
-            index.seal()
+            index.trim()
+            index.trim()
+    index.seal()
     index.reopen_to_grow()
     index.truncate_to(BASE + cut)
+    index.trim()
     index.seal()
     kept = [(stamp, offset - BASE) for stamp, offset in entries if offset < BASE + cut]
     assert list(struct.iter_unpack(">qi", path.read_bytes())) == kept
@@ -103,6 +110,7 @@ def test_a_long_index_is_written_behind_and_survives_a_full_disk(tmp_path, kind,
         index.append(BASE + number, number) if kind is OffsetIndex else index.maybe_append(number, BASE + number)
     assert files.count >= 3
     assert "stay in memory" in caplog.text
+    index.trim()
     index.seal()
     assert (tmp_path / "index").stat().st_size == 2000 * index.width
     if kind is OffsetIndex:
