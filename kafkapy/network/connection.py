@@ -59,7 +59,7 @@ class Connection:
         self.peer = peer
         self.processor = processor
         self.session: Any = None
-        self.on_close: Callable[[], None] | None = None
+        self.on_close: Callable[[], object] | None = None
         self.closed = False
 
         # Receiving. Bytes that belong to no handled frame yet are in `carry` (small) or `big` (one large frame).

@@ -46,7 +46,7 @@ class Timed:
 
     __slots__ = ("on_sent", "parts")
 
-    def __init__(self, parts: Send, on_sent: Callable[[], None]) -> None:
+    def __init__(self, parts: Send, on_sent: Callable[[], object]) -> None:
         self.parts = parts
         self.on_sent = on_sent
 
@@ -67,7 +67,7 @@ class Pending:
 
     __slots__ = ("_claim", "_connection", "cancelled", "covers", "keeps_buffer", "make", "on_cancel", "reply")
 
-    def __init__(self, connection: Connection, on_cancel: Callable[[], None] | None = None) -> None:
+    def __init__(self, connection: Connection, on_cancel: Callable[[], object] | None = None) -> None:
         self._connection = connection
         self._claim = threading.Lock()  # taken by the first completion; never given back
         self.covers = 1

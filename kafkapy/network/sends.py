@@ -57,7 +57,7 @@ class Outbox:
         self.offset = 0
         self.regions = 0  # how many of the parts are regions
         self.warmed = 0  # the current part was just read from disk up to here: no need to ask again
-        self.marks: list[tuple[int, Callable[[], None]]] = []  # (parts before it, what to call then)
+        self.marks: list[tuple[int, Callable[[], object]]] = []  # (parts before it, what to call then)
 
     def add(self, send: Send) -> None:
         for part in send:
@@ -67,13 +67,21 @@ class Outbox:
                 self.regions += 1
             self.parts.append(part)
 
-    def mark(self, on_sent: Callable[[], None]) -> None:
+    def mark(self, on_sent: Callable[[], object]) -> None:
         """Calls `on_sent` when everything that was added so far is sent."""
         self.marks.append((len(self.parts), on_sent))
+
+    def join(self) -> None:
+        """Makes one part of many short ones (the replies of a turn), if none of them is begun."""
+        if not self.index and not self.offset and sum(map(len, self.parts)) < JOIN_BELOW:
+            self.parts = [b"".join(self.parts)]  # type: ignore[arg-type]
+            self.marks = [(1, on_sent) for _, on_sent in self.marks]
 
     def clear(self) -> None:
         self.parts = []
         self.index = self.offset = self.regions = self.warmed = 0
+        if self.marks:
+            self.marks = []
 
     def advance(self, sent: int) -> None:
         """Notes that `sent` more bytes are out."""
@@ -102,17 +110,17 @@ class Sender:
 
     def flush(self, fd: int, box: Outbox) -> int:
         """Sends what the socket takes. DONE, BLOCKED, COLD or LATER; raises OSError when the connection is dead."""
-        if not box.regions and not box.offset and not box.marks:
-            return self._flush_plain(fd, box)
+        if not box.regions and len(box.parts) > 1:
+            box.join()
         turn = TURN
         while box.index < len(box.parts):
             part = box.parts[box.index]
-            if type(part) is FileRegion and not self._copies(part):
-                sent = self._send_region(fd, box, part)
-            elif box.regions:
-                sent = self._send_mixed(fd, box)
-            else:
+            if not box.regions:
                 sent = syscalls.sendmsg(fd, box.parts, box.index, len(box.parts), box.offset)  # type: ignore[arg-type]
+            elif type(part) is FileRegion and not self._copies(part):
+                sent = self._send_region(fd, box, part)
+            else:
+                sent = self._send_mixed(fd, box)
             if sent < 0:
                 return COLD if self.cold is not None else BLOCKED
             self.bytes_out += sent
@@ -124,22 +132,6 @@ class Sender:
                 return LATER
         while box.marks:
             box.marks.pop(0)[1]()
-        box.clear()
-        return DONE
-
-    def _flush_plain(self, fd: int, box: Outbox) -> int:
-        """Replies of bytes alone, none of them begun: nearly always one call for all of them."""
-        parts = box.parts
-        if len(parts) > 1 and not box.index and sum(map(len, parts)) < JOIN_BELOW:
-            parts[:] = [b"".join(parts)]  # type: ignore[arg-type]
-        while box.index < len(parts):
-            sent = syscalls.sendmsg(fd, parts, box.index, len(parts), box.offset)  # type: ignore[arg-type]
-            if sent < 0:
-                return BLOCKED
-            self.bytes_out += sent
-            if len(parts) == 1 and sent == len(parts[0]):
-                break
-            box.advance(sent)
         box.clear()
         return DONE
 
