@@ -17,8 +17,9 @@ form, UTF-8) and puts each `-o` over it. Names, types, defaults and rules are th
 one of its broker settings is accepted. Three things are different:
 
 - Settings of our own begin with `kafkapy.`.
-- Some defaults are others: {defaults}. One network thread serves best where threads share an interpreter, and
-  a cluster of one broker holds one replica.
+- Some defaults are others: {defaults}. One network thread serves best where threads share an interpreter; a receive
+  buffer that the system sizes takes half the CPU for requests of 1 MiB (0.12 to 0.18 s a GiB against 0.36 with Kafka's
+  102400); and a cluster of one broker holds one replica.
 - {read_only} cannot be changed while the
   broker runs.
 
