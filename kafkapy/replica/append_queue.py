@@ -9,11 +9,14 @@ with `flush.messages=1` gets group commit without further ado: many producers, o
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
+
+log = logging.getLogger("kafkapy.replica.append_queue")
 
 Sets = Sequence[memoryview]
 Results = list[Any]
@@ -70,5 +73,8 @@ class AppendQueue:
                 results = [verdict] * len(gathered)
             start = 0
             for sets, done in entries:
-                done(results[start : start + len(sets)])
+                try:
+                    done(results[start : start + len(sets)])
+                except Exception:  # the others wait for theirs, and the queue must not stay taken for ever
+                    log.exception("the answer to a pooled append failed")
                 start += len(sets)

@@ -65,8 +65,7 @@ class ReplicaManager:
         partition_log = self.log_manager.get(topic, index)
         if partition_log is None:
             partition_log = self.log_manager.create(topic, index, topic_id, config)
-        with partition_log.lock:
-            partition_log.leader_epochs.assign(leader_epoch, partition_log.log_end_offset)
+        partition_log.assign_leader_epoch(leader_epoch)
         partition = Partition(
             partition_log,
             broker_id=self.broker_id,

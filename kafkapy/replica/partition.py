@@ -6,6 +6,7 @@ follows the log's end as soon as an append is in the log.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ class Partition:
     """A leader replica. Appends come from any thread; reads take no lock."""
 
     __slots__ = (
+        "_advancing",
         "_queue",
         "_stall",
         "broker_id",
@@ -55,6 +57,7 @@ class Partition:
         self.on_append = on_append
         self.gone: KafkaError | None = None  # set once when the partition is deleted or its directory went offline
         self._stall = stall
+        self._advancing = threading.Lock()
         self._queue = AppendQueue(disk_pool, self._append_waiting)
 
     def __repr__(self) -> str:
@@ -62,17 +65,14 @@ class Partition:
 
     # --- appends
 
-    def append(
-        self, sets: Sequence[memoryview], acks: int, done: Callable[[list[Verdict]], None] | None
-    ) -> list[Verdict] | None:
-        """Appends produced record sets, each with its own verdict.
+    def append(self, sets: Sequence[memoryview], done: Callable[[list[Verdict]], None] | None) -> list[Verdict] | None:
+        """Appends produced record sets, each with its own verdict; the caller has asked `refusal`.
 
         Answers at once where that needs no waiting. Otherwise answers None, keeps the views, and calls
         `done(verdicts)` from a pool thread. With `done=None` it waits instead (never on a network thread).
         """
-        refused = self._refuse(acks)
-        if refused is not None:
-            return [refused] * len(sets)
+        if self.gone is not None:
+            return [self.gone] * len(sets)
         if done is None:
             return self._append_waiting(sets)
         if not self._queue.busy and not self._stall.stalled:
@@ -93,9 +93,8 @@ class Partition:
         """Whether an append now goes to the disk pool."""
         return self._queue.busy or self._stall.stalled
 
-    def _refuse(self, acks: int) -> KafkaError | None:
-        if self.gone is not None:
-            return self.gone
+    def refusal(self, acks: int) -> KafkaError | None:
+        """Why a request that wants these `acks` may not append here."""
         wanted = self.log.config.min_insync_replicas
         if acks == -1 and wanted > 1:
             return KafkaError(
@@ -115,7 +114,11 @@ class Partition:
         return verdicts
 
     def _appended(self) -> None:
-        self.log.set_high_watermark(self.log.log_end_offset)
+        # Another processor or the pool may append at the same time. Without the lock one of them could read the end,
+        # be overtaken by the other's longer end, and take the high watermark back to its own: consumers would then
+        # not see acknowledged records until the next append.
+        with self._advancing:
+            self.log.set_high_watermark(self.log.log_end_offset)
         self.on_append(self)
 
     # --- reads

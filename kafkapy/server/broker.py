@@ -99,13 +99,14 @@ class BrokerServer:
         tree = self._tree = self._open_tree(logs)
         cluster = ClusterRegistry(tree)
         self._identify(cluster, logs)
+        services.configs = ConfigRegistry(tree)
+        services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
+        services.dynamic_config.load()  # before the parts are made that take their settings from it
+        logs.defaults = services.config.log_config
         self._network = network = self._make_network()
         ports = network.bind()  # before the logs are read: a port that is in use is told at once
-        services.configs = ConfigRegistry(tree)
         services.topics = TopicRegistry(tree)
         services.producer_ids = ProducerIds(tree, services.broker_id)
-        services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
-        services.dynamic_config.load()
         self._load_logs(logs)
         self._lead(cluster)
         self._register(cluster, ports)

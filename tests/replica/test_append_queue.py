@@ -54,3 +54,13 @@ def test_a_failing_append_answers_every_waiting_producer():
     assert [len(one) for one in answers] == [1, 2]
     verdicts = [verdict for results in answers for verdict in results]
     assert all(isinstance(one, KafkaError) and one.code == Errors.UNKNOWN_SERVER_ERROR for one in verdicts)
+
+
+def test_an_answer_that_fails_takes_nothing_from_the_others():
+    pool, answers = Pool(), []
+    queue = AppendQueue(pool, list)
+    queue.put(["a"], lambda results: 1 // 0)
+    queue.put(["b"], answers.append)
+    pool.run()
+    assert answers == [["b"]]
+    assert not queue.busy

@@ -161,6 +161,61 @@ def test_an_idempotent_retry_is_answered_with_its_first_offset_and_a_gap_is_refu
     assert end_offset(wire, topic) == 3
 
 
+def test_each_request_of_a_gather_is_held_to_its_own_acks(wire, broker):
+    topic = make_topic(wire, "p-own-acks")
+    broker.services.controller.alter_topic(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
+    wire.sock.sendall(
+        b"".join(
+            request_frame(PRODUCE, VERSION, i, "wire", request(topic, batch(b"%d" % i), acks=acks))
+            for i, acks in enumerate([1, -1, 1])
+        )
+    )
+    answers = [wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses[0] for _ in range(3)]
+    assert [(one.error_code, one.base_offset) for one in answers] == [
+        (Errors.NONE, 0),
+        (Errors.NOT_ENOUGH_REPLICAS, -1),
+        (Errors.NONE, 1),
+    ]
+    assert fetch_values(wire, topic) == [b"0", b"2"]
+
+
+def test_an_unforeseen_failure_of_one_partition_leaves_anothers_pooled_append_its_buffer(tmp_path):
+    server = start_broker(tmp_path, num_partitions="2")
+    wire = Wire(server)
+    topic = make_topic(wire, "p-half")
+    first, second = (server.services.replicas.get(topic, index) for index in (0, 1))
+    log = first.log
+
+    class Broken:
+        def __getattr__(self, name):
+            return getattr(log, name)
+
+        def append(self, *_, **__):
+            raise ZeroDivisionError("made to fail")
+
+    first.log = Broken()
+    make = PRODUCE.Request
+
+    def both(value):
+        parts = [make.TopicData.PartitionData(index=index, records=batch(value)) for index in (1, 0)]
+        return make(acks=1, timeout_ms=5000, topic_data=[make.TopicData(name=topic, partition_data=parts)])
+
+    with second.log.lock:  # the append to this one has to wait in the pool
+        wire.send(PRODUCE, VERSION, both(b"a" * 1000))
+        while server.services.disk_pool.depth == 0:
+            pass
+        other = Wire(server)  # its request is received where the other one still lies, if nothing keeps that
+        other.send(PRODUCE, VERSION, request("no-such-topic", batch(b"b" * 1000)))
+        other.receive(PRODUCE, VERSION)
+    parts = wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses
+    assert [(one.index, one.error_code) for one in parts] == [(1, Errors.NONE), (0, Errors.UNKNOWN_SERVER_ERROR)]
+    region = second.read(0, 1 << 20, 0, min_one=True, blocking=True).region
+    assert region.read()[61:] == batch(b"a" * 1000)[61:]
+    wire.close()
+    other.close()
+    server.stop()
+
+
 def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path):
     """With a stall threshold of 0 every append but the first of a while goes through the disk pool."""
     server = start_broker(tmp_path, kafkapy_stall_threshold_ms="0")

@@ -85,12 +85,22 @@ def _delay(
     broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
 ) -> None:
     def answer() -> Reply:
+        later.pending.on_cancel = None
         # What woke it was appended a moment ago, so this finds it in memory.
         outcome = plan.read(blocking=True)
         assert outcome is not None
         return _send(broker, call, context, outcome[0])
 
     delayed = DelayedFetch(plan, lambda: later.complete_with(answer), lambda: later.cancelled)
+
+    def forget() -> None:
+        delayed.force_complete()
+
+    # A connection that is gone takes its fetch along: with a long max.wait.ms it would stay for days. Either the
+    # network finds the callback, or this finds that it was too late for it.
+    later.pending.on_cancel = forget
+    if later.cancelled:
+        return
     keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
     broker.replicas.fetch_purgatory.try_complete_else_watch(delayed, request.max_wait_ms / 1000, keys)
 

@@ -19,6 +19,8 @@ from kafkapy.server.api_table import serves
 from kafkapy.server.call import MeteredPending
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkapy.network.connection import Connection
     from kafkapy.server.meters import RequestMeters
     from kafkapy.server.services import Services
@@ -69,7 +71,7 @@ class _Gather:
         self.frames = frames
         # one list of (topic, answers) a request, in the order asked
         self.answers: list[list[tuple[str, list[Answer | None]]]] = []
-        self.sets: dict[Partition, tuple[list[memoryview], list[_Slot], int]] = {}
+        self.sets: dict[Partition, tuple[list[memoryview], list[_Slot]]] = {}
         for frame in frames:
             topics: list[tuple[str, list[Answer | None]]] = []
             for topic, partitions in frame.topics:
@@ -98,6 +100,9 @@ class _Gather:
         if frame.transactional_id is not None:
             raise KafkaError(Errors.INVALID_TXN_STATE, "this broker has no transaction coordinator yet")
         partition = broker.replicas.get(topic, index)
+        refusal = partition.refusal(acks)
+        if refusal is not None:
+            raise refusal
         if records is None or len(records) == 0:
             raise KafkaError(Errors.INVALID_RECORD, f"{topic}-{index}: a produce request holds one record batch")
         if frame.api_version < ZSTD_SINCE and len(records) > 22 and (records[22] & 7) == 4:
@@ -106,7 +111,7 @@ class _Gather:
             )
         entry = self.sets.get(partition)
         if entry is None:
-            self.sets[partition] = entry = ([], [], acks)
+            self.sets[partition] = entry = ([], [])
         entry[0].append(records)
         entry[1].append(slot)
         broker.meters.bytes_in(topic, len(records))
@@ -151,13 +156,28 @@ def handle_gather(broker: Services, connection: Connection, frames: list[Produce
     if not gather.sets:
         return _replies(gather)
     waiting = _Waiting(connection, gather, len(gather.sets))
-    for partition, (sets, slots, acks) in gather.sets.items():
-        verdicts = partition.append(sets, acks, waiting.done(slots))
+    for partition, (sets, slots) in gather.sets.items():
+        verdicts = _append(partition, sets, waiting.done(slots))
         if verdicts is not None:
             _fill(slots, verdicts)
             waiting.less()
     pending = waiting.release()
     return [pending] if pending is not None else _replies(gather)
+
+
+def _append(
+    partition: Partition, sets: list[memoryview], done: Callable[[list[Verdict]], None]
+) -> list[Verdict] | None:
+    """A failure that nobody foresaw is the answer of this partition alone.
+
+    It must not end the gather: another partition's append may be in the disk pool by now and read the receive
+    buffer, which only the Pending keeps from being reused.
+    """
+    try:
+        return partition.append(sets, done)
+    except Exception as error:
+        log.exception("appending to %s failed", partition)
+        return [KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))] * len(sets)
 
 
 def _replies(gather: _Gather) -> list[Reply]:
