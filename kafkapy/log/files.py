@@ -66,9 +66,13 @@ class Files:
         return True
 
     def remove_tree(self, path: str) -> None:
+        """Removes the directory and all in it; it may be gone already."""
         import shutil  # loads the compression modules: not at the start
 
-        shutil.rmtree(path)
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:

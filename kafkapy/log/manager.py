@@ -11,17 +11,19 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import names
+from kafkapy.log import identity, names
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.files import Files
+from kafkapy.log.load_dir import load_dir
 from kafkapy.log.log_dir import LogDir, TopicPartition
 from kafkapy.log.manager_tasks import ManagerTasks
-from kafkapy.log.meta_properties import MetaProperties, MetaPropertiesError, check_meta, read_meta, write_meta
+from kafkapy.log.meta_properties import MetaProperties
 from kafkapy.log.parallel import run_all
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
@@ -98,45 +100,17 @@ class LogManager:
 
     def stored_cluster_id(self) -> str | None:
         """The cluster id in meta.properties; None in new directories. Raises MetaPropertiesError."""
-        stored = self._stored()
+        stored = identity.stored(self.online_dirs())
         return stored.cluster_id if stored is not None else None
 
     def stored_broker_id(self) -> int | None:
         """The broker id in meta.properties; None in new directories. Raises MetaPropertiesError."""
-        stored = self._stored()
+        stored = identity.stored(self.online_dirs())
         return stored.broker_id if stored is not None else None
-
-    def _stored(self) -> MetaProperties | None:
-        found = {meta: log_dir for log_dir, meta in self._read_metas().items() if meta is not None}
-        if len(found) > 1:
-            told = "; ".join(
-                f"{log_dir.path}: broker {meta.broker_id} of {meta.cluster_id}" for meta, log_dir in found.items()
-            )
-            raise MetaPropertiesError(f"the directories in log.dirs do not belong together ({told})")
-        return next(iter(found), None)
 
     def stamp(self, broker_id: int, cluster_id: str) -> None:
         """Checks meta.properties in every directory and writes it where there is none. Raises MetaPropertiesError."""
-        wanted = MetaProperties(broker_id, cluster_id)
-        metas = self._read_metas()
-        for log_dir, meta in metas.items():
-            if meta is not None:
-                check_meta(meta, wanted, log_dir.env.log_dir)
-        for log_dir, meta in metas.items():
-            if meta != wanted:
-                try:
-                    write_meta(self._files, log_dir.env.log_dir, wanted, self.clock.time_ms() / 1000)
-                except OSError as error:
-                    log_dir.env.failed("writing meta.properties", error)
-
-    def _read_metas(self) -> dict[LogDir, MetaProperties | None]:
-        metas: dict[LogDir, MetaProperties | None] = {}
-        for log_dir in self.online_dirs():
-            try:
-                metas[log_dir] = read_meta(self._files, log_dir.env.log_dir)
-            except OSError as error:
-                log_dir.env.failed("reading meta.properties", error)
-        return metas
+        identity.stamp(self.online_dirs(), MetaProperties(broker_id, cluster_id), self.clock.time_ms())
 
     def stored_partitions(self) -> list[TopicPartition]:
         """The partitions that the directories hold, before `load`: without those set aside or marked for deletion."""
@@ -163,74 +137,25 @@ class LogManager:
         deleted. A log that cannot be served says so in one line, and `create` for it raises why.
         """
         for log_dir in self.online_dirs():
-            try:
-                found = log_dir.begin_loading()
-            except OSError as error:
-                log_dir.env.failed("loading it", error)
-                continue
-            _log.info(
-                "%s: %d partitions, %s",
-                log_dir.path,
-                len(found),
-                "stopped cleanly" if log_dir.was_clean else "not stopped cleanly: recovering",
+            load_dir(
+                log_dir,
+                config_of if config_of is not None else lambda topic: self.defaults,
+                self.settings.recovery_threads_per_dir,
+                opened=lambda log: self._opened(log, is_stray),
+                refused=self._unloadable.__setitem__,
+                doomed=partial(self._remove_later, log_dir),
             )
-            jobs = [self._load_job(log_dir, path, name, config_of, is_stray) for path, name in found]
-            run_all(jobs, self.settings.recovery_threads_per_dir, f"recovery of {log_dir.path}")
-            log_dir.all_loaded = log_dir.online
 
-    def _load_job(
-        self,
-        log_dir: LogDir,
-        path: str,
-        name: names.LogDirName,
-        config_of: Callable[[str], LogConfig] | None,
-        is_stray: Callable[[PartitionLog], bool] | None,
-    ) -> Callable[[], None]:
-        def job() -> None:
-            if name.kind == names.DELETE_DIR:
-                self._remove_later(log_dir, path)
-            elif name.kind == names.LIVE_DIR and log_dir.online:
-                config = config_of(name.topic) if config_of is not None else self.defaults
-                self._load_one(log_dir, path, name, config, is_stray)
-            else:
-                _log.warning("%s is left alone", path)
-
-        return job
-
-    def _load_one(
-        self,
-        log_dir: LogDir,
-        path: str,
-        name: names.LogDirName,
-        config: LogConfig,
-        is_stray: Callable[[PartitionLog], bool] | None,
-    ) -> None:
-        key = (name.topic, name.partition)
-        try:
-            log = PartitionLog.load(
-                log_dir.env,
-                path,
-                *key,
-                config,
-                clean=log_dir.was_clean,
-                log_start_offset=log_dir.start_offsets.get(key, 0),
-                recovery_point=log_dir.recovery_points.get(key, 0),
-            )
-        except OSError as error:
-            log_dir.env.failed(f"loading {path}", error)
-            return
-        except KafkaError as error:
-            _log.error("%s is not served: %s", path, error.message)
-            self._unloadable[key] = error
-            return
-        log.set_high_watermark(log_dir.high_watermarks.get(key, log.log_start_offset))
+    def _opened(self, log: PartitionLog, is_stray: Callable[[PartitionLog], bool] | None) -> None:
         with self._lock:
-            other = self._logs.setdefault(key, log)
+            other = self._logs.setdefault((log.topic, log.partition), log)
         if other is not log:
             log.abandon()
-            raise RuntimeError(f"{log.name} is in two directories, {other.directory} and {path}: remove one of them")
+            raise RuntimeError(
+                f"{log.name} is in two directories, {other.directory} and {log.directory}: remove one of them"
+            )
         if is_stray is not None and is_stray(log):
-            self.set_aside_stray(*key)
+            self.set_aside_stray(log.topic, log.partition)
 
     # --- logs
 
@@ -253,8 +178,14 @@ class LogManager:
         wanted = os.path.abspath(directory)
         return [log for log in self if log.env.log_dir == wanted]
 
-    def create(self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        """The log, made if there is none, in the directory with the fewest. Raises KafkaError."""
+    def create(
+        self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = False
+    ) -> PartitionLog:
+        """The log, made if there is none, in the directory with the fewest. Raises KafkaError.
+
+        While a directory is offline only a partition that the caller knows to be new (`is_new`) is made: the log of
+        any other may be in that directory, and an empty one in its place would look like the loss of all records.
+        """
         key = (topic, partition)
         with self._lock:
             log = self._logs.get(key)
@@ -262,6 +193,12 @@ class LogManager:
                 refusal = self._unloadable.get(key)
                 if refusal is not None:
                     raise refusal
+                offline = [str(path) for path, error in self.directories() if error is not None]
+                if offline and not is_new:
+                    raise KafkaError(
+                        Errors.KAFKA_STORAGE_ERROR,
+                        f"{topic}-{partition} is not made: it may be in {', '.join(offline)}, which is offline",
+                    )
                 log = self._logs[key] = self._create(key, topic_id, config)
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)

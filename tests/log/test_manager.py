@@ -127,7 +127,7 @@ def test_a_directory_that_cannot_be_used_is_offline_from_the_start(dirs):
     (_, fine), (_, why) = sorted(broker.manager.directories(), key=lambda one: one[0], reverse=True)
     assert fine is None
     assert isinstance(why, OSError)
-    broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG, is_new=True)
     assert len(broker.manager.logs_in(dirs[1])) == 1
     broker.manager.close()
 
@@ -365,7 +365,10 @@ def test_a_failed_directory_is_told_once_and_the_others_go_on(dirs):
         else:
             log.append([batch("c")], 0)
     good = next(directory for directory in dirs if directory != bad)
-    broker.manager.create("new", 0, TOPIC_ID, CONFIG)
+    with pytest.raises(KafkaError) as refused:
+        broker.manager.create("perhaps-there", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
+    broker.manager.create("new", 0, TOPIC_ID, CONFIG, is_new=True)
     assert len(broker.manager.logs_in(good)) == 3
     broker.manager.close()
     assert (good / clean_shutdown.NAME).exists()
