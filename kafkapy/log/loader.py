@@ -121,10 +121,12 @@ class Loader:
             if self._clean or base_offset < self._recovery_point:
                 _log.warning("%s: %s; the segment is recovered", segment, doubt)
             self._recover_segment(segment)
+            segment.seal()
         self._segments = self._segments.with_added(segment)
 
     def _recover_segment(self, segment: Segment) -> int:
-        cut = recover_segment(
+        """Returns how many bytes were cut off. The indexes stay in memory: it may be the active segment."""
+        return recover_segment(
             segment,
             self._segments,
             self._epochs,
@@ -133,8 +135,6 @@ class Loader:
             self._env.clock.time_ms(),
             self._env.producer_expiration_ms,
         )
-        segment.seal()
-        return cut
 
     def _recover(self) -> None:
         unflushed = self._segments.between(self._recovery_point, _END_OF_TIME)
@@ -142,6 +142,8 @@ class Loader:
             if self._recover_segment(segment):
                 self._drop(unflushed[at + 1 :], f"the log ends in {segment}, which was damaged")
                 break
+            if segment is not self._segments.active:
+                segment.seal()
 
     def _end_offset(self) -> int:
         """The offset behind the last record; makes the log's first segment if there is none (any more)."""

@@ -6,6 +6,7 @@ of the batch that has the largest timestamp) no record is younger than this time
 
 from __future__ import annotations
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -17,6 +18,31 @@ from kafkapy.log.index_file import IndexFile
 NO_TIMESTAMP = -1
 
 _ENTRY = Struct(">qi")
+
+
+# An index may have hundreds of thousands of entries: byte k of all numbers at once is moved by one strided copy.
+
+
+def _lanes_in(data: bytearray, at: int, numbers: array[int]) -> None:
+    """Puts the numbers, big-endian, at byte `at` of each entry."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    source, width = numbers.tobytes(), numbers.itemsize
+    for lane in range(width):
+        data[at + lane :: _ENTRY.size] = source[lane::width]
+
+
+def _lanes_out(data: bytes, at: int, code: str) -> array[int]:
+    """The numbers at byte `at` of each entry, as an array of type `code`."""
+    numbers = array(code)
+    width = numbers.itemsize
+    found = bytearray(len(data) // _ENTRY.size * width)
+    for lane in range(width):
+        found[lane::width] = data[at + lane :: _ENTRY.size]
+    numbers.frombytes(bytes(found))
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
 
 
 class TimeIndex(IndexFile):
@@ -37,9 +63,8 @@ class TimeIndex(IndexFile):
         self._last = (NO_TIMESTAMP, self.base_offset)
 
     def _load(self, data: bytes) -> None:
-        pairs = list(_ENTRY.iter_unpack(data[: len(data) - len(data) % self.width]))
-        self._offsets = array("i", [offset for _, offset in pairs])
-        self._stamps = array("q", [stamp for stamp, _ in pairs])
+        data = data[: len(data) - len(data) % self.width]
+        self._offsets, self._stamps = _lanes_out(data, 8, "i"), _lanes_out(data, 0, "q")
         self._last = None
 
     def take(self, stamps: bytes, offsets: bytes) -> None:
@@ -51,8 +76,11 @@ class TimeIndex(IndexFile):
 
     def _encoded(self, first: int) -> bytes:
         assert self._stamps is not None
-        pack = _ENTRY.pack
-        return b"".join(map(pack, self._stamps[first:], self._offsets[first:]))
+        stamps, offsets = self._stamps[first:], self._offsets[first:]
+        data = bytearray(len(stamps) * self.width)
+        _lanes_in(data, 0, stamps)
+        _lanes_in(data, 8, offsets)
+        return bytes(data)
 
     def _drop(self) -> None:
         self._stamps = None
