@@ -80,7 +80,7 @@ class TopicController:
             topic: Topic = wait_for(
                 partial(self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch)
             )
-            self._lead(topic, topic.assignment, config)
+            self._lead(topic, topic.assignment, config, is_new=True)
         log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")
         return topic
 
@@ -109,7 +109,7 @@ class TopicController:
             grown: Topic = wait_for(
                 partial(self._topics.add_partitions, topic, added, controller_epoch=self._controller_epoch)
             )
-            self._lead(grown, added, self._check_config(self._configs.topic(name)))
+            self._lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
         log.info("topic %s has partitions now: %d", name, count)
 
     def delete(self, name: str) -> None:
@@ -141,7 +141,7 @@ class TopicController:
             for name in self._topics.names():
                 found = self._topics.get(name)
                 if found is not None:
-                    self._lead(found, found.assignment, self._check_config(self._configs.topic(name)))
+                    self._lead(found, found.assignment, self._check_config(self._configs.topic(name)), is_new=False)
 
     def refresh_configs(self) -> None:
         """The broker's defaults changed: gives every log its settings anew."""
@@ -153,7 +153,7 @@ class TopicController:
         self._replicas.delete_topic(topic.name, topic.assignment)
         wait_for(partial(self._topics.remove, topic.name))
 
-    def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig) -> None:
+    def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig, *, is_new: bool) -> None:
         taken: dict[tuple[str, int], PartitionState] = {}
         for index in partitions:
             state = self._topics.state(topic.name, index)
@@ -164,7 +164,7 @@ class TopicController:
                     self._broker_id, epoch, [self._broker_id], self._controller_epoch
                 )
             try:
-                self._replicas.make_leader(topic.name, index, topic.id, epoch, config)
+                self._replicas.make_leader(topic.name, index, topic.id, epoch, config, is_new=is_new)
             except KafkaError as error:  # its log directory is offline: answered partition by partition
                 log.error("cannot lead %s-%d: %s", topic.name, index, error.message)
         if taken:

@@ -7,7 +7,7 @@ from typing import Any
 from kafkapy.errors import KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.record.compression import codec_of
-from kafkapy.record.validation import ValidatedBatch, validate
+from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, validate
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
 _AS_PRODUCED = -1
@@ -18,8 +18,9 @@ class AppendRules:
 
     __slots__ = ("_rules",)
 
-    def __init__(self, config: LogConfig) -> None:
+    def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
         self._rules: dict[str, Any] = {
+            "max_decompressed": max_decompressed,
             "timestamp_type": _APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else _CREATE_TIME,
             "before_max_ms": config.message_timestamp_before_max_ms,
             "after_max_ms": config.message_timestamp_after_max_ms,

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from kafkapy.errors import KafkaError
 from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
 from kafkapy.log.files import Files
+from kafkapy.record.validation import MAX_DECOMPRESSED
 from kafkapy.runtime.clock import Clock
 
 DAY_MS = 86_400_000
@@ -41,6 +42,7 @@ class Environment:
         "failure",
         "files",
         "log_dir",
+        "max_decompressed",
         "producer_expiration_ms",
     )
 
@@ -53,6 +55,7 @@ class Environment:
         *,
         pool: PoolLike | None = None,
         producer_expiration_ms: int = DAY_MS,
+        max_decompressed: int = MAX_DECOMPRESSED,
         on_failure: Callable[[LogDirFailure], None] | None = None,
     ) -> None:
         self.log_dir = log_dir
@@ -61,6 +64,7 @@ class Environment:
         self._scheduler = scheduler
         self._pool = pool
         self.producer_expiration_ms = producer_expiration_ms
+        self.max_decompressed = max_decompressed
         self.failure: LogDirFailure | None = None
         self._on_failure = on_failure
 

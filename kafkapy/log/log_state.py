@@ -60,7 +60,7 @@ class LogState:
         self.retention: RetentionPolicy = KafkaRetention()
         self.closed = False
         self._limit: tuple[int, tuple[Segment, int]] | None = None
-        self.rules = AppendRules(config)
+        self.rules = AppendRules(config, self.env.max_decompressed)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.name}, offsets {self.log_start_offset} to {self.log_end_offset}, {self.directory})"
@@ -114,7 +114,7 @@ class LogState:
         self.changed("noting a leader epoch of", lambda: self.leader_epochs.assign(epoch, self.end[0]))
 
     def update_config(self, config: LogConfig) -> None:
-        self.rules = AppendRules(config)
+        self.rules = AppendRules(config, self.env.max_decompressed)
         self.config = config
 
     def active_producers(self) -> list[ActiveProducer]:

@@ -93,6 +93,7 @@ class LogManager:
             self._scheduler,
             pool=self._pool,
             producer_expiration_ms=self.settings.producer_expiration_ms,
+            max_decompressed=self.settings.max_decompressed,
             on_failure=self._dir_failed,
         )
 

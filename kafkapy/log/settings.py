@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafkapy.record.validation import MAX_DECOMPRESSED
+
 NEVER_MS = (1 << 63) - 1
 
 
@@ -20,3 +22,4 @@ class LogSettings:
     high_watermark_checkpoint_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_expiration_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+    max_decompressed: int = MAX_DECOMPRESSED  # kafkapy.decompressed.max.bytes

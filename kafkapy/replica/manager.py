@@ -60,11 +60,16 @@ class ReplicaManager:
         for partitions in list(self._topics.values()):
             yield from list(partitions.values())
 
-    def make_leader(self, topic: str, index: int, topic_id: bytes, leader_epoch: int, config: LogConfig) -> Partition:
-        """Makes this broker lead the partition; its log is made where there is none. Blocks on the disk."""
+    def make_leader(
+        self, topic: str, index: int, topic_id: bytes, leader_epoch: int, config: LogConfig, *, is_new: bool
+    ) -> Partition:
+        """Makes this broker lead the partition; its log is made where there is none. Blocks on the disk; KafkaError.
+
+        A partition that is not new and has no log may have it in a directory that is offline: then it is refused.
+        """
         partition_log = self.log_manager.get(topic, index)
         if partition_log is None:
-            partition_log = self.log_manager.create(topic, index, topic_id, config)
+            partition_log = self.log_manager.create(topic, index, topic_id, config, is_new=is_new)
         partition_log.assign_leader_epoch(leader_epoch)
         partition = Partition(
             partition_log,

@@ -21,6 +21,7 @@ from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
+from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.scheduler import Scheduler
@@ -92,6 +93,7 @@ class BrokerServer:
 
     def _start(self) -> None:
         services = self.services
+        raise_descriptor_limit()
         for line in services.config.warnings():
             log.warning(line)
         self._timer.start()
@@ -133,6 +135,7 @@ class BrokerServer:
                 high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
                 producer_expiration_ms=config.producer_id_expiration_ms,
                 producer_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
+                max_decompressed=config.kafkapy_decompressed_max_bytes,
             ),
             on_dir_failure=self._directory_failed,
         )

@@ -289,3 +289,17 @@ def test_a_frame_that_breaks_the_protocol_closes_after_what_precedes_is_answered
     assert wire.receive(PRODUCE, VERSION)[0] == 1
     assert wire.closed()
     assert any("Produce" in record.getMessage() and "closing" in record.getMessage() for record in caplog.records)
+
+
+def test_a_batch_that_unpacks_beyond_the_limit_is_refused(tmp_path):
+    server = start_broker(tmp_path, kafkapy_decompressed_max_bytes="100000")
+    wire = Wire(server)
+    try:
+        make_topic(wire, "bomb")
+        assert produce(wire, "bomb", batch(b"x" * 90_000, codec=4)).error_code == Errors.NONE
+        refused = produce(wire, "bomb", batch(b"x" * 110_000, codec=4))
+        assert refused.error_code == Errors.INVALID_RECORD
+        assert "100000" in refused.error_message
+    finally:
+        wire.close()
+        server.stop()
