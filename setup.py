@@ -50,13 +50,19 @@ def extensions() -> list[Extension]:
         flags += ["-fsanitize=address", "-fno-omit-frame-pointer", "-g"]
         links += ["-fsanitize=address"]
     modules = sorted((HERE / "ext").glob("*.pyx"))
+    if not modules:
+        raise SystemExit(
+            f"kafkapy: there are no Cython sources in {HERE / 'ext'}: this copy of the source is not whole"
+        )
+    headers = [str(header.relative_to(HERE)) for header in sorted((HERE / "ext").glob("*.pxd"))]
     return [
         Extension(
             f"kafkapy._ext.{source.stem}",
             [str(source.relative_to(HERE))],
             extra_compile_args=flags,
             extra_link_args=links,
-            depends=[str(header.relative_to(HERE)) for header in sorted((HERE / "ext").glob("*.pxd"))],
+            # The source is named again because cythonize puts the C file in its place: an sdist takes it from here.
+            depends=[str(source.relative_to(HERE)), *headers],
         )
         for source in modules
         if not only or source.stem in only
