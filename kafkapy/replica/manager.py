@@ -112,6 +112,11 @@ class ReplicaManager:
             partition.remove(gone)
         log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
 
+    def answer_waiting(self) -> None:
+        """Answers every fetch that waits with what there is: at a stop nobody waits for more."""
+        for partition in self:
+            self.fetch_purgatory.complete_all(partition)
+
     def _stall_of(self, directory: Path) -> StallMonitor:
         monitor = self._stalls.get(directory)
         if monitor is None:

@@ -317,6 +317,9 @@ class BrokerServer:
         if self._network is not None:
             self._network.stop_accepting()
             if clean:
+                self.services.stopping = True
+                if hasattr(self.services, "replicas"):
+                    self.services.replicas.answer_waiting()
                 self._network.stop()
         if self._metrics is not None:
             self._metrics.stop()

@@ -56,23 +56,27 @@ class Later:
 
 
 class MeteredPending(Pending):
-    """A Pending that says when it is completed (`on_complete`, set by the meters)."""
+    """A Pending for the meters: it says when it is completed (`on_complete`), and its reply passes through `timed`."""
 
-    __slots__ = ("on_complete",)
+    __slots__ = ("on_complete", "timed")
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self.on_complete: Callable[[], None] | None = None
+        self.timed: Callable[[Reply], Reply] | None = None
 
     def complete(self, reply: Reply) -> bool:
         if self.on_complete is not None:
             self.on_complete()
+        if self.timed is not None:
+            reply = self.timed(reply)
         return super().complete(reply)
 
     def complete_with(self, make: Callable[[], Reply]) -> bool:
         if self.on_complete is not None:
             self.on_complete()
-        return super().complete_with(make)
+        timed = self.timed
+        return super().complete_with(make if timed is None else lambda: timed(make()))
 
 
 def as_reply(call: Call, answer: Any) -> Reply:

@@ -50,9 +50,14 @@ class RequestMeters:
         self._observe(api, "local", now - started, count)
         if isinstance(reply, MeteredPending):
             reply.on_complete = lambda: self._observe(api, "delayed", self.clock() - now, count)
-        elif isinstance(reply, list):
-            return Timed(reply, lambda: self._observe(api, "send", self.clock() - now, count))
-        return reply
+            reply.timed = lambda answer: self._send_timed(api, count, self.clock(), answer)
+            return reply
+        return self._send_timed(api, count, now, reply)
+
+    def _send_timed(self, api: str, count: int, since: float, reply: Reply) -> Reply:
+        if not isinstance(reply, list):
+            return reply
+        return Timed(reply, lambda: self._observe(api, "send", self.clock() - since, count))
 
     def _observe(self, api: str, stage: str, seconds: float, count: int) -> None:
         histogram = self._histograms.get((api, stage))

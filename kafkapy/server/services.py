@@ -49,6 +49,7 @@ class Services:
     topics: TopicRegistry
 
     def __init__(self) -> None:
+        self.stopping = False  # from then on no request is made to wait for data
         self._nodes: dict[str, list[Node]] = {}
 
     @property

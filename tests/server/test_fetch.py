@@ -157,6 +157,19 @@ def test_a_deleted_topic_wakes_the_fetch_that_waits_on_it(broker, wire, topic):
     waiting.close()
 
 
+def test_a_stop_answers_the_fetches_that_wait(tmp_path):
+    server = start_broker(tmp_path)
+    wire = Wire(server)
+    topic = make_topic(wire, "until-the-end")
+    wire.send(FETCH, VERSION, request(topic, wait=2**31 - 1))
+    while server.services.replicas.fetch_purgatory.delayed == 0:
+        pass
+    server.stop()
+    _, response = wire.receive(FETCH, VERSION)
+    assert response.responses[0].partitions[0].error_code == Errors.NONE
+    wire.close()
+
+
 def test_a_client_that_goes_while_it_waits_is_forgotten_though_nothing_is_produced(broker, wire, topic):
     waiting = Wire(broker)
     waiting.send(FETCH, VERSION, request(topic, wait=2**31 - 1))

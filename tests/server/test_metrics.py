@@ -20,6 +20,7 @@ def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path
         produce(wire, "unknown", batch(b"value"))
         wire.call(FETCH, 12, request("seen"))
         wire.call(FETCH, 12, request("seen", 99))
+        wire.call(FETCH, 12, request("seen", 3, wait=20))
         with urllib.request.urlopen(f"http://{server.metrics_address}/metrics") as page:
             text = page.read().decode()
     finally:
@@ -43,4 +44,6 @@ def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path
     for stage in ("queue", "local", "send"):
         assert samples["kafkapy_request_seconds_count", (("api", "Produce"), ("stage", stage))] == 4
     assert samples["kafkapy_request_seconds_bucket", (("api", "Produce"), ("le", "+Inf"), ("stage", "local"))] == 4
+    for stage, count in (("local", 3), ("delayed", 1), ("send", 3)):
+        assert samples["kafkapy_request_seconds_count", (("api", "Fetch"), ("stage", stage))] == count
     assert samples["kafkapy_network_connections", (("listener", "PLAINTEXT"),)] == 1

@@ -48,14 +48,14 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
         later = Later(call)
         broker.disk_pool.submit(_read_and_answer, broker, call, request, context, plan, later)
         return later
-    if _answers_now(request, context, plan, outcome):
+    if _answers_now(broker, request, context, plan, outcome):
         return _send(broker, call, context, outcome[0])
     later = Later(call)
     _delay(broker, call, request, context, plan, later)
     return later
 
 
-def _answers_now(request: FetchRequest, context: FetchContext, plan: FetchPlan, outcome: Any) -> bool:
+def _answers_now(broker: Services, request: FetchRequest, context: FetchContext, plan: FetchPlan, outcome: Any) -> bool:
     _, total, urgent = outcome
     return bool(
         urgent
@@ -63,6 +63,7 @@ def _answers_now(request: FetchRequest, context: FetchContext, plan: FetchPlan, 
         or total >= plan.min_bytes
         or not plan.wanted
         or context.error_code != Errors.NONE
+        or broker.stopping
     )
 
 
@@ -72,7 +73,7 @@ def _read_and_answer(
     """On the disk pool: the same for a reader whose place is not in memory."""
     try:
         outcome = plan.read(blocking=True)
-        if outcome is not None and _answers_now(request, context, plan, outcome):
+        if outcome is not None and _answers_now(broker, request, context, plan, outcome):
             later.complete(_send(broker, call, context, outcome[0]))
         else:
             _delay(broker, call, request, context, plan, later)
