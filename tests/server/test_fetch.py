@@ -219,6 +219,12 @@ def test_metadata_makes_a_topic_only_if_it_may(tmp_path):
         server.stop()
 
 
+def test_metadata_does_not_make_an_internal_topic_with_the_settings_of_any_topic(wire):
+    make = METADATA.Request
+    asked = make(topics=[make.Topics(name="__consumer_offsets")], allow_auto_topic_creation=True)
+    assert wire.call(METADATA, 12, asked).topics[0].error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_many_clients_that_ask_for_the_same_new_topic_all_get_it(broker):
     make = METADATA.Request
     wires = [Wire(broker) for _ in range(8)]

@@ -32,10 +32,13 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     asked = _asked(broker, call, request)
     if asked is None:
         return _response(broker, call, request, [(name, ZERO_ID, None) for name in broker.topics.names()])
-    create = [
+    create = [  # not the internal ones: their coordinators make them, with settings of their own
         name
         for name, _, error in asked
-        if error is not None and error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION and name is not None
+        if error is not None
+        and error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+        and name is not None
+        and not is_internal(name)
     ]
     if not create or not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
         return _response(broker, call, request, asked)
