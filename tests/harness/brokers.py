@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import time
 from pathlib import Path
 
 from harness import toolchain
+from harness.raw import METADATA, Connection, array
 
 KAFKA_POM = Path(__file__).parents[1] / "interop" / "kafka" / "pom.xml"
 KAFKA_VERSION = "3.9.1"
@@ -198,6 +200,18 @@ class KafkaBroker:
         self.bootstrap = f"127.0.0.1:{port}"
         self.port = port
         self.pid = self.process.child.pid
+        self._wait_until_it_knows_itself()
+
+    def _wait_until_it_knows_itself(self) -> None:
+        """It listens before the controller has told it that there is a broker to place topics on."""
+        deadline = time.monotonic() + 30
+        with Connection(self.bootstrap) as connection:
+            while True:
+                (brokers,) = struct.unpack_from(">i", connection.ask(METADATA, 1, array([])))
+                if brokers:
+                    return
+                assert time.monotonic() < deadline, "Kafka knows of no broker after 30 s"
+                time.sleep(0.05)
 
     def stop(self) -> None:
         try:

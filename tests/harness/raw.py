@@ -1,0 +1,160 @@
+"""Requests made by hand, byte by byte and wrong on purpose: shares no code with kafkapy's own protocol modules."""
+
+import socket
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import crc32c
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
+GZIP = 1
+
+
+def string(text: str | None) -> bytes:
+    """A string with a 16-bit length; None is the null string."""
+    return struct.pack(">h", -1) if text is None else struct.pack(">h", len(text.encode())) + text.encode()
+
+
+def array(items: Sequence[bytes]) -> bytes:
+    """An array with a 32-bit count."""
+    return struct.pack(">i", len(items)) + b"".join(items)
+
+
+def varint(value: int) -> bytes:
+    """A zig-zag varint."""
+    left = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while left > 0x7F:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
+
+
+def record(number: int, value: bytes, *, length: int | None = None, value_length: int | None = None) -> bytes:
+    """One record of a batch, without key and headers; the lengths can be made to lie."""
+    size = len(value) if value_length is None else value_length
+    body = b"\0" + varint(0) + varint(number) + varint(-1) + varint(size) + value + varint(0)
+    return varint(len(body) if length is None else length) + body
+
+
+def batch(records: Sequence[bytes], *, codec: int = 0, **other: Any) -> bytes:
+    """A record batch of format 2, right in itself but for what `other` says: count, last_delta, magic, size, crc,
+    attributes, body."""
+    body = other.get("body", b"".join(records))
+    if codec == GZIP and "body" not in other:
+        body = zlib.compress(body, 9, wbits=31)
+    count = len(records)
+    after_crc = struct.pack(
+        ">hiqqqhii",
+        other.get("attributes", codec),
+        other.get("last_delta", count - 1),
+        1_800_000_000_000,
+        1_800_000_000_000,
+        -1,
+        -1,
+        -1,
+        other.get("count", count),
+    )
+    after_crc += body
+    crc = other.get("crc", crc32c.crc32c(after_crc))
+    size = other.get("size", 9 + len(after_crc))
+    return struct.pack(">qiibI", 0, size, -1, other.get("magic", 2), crc) + after_crc
+
+
+def values(*each: bytes) -> bytes:
+    """A right batch of these values."""
+    return batch([record(number, value) for number, value in enumerate(each)])
+
+
+def frame(api: int, version: int, body: bytes, *, correlation: int = 7, client: str | None = "raw") -> bytes:
+    """A whole request with a header of version 1."""
+    inside = struct.pack(">hhi", api, version, correlation) + string(client) + body
+    return struct.pack(">i", len(inside)) + inside
+
+
+def produce_body(topic: str, partition: int, records: bytes, *, acks: int = -1, size: int | None = None) -> bytes:
+    """A Produce request of version 3; `size` lies about the length of the records."""
+    data = struct.pack(">ii", partition, len(records) if size is None else size) + records
+    return string(None) + struct.pack(">hi", acks, 10_000) + array([string(topic) + array([data])])
+
+
+class Connection:
+    """A socket to a broker, with answers cut out of the stream."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)), 20)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def answer(self) -> bytes:
+        """The next response without size and correlation id."""
+        (size,) = struct.unpack(">i", self._read(4))
+        body = self._read(size)
+        assert body[:4] == struct.pack(">i", 7), "an answer to another request"
+        return body[4:]
+
+    def _read(self, count: int) -> bytes:
+        got = bytearray()
+        while len(got) < count:
+            more = self.socket.recv(count - len(got))
+            assert more, f"the broker closed the connection after {len(got)} of {count} bytes"
+            got += more
+        return bytes(got)
+
+    def is_closed_by_broker(self) -> bool:
+        """Waits until the broker closes the connection without a word; False if it speaks, or after 20 s."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    def ask(self, api: int, version: int, body: bytes) -> bytes:
+        self.send(frame(api, version, body))
+        return self.answer()
+
+    def produce(self, topic: str, partition: int, records: bytes, *, version: int = 3) -> tuple[int, int]:
+        """(error code, base offset) of a Produce request with acks=all, of versions 3 to 8."""
+        answer = self.ask(PRODUCE, version, produce_body(topic, partition, records))
+        at = 4 + 2 + len(topic.encode()) + 4
+        index, code, base = struct.unpack_from(">ihq", answer, at)
+        assert index == partition
+        return code, base
+
+    def fetch(self, topic: str, partition: int, offset: int) -> tuple[int, int, bytes]:
+        """(error code, high watermark, records) of a Fetch request of version 4 that waits for nothing."""
+        one = struct.pack(">iqi", partition, offset, 64 << 20)
+        body = struct.pack(">iiiib", -1, 0, 0, 64 << 20, 0) + array([string(topic) + array([one])])
+        answer = self.ask(FETCH, 4, body)
+        at = 4 + 4 + 2 + len(topic.encode()) + 4
+        index, code, high, _stable, aborted = struct.unpack_from(">ihqqi", answer, at)
+        assert index == partition
+        at += 26 + 16 * max(aborted, 0)
+        (size,) = struct.unpack_from(">i", answer, at)
+        return code, high, answer[at + 4 : at + 4 + max(size, 0)]
+
+    def end_offset(self, topic: str, partition: int) -> tuple[int, int]:
+        """(error code, offset after the last record) by ListOffsets of version 1."""
+        one = struct.pack(">iq", partition, -1)
+        answer = self.ask(LIST_OFFSETS, 1, struct.pack(">i", -1) + array([string(topic) + array([one])]))
+        _, code, _, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(topic.encode()) + 4)
+        return code, offset
+
+    def create_topic(self, name: str, partitions: int = 1) -> int:
+        """The error code of a CreateTopics request of version 2."""
+        topic = string(name) + struct.pack(">ih", partitions, 1) + array([]) + array([])
+        answer = self.ask(CREATE_TOPICS, 2, array([topic]) + struct.pack(">ib", 20_000, 0))
+        (code,) = struct.unpack_from(">h", answer, 4 + 4 + 2 + len(name.encode()))
+        return int(code)
