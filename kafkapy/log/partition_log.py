@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
@@ -29,6 +30,8 @@ from kafkapy.log.retention import RetentionPolicy
 from kafkapy.record.file_region import FileRegion
 
 __all__ = ["BUSY", "CLIENT", "COORDINATOR", "AppendResult", "PartitionLog", "ReadResult"]
+
+_T = TypeVar("_T")
 
 # Where an append comes from: a client's batches are checked against their producer's sequence, a coordinator's not.
 CLIENT = 0
@@ -140,21 +143,31 @@ class PartitionLog(LogState):
         """
         self.env.check()
         try:
-            return log_reader.read(self, offset, max_bytes, min_one, max_offset, not blocking)
+            return self._looked_up(
+                f"reading {self.name} at offset {offset}",
+                lambda: log_reader.read(self, offset, max_bytes, min_one, max_offset, not blocking),
+            )
         except BlockingIOError:
             return BUSY
-        except FileNotFoundError:
-            return self._read_again(offset, max_bytes, min_one, max_offset)
-        except OSError as error:
-            raise self.disk_error(f"reading {self.name} at offset {offset}", error) from error
 
-    def _read_again(self, offset: int, max_bytes: int, min_one: bool, max_offset: int) -> ReadResult:
-        """A file had gone: deleted with its segment, which has then left the list, or with the whole log."""
-        try:
-            return log_reader.read(self, offset, max_bytes, min_one, max_offset, False)
-        except OSError as error:
-            self.check_open()
-            raise self.disk_error(f"reading {self.name} at offset {offset}", error) from error
+    def _looked_up(self, doing: str, look: Callable[[], _T]) -> _T:
+        """`look()`, which holds no lock: a file that it needs may go meanwhile, with its segment or with the log.
+
+        A segment leaves the list before its file is renamed. So where a file is missing and the list has changed, the
+        answer is in the new one; where it has not, the disk has lost the file. Raises LogDirFailure, KafkaError.
+        """
+        while True:
+            segments = self.segments
+            try:
+                return look()
+            except BlockingIOError:
+                raise
+            except FileNotFoundError as error:
+                self.check_open()
+                if self.segments is segments:
+                    raise self.disk_error(doing, error) from error
+            except OSError as error:
+                raise self.disk_error(doing, error) from error
 
     def aborted_transactions(self, offset: int, region: FileRegion | None, end_offset: int) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in `region`, read at `offset`."""
@@ -170,12 +183,11 @@ class PartitionLog(LogState):
 
     def _searched(self, search: Callable[..., TimestampOffset | None], *arguments: int) -> TimestampOffset | None:
         self.env.check()
+        doing = f"searching {self.name} by time"
         try:
-            return search(self, *arguments)
-        except OSError as error:
-            raise self.disk_error(f"searching {self.name} by time", error) from error
+            return self._looked_up(doing, lambda: search(self, *arguments))
         except ValueError as error:
-            raise KafkaError(Errors.CORRUPT_MESSAGE, f"searching {self.name} by time: {error}") from error
+            raise KafkaError(Errors.CORRUPT_MESSAGE, f"{doing}: {error}") from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch up to this one, (-1, -1) where the log cannot tell."""
