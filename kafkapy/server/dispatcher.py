@@ -50,6 +50,11 @@ class Dispatcher:
                     replies.append(_refuse(connection, "Produce", error))
                 return replies
             if produced is not None:
+                if run and (run[0].acks == 0) != (produced.acks == 0):
+                    # A failure with acks=0 closes the connection, and must not take the answers of others along.
+                    if not self._produce(connection, run, replies, gathered):
+                        return replies
+                    run = []
                 run.append(produced)
                 continue
             if run and not self._produce(connection, run, replies, gathered):

@@ -112,6 +112,18 @@ def test_acks_0_gets_no_answer_and_a_failure_closes_the_connection(broker, wire,
     other.close()
 
 
+def test_a_failure_with_acks_0_closes_after_the_requests_before_it_are_answered(broker, topic):
+    other = Wire(broker)
+    other.sock.sendall(
+        request_frame(PRODUCE, VERSION, 1, "wire", request(topic, batch(b"kept")))
+        + request_frame(PRODUCE, VERSION, 2, "wire", request("no-such-topic", batch(b"lost"), acks=0))
+    )
+    correlation, response = other.receive(PRODUCE, VERSION)
+    assert (correlation, response.responses[0].partition_responses[0].error_code) == (1, Errors.NONE)
+    assert other.closed()
+    other.close()
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [
