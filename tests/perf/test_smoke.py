@@ -1,0 +1,17 @@
+"""Every measurement against a kafkapy that was started as a user starts it, with a few megabytes."""
+
+import pytest
+
+from perf.measurement import KAFKAPY, Bench, Measurement
+from perf.measurements import ALL
+
+NEEDS_NO_JAVA = [each for each in ALL if each.name != "java"]
+
+
+@pytest.mark.parametrize("measurement", NEEDS_NO_JAVA, ids=lambda measurement: measurement.name)
+def test_a_measurement_fills_its_rows(bench: Bench, measurement: Measurement) -> None:
+    found = measurement.run(bench, KAFKAPY)
+    assert set(found) == {row.key for row in measurement.rows}
+    assert all(figure >= 0 for figure in found.values())
+    assert set(measurement.limit(bench)) <= set(found)
+    assert not list(bench.directory.glob("data-*"))
