@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from harness import toolchain
@@ -129,10 +130,22 @@ class KafkapyBroker:
 
     kind = "kafkapy"
 
-    def __init__(self, directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        overrides: dict[str, str] | None = None,
+        *,
+        port: int = 0,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.data = directory / "data"
         settings = {"log.dirs": str(self.data), "listeners": f"PLAINTEXT://127.0.0.1:{port}", **(overrides or {})}
-        command = [*kafkapy_command(), "start", *(word for k, v in settings.items() for word in ("-o", f"{k}={v}"))]
+        command = [
+            *prefix,
+            *kafkapy_command(),
+            "start",
+            *(word for k, v in settings.items() for word in ("-o", f"{k}={v}")),
+        ]
         self.process = Process(command, directory / "kafkapy.log")
         self.ready = self.process.wait_for_line(READY, 60)
         listener = re.search(r"PLAINTEXT://([^ ,]+)", self.ready["addresses"])

@@ -1,0 +1,185 @@
+"""A broker that cannot start says why in a sentence that names the value, and ends with the right exit code."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harness.brokers import READY, KafkapyBroker, Process, kafkapy_command
+from harness.raw import Connection, values
+
+FAILED, WRONG_CALL = 1, 2
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
+
+
+def refused(*arguments: str) -> tuple[int, str]:
+    """Exit code and what is said of a start that must fail; a broker that stays up is a failed test."""
+    done = subprocess.run(
+        [*kafkapy_command(), "start", *arguments], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert not READY.search(done.stdout), f"it says that it is ready: {done.stdout}"
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stderr
+
+
+def of(directory: Path | str, *more: str) -> list[str]:
+    """Arguments of a start that would succeed with a good directory."""
+    settings = [f"log.dirs={directory}", "listeners=PLAINTEXT://127.0.0.1:0", *more]
+    return [word for setting in settings for word in ("-o", setting)]
+
+
+def test_a_file_in_place_of_the_data_directory(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_text("not a directory")
+    code, said = refused(*of(file))
+    assert code == FAILED
+    assert str(file) in said
+    assert file.read_text() == "not a directory"
+
+
+def test_a_data_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, said = refused(*of(tmp_path / "file" / "data"))
+    assert code == FAILED
+    assert str(tmp_path / "file" / "data") in said
+
+
+def test_a_data_directory_that_is_not_writable(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    directory.mkdir(mode=0o555)
+    if os.access(directory, os.W_OK):  # root may write everywhere but in the kernel's own file system
+        directory = Path("/sys/kernel")
+    code, said = refused(*of(directory))
+    assert code == FAILED
+    assert str(directory) in said
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused(*of(tmp_path / "data", f"listeners=PLAINTEXT://127.0.0.1:{port}"))
+    assert code == FAILED
+    assert str(port) in said
+
+
+def test_an_address_of_another_machine(tmp_path: Path) -> None:
+    code, said = refused(*of(tmp_path / "data", "listeners=PLAINTEXT://192.0.2.7:0"))
+    assert code == FAILED
+    assert "192.0.2.7" in said
+
+
+def test_a_second_broker_on_the_same_directory(tmp_path: Path) -> None:
+    first = KafkapyBroker(tmp_path)
+    try:
+        code, said = refused(*of(first.data))
+        assert code == FAILED
+        assert str(first.data) in said
+        with Connection(first.bootstrap) as connection:  # and the first one goes on
+            assert connection.create_topic("t") == 0
+            assert connection.produce("t", 0, values(b"x")) == (0, 0)
+    finally:
+        first.stop()
+
+
+WRONG_SETTINGS = {
+    "a word for a number": ("num.network.threads", "many"),
+    "a number out of range": ("num.network.threads", "0"),
+    "a word for a boolean": ("auto.create.topics.enable", "perhaps"),
+    "an unknown cleanup policy": ("log.cleanup.policy", "burn"),
+    "an unknown codec": ("compression.type", "rar"),
+    "a listener without a port": ("listeners", "PLAINTEXT://127.0.0.1"),
+    "a listener that is none": ("listeners", "here"),
+    "a port out of range": ("listeners", "PLAINTEXT://127.0.0.1:70000"),
+    "an unknown protocol": ("listeners", "FOO://127.0.0.1:0"),
+    "two listeners on one port": ("listeners", "PLAINTEXT://127.0.0.1:9092,OTHER://127.0.0.1:9092"),
+    "zookeeper": ("zookeeper.connect", "127.0.0.1:2181"),
+    "our own": ("kafkapy.zero.copy.enable", "sometimes"),
+}
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG_SETTINGS.values(), ids=WRONG_SETTINGS.keys())
+def test_a_wrong_setting_in_the_call(tmp_path: Path, key: str, value: str) -> None:
+    code, said = refused(*of(tmp_path / "data", f"{key}={value}"))
+    assert code == WRONG_CALL
+    assert key in said
+    assert value.partition(",")[0] in said
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG_SETTINGS.values(), ids=WRONG_SETTINGS.keys())
+def test_a_wrong_setting_in_the_file(tmp_path: Path, key: str, value: str) -> None:
+    file = tmp_path / "server.properties"
+    listeners = "" if key == "listeners" else "listeners=PLAINTEXT://127.0.0.1:0\n"
+    file.write_text(f"log.dirs={tmp_path}/data\n{listeners}{key}={value}\n")
+    code, said = refused(str(file))
+    assert code == FAILED
+    assert key in said
+    assert value.partition(",")[0] in said
+
+
+def test_a_wrong_call(tmp_path: Path) -> None:
+    for arguments, named in (
+        (["-o", "log.dirs"], "log.dirs"),
+        (["-o"], "-o"),
+        (["--no-such-option"], "--no-such-option"),
+        (["one.properties", "two.properties"], "two.properties"),
+    ):
+        code, said = refused(*arguments)
+        assert code == WRONG_CALL, arguments
+        assert named in said
+
+
+def test_a_properties_file_that_is_not_there(tmp_path: Path) -> None:
+    code, said = refused(str(tmp_path / "server.properties"))
+    assert code == FAILED
+    assert str(tmp_path / "server.properties") in said
+
+
+def test_unknown_settings_and_those_without_effect_are_named_once(tmp_path: Path) -> None:
+    broker = KafkapyBroker(tmp_path, {"no.such.setting": "1", "zookeeper.session.timeout.ms": "18000"})
+    broker.stop()
+    said = broker.process.said
+    assert said.count("no.such.setting") == 1
+    assert said.count("zookeeper.session.timeout.ms") == 1
+
+
+def test_a_directory_that_apache_kafka_wrote_is_left_alone(tmp_path: Path) -> None:
+    shutil.copytree(GOLDEN, tmp_path / "data")
+    before = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    code, said = refused(*of(tmp_path / "data"))
+    assert code == FAILED
+    assert str(tmp_path / "data") in said
+    after = {path: path.read_bytes() for path in (tmp_path / "data").rglob("*") if path.is_file()}
+    assert {path: after.get(path) for path in before} == before
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    broker = KafkapyBroker(tmp_path)
+    broker.stop()
+    meta = broker.data / "meta.properties"
+    lines = [line for line in meta.read_text().splitlines() if not line.startswith("cluster.id=")]
+    meta.write_text("\n".join([*lines, "cluster.id=AAAAAAAAAAAAAAAAAAAAAA", ""]))
+    code, said = refused(*of(broker.data))
+    assert code == FAILED
+    assert "AAAAAAAAAAAAAAAAAAAAAA" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    broker = KafkapyBroker(tmp_path)
+    with Connection(broker.bootstrap) as connection:
+        assert connection.create_topic("t") == 0
+        assert connection.produce("t", 0, values(b"x")) == (0, 0)
+        broker.process.child.send_signal(number)
+        assert broker.process.child.wait(30) == 0
+    assert (broker.data / ".kafka_cleanshutdown").exists()
+
+
+def test_python_minus_m_starts_it_too(tmp_path: Path) -> None:
+    process = Process([sys.executable, "-m", "kafkapy", "start", *of(tmp_path / "data")], tmp_path / "log")
+    process.wait_for_line(READY, 30)
+    assert process.stop() == 0
