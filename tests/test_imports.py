@@ -1,0 +1,80 @@
+"""Imports go downwards only, through the layers that docs/architecture draws."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "kafkapy"
+EXT = PACKAGE.parent / "ext"
+# From the top to the bottom. What is on one line does not import its neighbours.
+LAYERS = [
+    {"__main__"},
+    {"tools", "testing"},
+    {"server", "spark"},
+    {"coordinator", "controller", "client"},
+    {"replica"},
+    {"log", "metadata", "network", "protocol"},
+    {"record"},
+    {"runtime"},
+    {"_ext"},
+    {"errors", "version"},  # tables that import nothing, so that the C parts can raise what is in them
+]
+HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
+# The package itself hands out Broker and the version, and loads what is behind them only when it is asked.
+LAZY = {"__init__"}
+
+
+def part_of(path: Path) -> str:
+    """The layer's name of a file: its top folder, or its own name."""
+    return "_ext" if path.parent == EXT else path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, part of kafkapy) of every import, also of those inside functions and for types only."""
+    if path.parent == EXT:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if found := re.match(r"\s*(?:from|import|cimport) kafkapy\.(\w+)", line):
+                yield number, found[1]
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            words = name.split(".")
+            if words[0] == "kafkapy" and len(words) > 1:
+                yield node.lineno, words[1]
+
+
+def sources() -> list[Path]:
+    """All Python and Cython files. A type stub loads nothing and may name what its functions are given."""
+    return sorted([*PACKAGE.rglob("*.py"), *EXT.glob("*.pyx"), *EXT.glob("*.pxd")])
+
+
+def test_every_part_has_a_layer() -> None:
+    assert {part_of(path) for path in sources()} - LAZY <= set(HEIGHT)
+
+
+@pytest.mark.parametrize("part", sorted({part_of(path) for path in sources()} - LAZY))
+def test_imports_go_downwards_only(part: str) -> None:
+    wrong = [
+        f"{path.relative_to(PACKAGE.parent)}:{line} imports kafkapy.{other}"
+        for path in sources()
+        if part_of(path) == part
+        for line, other in imported(path)
+        if other != part and HEIGHT[other] >= HEIGHT[part]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_package_itself_imports_nothing_but_its_version_at_once() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    at_once = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    modules = {node.module for node in at_once if isinstance(node, ast.ImportFrom)}
+    assert modules <= {"kafkapy.version", "typing", "__future__"}
