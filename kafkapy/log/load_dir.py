@@ -35,8 +35,9 @@ def load_dir(
     except OSError as error:
         log_dir.env.failed("loading it", error)
         return
-    state = "stopped cleanly" if log_dir.was_clean else "not stopped cleanly: recovering"
-    _log.info("%s: %d partitions, %s", log_dir.path, len(found), state)
+    if found:
+        state = "stopped cleanly" if log_dir.was_clean else "not stopped cleanly: recovering"
+        _log.info("%s: partitions: %d, %s", log_dir.path, len(found), state)
 
     def load(path: str, name: LogDirName) -> None:
         if name.kind == names.DELETE_DIR:

@@ -235,6 +235,7 @@ class LogManager:
         if log is None:
             return None
         log.abandon()
+        log.env.check()
         log_dir = next(one for one in self._dirs if one.env is log.env)
         path = os.path.join(log_dir.env.log_dir, names.marked_dir_name(topic, partition, kind))
         try:

@@ -60,17 +60,22 @@ class FetchPlan:
         self.max_bytes = max_bytes
         self.isolation = isolation
 
-    def read(self, *, blocking: bool) -> tuple[list[FetchRead], int, bool] | None:
+    def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
         """(one read a partition, bytes in all, whether the answer should not wait: an error or a divergence).
 
-        None, with `blocking=False`, where a read has to wait for the disk: ask again on a thread that may.
+        Where a read has to wait for the disk and `blocking` is False, the answer is None: ask again on a thread that
+        may wait. Or, with `busy_is_empty`, such a partition answers without records, and its reader asks again.
         """
         reads = []
         left, total, urgent, min_one = self.max_bytes, 0, False, True
         for partition, asked in self.wanted:
             read = self._read_one(partition, asked, left, min_one, blocking)
             if read is None:
-                return None
+                if not busy_is_empty:
+                    return None
+                assert isinstance(partition, Partition)
+                log = partition.log
+                read = FetchRead(Errors.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
             if read.error_code != Errors.NONE or read.diverging is not None:
                 urgent = True
             if read.records is not None:

@@ -87,8 +87,11 @@ class ReplicaManager:
             self._topics = {**self._topics, topic: partitions}
         return partition
 
-    def delete_topic(self, topic: str, indexes: Iterable[int]) -> None:
-        """Ends a deleted topic's partitions and hands their directories to the deletion. Blocks on the disk."""
+    def delete_topic(self, topic: str, indexes: Iterable[int]) -> list[str]:
+        """Ends a deleted topic's partitions and hands their directories to the deletion. Blocks on the disk.
+
+        Returns why for those whose logs could not be removed: their directories are offline.
+        """
         with self._lock:
             topics = dict(self._topics)
             partitions = topics.pop(topic, {})
@@ -96,8 +99,13 @@ class ReplicaManager:
         gone = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
         for partition in partitions.values():
             partition.remove(gone)
+        left = []
         for index in indexes:
-            self.log_manager.delete(topic, index)
+            try:
+                self.log_manager.delete(topic, index)
+            except KafkaError as error:
+                left.append(error.message)
+        return left
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """New settings of a topic, for every log of it."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.manager import LogManager
+from kafkapy.log.meta_properties import NAME as META_PROPERTIES
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
@@ -61,6 +62,9 @@ class BrokerServer:
         services.meters = RequestMeters(services.counters, timed=bool(config.kafkapy_metrics_listen))
         services.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         services.disk_pool = DiskPool(config.kafkapy_disk_pool_threads)
+        # Syncs of rolled segments have threads of their own: a flood of small segments must not hold up the appends
+        # and the administration that wait for the disk pool.
+        self._background_pool = DiskPool(2, "background")
         self._on_failure = on_failure
         self._scheduler = Scheduler(clock, config.background_threads)
         self._timer = Timer(clock)
@@ -124,7 +128,7 @@ class BrokerServer:
             config.log_config,
             clock=services.clock,
             scheduler=self._scheduler,
-            disk_pool=services.disk_pool,
+            disk_pool=self._background_pool,
             settings=LogSettings(
                 recovery_threads_per_dir=config.num_recovery_threads_per_data_dir,
                 initial_task_delay_ms=config.log_initial_task_delay_ms,
@@ -150,6 +154,12 @@ class BrokerServer:
         partitions = logs.stored_partitions()
         if partitions and not path.exists():
             topic, index = partitions[0]
+            if logs.stored_cluster_id() is not None and not (home / META_PROPERTIES).exists():
+                raise StartError(
+                    f"{home} is the first of log.dirs and should hold the metadata, but is empty, while others of "
+                    f"log.dirs hold partitions ({topic}-{index} is one): bring it back, or name first the directory "
+                    f"that has {FILE_NAME}"
+                )
             raise StartError(
                 f"log.dirs holds partitions ({topic}-{index} is one) and {home} no kafkapy metadata: another broker, "
                 "such as Apache Kafka, wrote them, and nobody adopted them (which will be done by `kafkapy log adopt`, "
@@ -326,6 +336,7 @@ class BrokerServer:
         self._scheduler.stop()
         self._timer.stop()
         self.services.disk_pool.stop()
+        self._background_pool.stop()
         if self._tree is not None:
             self._tree.close()
         if self._logs is not None:

@@ -133,7 +133,7 @@ class BrokerConfig:
 
     def _derive(self) -> None:
         """What several settings say together."""
-        directories = self.values["log.dirs"] or self.values["log.dir"] or ""
+        directories = self.values["log.dirs"] if self.values["log.dirs"] is not None else self.values["log.dir"] or ""
         self.log_dirs: tuple[Path, ...] = tuple(Path(part.strip()) for part in directories.split(",") if part.strip())
         self.log_config: LogConfig = LogConfig.from_broker(self.values)
         self.max_connections_per_ip_overrides: dict[str, int] = parse_per_ip(

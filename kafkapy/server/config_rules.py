@@ -80,7 +80,9 @@ def _check_listeners(config: BrokerConfig) -> None:
     for listener in config.listeners:
         if listener.protocol not in SUPPORTED_PROTOCOLS:
             raise ConfigError(
-                "listeners", given, f"{listener.name} uses {listener.protocol}; this broker only speaks PLAINTEXT"
+                "listeners",
+                given,
+                f"{listener.name} is a {listener.protocol} listener, and this broker only speaks PLAINTEXT",
             )
     names = {listener.name for listener in config.listeners}
     advertised = {listener.name for listener in config.advertised_listeners}

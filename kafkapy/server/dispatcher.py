@@ -16,6 +16,7 @@ from kafkapy.network.replies import CLOSE, Pending, Reply
 from kafkapy.protocol.api_versions import unsupported
 from kafkapy.protocol.apis import API_VERSIONS, FETCH
 from kafkapy.protocol.headers import RequestHeader, UnsupportedApi, read_request_header
+from kafkapy.protocol.message import Message
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, as_reply
@@ -133,16 +134,23 @@ class Dispatcher:
 
     def _run(self, served: Served, call: Call, request: Any) -> Reply:
         if not served.pooled:
-            return as_reply(call, served.handler(self._broker, call, request))
+            return as_reply(call, _answer(self._broker, served, call, request))
         later = Later(call)
         # Decoded strings and numbers are copies, so the receive buffer may go on while the pool works.
         self._broker.disk_pool.submit(_run_pooled, self._broker, served, call, request, later)
         return later.pending
 
 
+def _answer(broker: Services, served: Served, call: Call, request: Any) -> Any:
+    answer = served.handler(broker, call, request)
+    if isinstance(answer, Message):
+        broker.meters.answered(served.api.name, answer)
+    return answer
+
+
 def _run_pooled(broker: Services, served: Served, call: Call, request: Any, later: Later) -> None:
     try:
-        later.complete(served.handler(broker, call, request))
+        later.complete(_answer(broker, served, call, request))
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)

@@ -82,7 +82,7 @@ class FetchPartition:
 class FetchSession:
     """Partitions in the order in which they are read; one with data goes to the end, so that all get their turn."""
 
-    __slots__ = ("created", "epoch", "id", "last_used", "partitions", "uses_topic_ids")
+    __slots__ = ("created", "epoch", "id", "last_used", "lock", "partitions", "uses_topic_ids")
 
     def __init__(
         self, session_id: int, partitions: OrderedDict[Key, FetchPartition], uses_topic_ids: bool, now: float
@@ -91,6 +91,7 @@ class FetchSession:
         self.partitions = partitions
         self.uses_topic_ids = uses_topic_ids
         self.epoch = INITIAL_EPOCH + 1
+        self.lock = threading.Lock()  # of epoch and partitions; taken after the cache's, where both are
         self.created = now
         self.last_used = now
 
@@ -127,16 +128,17 @@ class FetchContext:
                 asked.told_high_watermark = -1 if read.error_code else read.high_watermark
                 asked.told_log_start = read.log_start_offset
             return Errors.NONE, self._cache.create(self.partitions, self._uses_topic_ids, now), pairs
-        if session.epoch != self._epoch:  # another request took the session on while this one waited
-            return Errors.INVALID_FETCH_SESSION_EPOCH, session.id, []
         told = []
-        for asked, read in pairs:
-            if asked.news(read):
-                told.append((asked, read))
-                if read.records is not None and len(read.records) > 0:
-                    key = (asked.topic_id if session.uses_topic_ids else asked.topic, asked.index)
-                    if key in session.partitions:
-                        session.partitions.move_to_end(key)
+        with session.lock:
+            if session.epoch != self._epoch:  # another request took the session on while this one waited
+                return Errors.INVALID_FETCH_SESSION_EPOCH, session.id, []
+            for asked, read in pairs:
+                if asked.news(read):
+                    told.append((asked, read))
+                    if read.records is not None and len(read.records) > 0:
+                        key = (asked.topic_id if session.uses_topic_ids else asked.topic, asked.index)
+                        if key in session.partitions:
+                            session.partitions.move_to_end(key)
         return Errors.NONE, session.id, told
 
 
@@ -189,23 +191,24 @@ class FetchSessionCache:
                 return FetchContext([], error_code=Errors.INVALID_FETCH_SESSION_EPOCH)
             if session.uses_topic_ids != uses_topic_ids:
                 return FetchContext([], error_code=Errors.FETCH_SESSION_TOPIC_ID_ERROR)
-            partitions = session.partitions
-            for one in asked:
-                key = (one.topic_id if uses_topic_ids else one.topic, one.index)
-                known = partitions.get(key)
-                if known is None:
-                    partitions[key] = one
-                else:
-                    known.update(one)
-            for key in forgotten:
-                partitions.pop(key, None)
-            if not partitions:
-                del self._sessions[session_id]
-                return FetchContext([])
-            session.last_used = now
-            session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
-            self._sessions.move_to_end(session_id)
-            return FetchContext(partitions.values(), session=session)
+            with session.lock:
+                partitions = session.partitions
+                for one in asked:
+                    key = (one.topic_id if uses_topic_ids else one.topic, one.index)
+                    known = partitions.get(key)
+                    if known is None:
+                        partitions[key] = one
+                    else:
+                        known.update(one)
+                for key in forgotten:
+                    partitions.pop(key, None)
+                if not partitions:
+                    del self._sessions[session_id]
+                    return FetchContext([])
+                session.last_used = now
+                session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
+                self._sessions.move_to_end(session_id)
+                return FetchContext(partitions.values(), session=session)
 
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
         """The id of a new session, or NO_SESSION where there is no room for one of this size."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
 from kafkapy.errors import name_of
 from kafkapy.network.replies import Reply, Timed
+from kafkapy.protocol.message import Message
 from kafkapy.runtime.counters import Histogram, Registry
 from kafkapy.server.call import MeteredPending
+from kafkapy.server.error_codes import error_codes
 
 
 def _no_clock() -> float:
@@ -28,21 +31,39 @@ class RequestMeters:
         self.topic_bytes_in: dict[str, int] = {}
         self.topic_bytes_out: dict[str, int] = {}
         self._histograms: dict[tuple[str, str], Histogram] = {}
+        # Reading and writing back an entry are two steps, and several processors count.
+        self._lock = threading.Lock()
 
     def bytes_in(self, topic: str, size: int) -> None:
-        self.topic_bytes_in[topic] = self.topic_bytes_in.get(topic, 0) + size
+        with self._lock:
+            self.topic_bytes_in[topic] = self.topic_bytes_in.get(topic, 0) + size
 
     def bytes_out(self, topic: str, size: int) -> None:
-        self.topic_bytes_out[topic] = self.topic_bytes_out.get(topic, 0) + size
+        with self._lock:
+            self.topic_bytes_out[topic] = self.topic_bytes_out.get(topic, 0) + size
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted."""
+        with self._lock:
+            self.topic_bytes_in.pop(topic, None)
+            self.topic_bytes_out.pop(topic, None)
 
     def error(self, api: str, code: int) -> None:
-        """Counts an error that a partition was answered with."""
+        """Counts an error code that was answered."""
         key = (api, name_of(code))
-        self.errors[key] = self.errors.get(key, 0) + 1
+        with self._lock:
+            self.errors[key] = self.errors.get(key, 0) + 1
+
+    def answered(self, api: str, message: Message) -> None:
+        """Counts the error codes in a response; only where somebody can see them, for it costs a walk."""
+        if self._timed:
+            for code in error_codes(message):
+                self.error(api, code)
 
     def handled(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
         """Counts `count` requests whose handler has returned `reply`; gives it back, with its timers set."""
-        self.requests[api] = self.requests.get(api, 0) + count
+        with self._lock:
+            self.requests[api] = self.requests.get(api, 0) + count
         if not self._timed:
             return reply
         now = self.clock()

@@ -153,7 +153,10 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ),
         ({"log.cleaner.dedupe.buffer.size": "1048576"}, r"log\.cleaner\.dedupe\.buffer\.size=1048576: must be over"),
         ({"listeners": ""}, r"listeners=: must have a listener"),
-        ({"listeners": "SSL://:9092"}, r"listeners=SSL://:9092: SSL uses SSL; this broker only speaks PLAINTEXT"),
+        (
+            {"listeners": "SSL://:9092"},
+            r"listeners=SSL://:9092: SSL is a SSL listener, and this broker only speaks PLAINTEXT",
+        ),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, r"clients cannot connect to 0\.0\.0\.0"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, r"advertised\.listeners=.*clients cannot connect"),
         ({"advertised.listeners": "SSL://h:9092"}, r"advertised\.listeners=.*SSL is not in listeners"),

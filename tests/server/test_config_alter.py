@@ -143,8 +143,8 @@ def test_broker_settings_that_cannot_be_changed_so(values: dict[str, str], per_b
 
 def test_thread_pools_change_by_half_or_double_at_most() -> None:
     config = BrokerConfig()
-    assert check_broker(config, {"background.threads": "20"}, per_broker=True).background_threads == 20
-    assert check_broker(config, {"background.threads": "5"}, per_broker=True).background_threads == 5
+    assert check_broker(config, {"num.io.threads": "16"}, per_broker=True)["num.io.threads"] == 16
+    assert check_broker(config, {"num.io.threads": "4"}, per_broker=True)["num.io.threads"] == 4
 
 
 def test_stored_settings_that_cannot_be_used_are_told_apart() -> None:

@@ -1,5 +1,7 @@
 """Fetch sessions: what an incremental fetch reads and answers (KIP-227)."""
 
+import threading
+
 import pytest
 
 from kafkapy.errors import Errors
@@ -127,3 +129,25 @@ def test_a_settled_small_session_makes_room_for_a_larger_one():
     larger = fetch(cache, 0, 0, [part(index=0), part(index=1)], now=150).respond([read(), read()], 150.0)[1]
     assert larger != 0
     assert fetch(cache, small, 2).error_code == Errors.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_answers_and_requests_of_one_session_from_many_threads_never_clash():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part(index=index) for index in range(20)])
+    failures = []
+
+    def fetch_often(first):
+        try:
+            for turn in range(300):
+                state = cache._sessions[session]
+                context = fetch(cache, session, state.epoch, [part(index=first + turn % 7)], [("t", first + turn % 5)])
+                context.respond([read(turn, 10) for _ in context.partitions], 0.0)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=fetch_often, args=(100 * number,)) for number in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

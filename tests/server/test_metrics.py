@@ -4,7 +4,7 @@ import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kafkapy.protocol.apis import FETCH
+from kafkapy.protocol.apis import DELETE_TOPICS, FETCH, LIST_OFFSETS
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_fetch import request
 from tests.server.test_produce import batch, make_topic, produce
@@ -47,3 +47,22 @@ def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path
     for stage, count in (("local", 3), ("delayed", 1), ("send", 3)):
         assert samples["kafkapy_request_seconds_count", (("api", "Fetch"), ("stage", stage))] == count
     assert samples["kafkapy_network_connections", (("listener", "PLAINTEXT"),)] == 1
+
+
+def test_errors_of_every_api_are_counted_wherever_they_are_in_the_answer(tmp_path):
+    server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
+    wire = Wire(server)
+    try:
+        make = DELETE_TOPICS.Request
+        wire.call(DELETE_TOPICS, 5, make(topic_names=["none", "neither"], timeout_ms=1000))
+        make = LIST_OFFSETS.Request
+        part = make.Topics.Partitions(partition_index=3, timestamp=-1)
+        wire.call(LIST_OFFSETS, 9, make(replica_id=-1, topics=[make.Topics(name="none", partitions=[part])]))
+        errors = server.services.meters.errors
+        assert errors == {
+            ("DeleteTopics", "UNKNOWN_TOPIC_OR_PARTITION"): 2,
+            ("ListOffsets", "UNKNOWN_TOPIC_OR_PARTITION"): 1,
+        }
+    finally:
+        wire.close()
+        server.stop()

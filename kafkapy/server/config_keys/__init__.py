@@ -39,7 +39,14 @@ DEFAULTS_HERE: dict[str, Any] = {
 
 # Kafka can change these while it runs; this broker would have to be started again.
 READ_ONLY_HERE = frozenset(
-    {"advertised.listeners", "listener.security.protocol.map", "listeners", "num.network.threads"}
+    {
+        "advertised.listeners",
+        "background.threads",
+        "listener.security.protocol.map",
+        "listeners",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+    }
 )
 
 _MODES = {"C": UpdateMode.CLUSTER_WIDE, "B": UpdateMode.PER_BROKER}

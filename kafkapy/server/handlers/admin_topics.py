@@ -33,7 +33,7 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
     for topic in request.topics:
         if topic.name in results:
             continue
-        result = results[topic.name] = make.Topics(name=topic.name, configs=[])
+        result = results[topic.name] = make.Topics(name=topic.name, error_message=None, configs=[])
         try:
             if count[topic.name] > 1:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
@@ -111,6 +111,7 @@ def _delete(broker: Services, response: Any) -> None:
     if response.name is None:
         raise KafkaError(Errors.INVALID_REQUEST, "neither a name nor an id")
     broker.controller.delete(response.name)
+    broker.meters.forget(response.name)
 
 
 @serves(CREATE_PARTITIONS, pooled=True)

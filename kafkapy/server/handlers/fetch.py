@@ -87,8 +87,9 @@ def _delay(
 ) -> None:
     def answer() -> Reply:
         later.pending.on_cancel = None
-        # What woke it was appended a moment ago, so this finds it in memory.
-        outcome = plan.read(blocking=True)
+        # On the network thread, which must not wait. What woke the fetch was appended a moment ago and is in memory;
+        # a partition where it is not so answers empty, and its reader's next fetch goes the whole way.
+        outcome = plan.read(blocking=False, busy_is_empty=True)
         assert outcome is not None
         return _send(broker, call, context, outcome[0])
 
