@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -59,6 +60,7 @@ def load_dir(
 
 def _load_log(log_dir: LogDir, path: str, name: LogDirName, config: LogConfig) -> PartitionLog:
     key = (name.topic, name.partition)
+    began = time.monotonic()
     log = PartitionLog.load(
         log_dir.env,
         path,
@@ -68,5 +70,8 @@ def _load_log(log_dir: LogDir, path: str, name: LogDirName, config: LogConfig) -
         log_start_offset=log_dir.start_offsets.get(key, 0),
         recovery_point=log_dir.recovery_points.get(key, 0),
     )
+    if not log_dir.was_clean:
+        ms = (time.monotonic() - began) * 1000
+        _log.info("%s: recovered offsets %d to %d in %.1f ms", log.name, log.log_start_offset, log.log_end_offset, ms)
     log.set_high_watermark(log_dir.high_watermarks.get(key, log.log_start_offset))
     return log
