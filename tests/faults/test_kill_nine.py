@@ -157,12 +157,14 @@ def test_records_of_idempotent_producers_are_there_once_and_in_order(
 
 def test_other_clients_read_what_survived(survived: tuple[KafkapyBroker, dict[str, Writer]]) -> None:
     broker, _ = survived
-    expected = stored(broker, "idempotent-lz4")
-    end = {p: len(numbers) for p, numbers in expected.items()}
+    everything = stored(broker, "idempotent-lz4")
+    end = {p: len(numbers) for p, numbers in everything.items()}
+    start = {p: max(0, offset - 4_000) for p, offset in end.items()}
+    expected = {p: numbers[start[p] :] for p, numbers in everything.items()}
     for kind in (KafkaPython, Java3):
         client = kind(broker.bootstrap)
         try:
-            got = client.fetch("idempotent-lz4", dict.fromkeys(end, 0), end)
+            got = client.fetch("idempotent-lz4", start, end)
         finally:
             client.close()
         assert {p: [int((r.value or b"").split()[0]) for r in records] for p, records in got.items()} == expected

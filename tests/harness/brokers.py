@@ -148,7 +148,7 @@ class KafkapyBroker:
         ]
         self.process = Process(command, directory / "kafkapy.log")
         self.ready = self.process.wait_for_line(READY, 60)
-        listener = re.search(r"PLAINTEXT://([^ ,]+)", self.ready["addresses"])
+        listener = re.search(r"://([^ ,]+)", self.ready["addresses"])
         assert listener is not None, self.ready[0]
         self.bootstrap = listener[1]
         self.pid = int(self.ready["pid"])

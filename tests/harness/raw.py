@@ -86,7 +86,7 @@ class Connection:
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), 20)
+        self.socket = socket.create_connection((host.strip("[]"), int(port)), 20)
 
     def __enter__(self) -> "Connection":
         return self

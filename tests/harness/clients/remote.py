@@ -162,7 +162,7 @@ class Java(Remote):
     def command(self, bootstrap: str) -> list[str]:
         classpath = toolchain.maven_classpath(INTEROP / "java" / "pom.xml", self.version)
         classes = toolchain.java_classes(INTEROP / "java", classpath)
-        java = [toolchain.find("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
         return [*java, quiet, "-cp", f"{classes}:{classpath}", "kafkapy.interop.Main", bootstrap]
 
