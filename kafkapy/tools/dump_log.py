@@ -67,6 +67,8 @@ class Dump:
                 self._file(path)
             except ToolError as error:
                 self.findings.failed(str(error))
+            except BrokenPipeError:  # not of the file: whoever reads our output has seen enough
+                raise
             except OSError as error:
                 self.findings.failed(f"{path} could not be read: {error.strerror or error}.")
             done += path.stat().st_size if path.exists() else 0
