@@ -131,7 +131,9 @@ class IndexFile:
     def _added(self) -> None:
         """After each entry that was added in memory."""
         self.count += 1
-        if self.count - self._written >= _PAGE:
+        # The first one at once: Kafka's tools, on the files of a running broker, take zeros behind an entry for the
+        # end, but zeros at the start for entries.
+        if self.count == 1 or self.count - self._written >= _PAGE:
             try:
                 self.write_behind()
             except OSError as error:

@@ -134,3 +134,13 @@ def test_aborted_transactions_are_kept_in_their_file(tmp_path):
     wrong = TxnIndex(Files(), lambda: str(path), BASE + 100)
     with pytest.raises(TxnIndexError, match="before the segment"):
         wrong.load()
+
+
+def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running_broker(tmp_path):
+    """They take zeros behind an entry for the end of the index, and zeros at its start for wrong entries."""
+    offsets, times = made(OffsetIndex, tmp_path / "index"), made(TimeIndex, tmp_path / "timeindex")
+    for number in (7, 9):
+        offsets.append(BASE + number, number * 1000)
+        times.maybe_append(number * 1000, BASE + number)
+    assert (tmp_path / "index").read_bytes()[:16] == struct.pack(">iiq", 7, 7000, 0)
+    assert (tmp_path / "timeindex").read_bytes()[:24] == struct.pack(">qiiq", 7000, 7, 0, 0)
