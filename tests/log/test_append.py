@@ -42,7 +42,7 @@ def test_offsets_and_leader_epoch_are_written_into_the_batches(bench):
 
 def test_a_gathered_append_is_one_write(tmp_path):
     files = FailingFiles(only={"write"})
-    log = Bench(tmp_path, files=files, index_interval_bytes="1000000").load()
+    log = Bench(tmp_path, files=files, index_interval_bytes=1_000_000).load()
     log.append([batch("before")], 0)
     files.log.clear()
     log.append([batch(number) for number in range(100)], 0)
