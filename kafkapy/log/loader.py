@@ -63,6 +63,7 @@ class Loader:
         self._recovery_point = recovery_point
         self._segments = SegmentList()
         self._snapshots = SnapshotFiles(env.files, directory)
+        self._producers = ProducerState(env.producer_expiration_ms)
         self._epochs = LeaderEpochCache(
             env.files, directory, lambda write: env.later(f"leader epochs of {directory}", write)
         )
@@ -82,7 +83,9 @@ class Loader:
         log_start = max(self._log_start, self._segments.items[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
         self._snapshots.delete_strays(self._segments.base_offsets)
-        producers = ProducerState(self._env.producer_expiration_ms)
+        # What recovery has found is kept as it is: a producer that was killed off in the middle sends up to five
+        # batches again, and the snapshot at the end knows only the last of them.
+        producers = self._producers
         rebuild_producer_state(
             producers, self._snapshots, self._segments, log_start, end, self._env.clock.time_ms(), clean=self._clean
         )
@@ -129,11 +132,11 @@ class Loader:
         return recover_segment(
             segment,
             self._segments,
+            self._producers,
             self._epochs,
             self._snapshots,
             self._log_start,
             self._env.clock.time_ms(),
-            self._env.producer_expiration_ms,
         )
 
     def _recover(self) -> None:

@@ -25,17 +25,18 @@ _log = logging.getLogger(__name__)
 def recover_segment(
     segment: Segment,
     segments: SegmentList,
+    state: ProducerState,
     epochs: LeaderEpochCache,
     snapshots: SnapshotFiles,
     log_start_offset: int,
     now_ms: int,
-    producer_expiration_ms: int,
 ) -> int:
     """Returns how many bytes were cut off. `segments` are those around it, for the producer state before it.
 
-    Raises OSError, and KafkaError if the segment holds messages of the formats before 2.
+    `state` becomes that at the segment's end. Handed from segment to segment it keeps the last five batches of each
+    producer, of which a snapshot holds one. Raises OSError, and KafkaError if the segment holds messages of the
+    formats before 2.
     """
-    state = ProducerState(producer_expiration_ms)
     rebuild_producer_state(state, snapshots, segments, log_start_offset, segment.base_offset, now_ms)
     cut = rebuild_segment(segment, state, epochs)
     take_snapshot(state, snapshots)

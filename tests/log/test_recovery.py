@@ -206,3 +206,15 @@ def test_a_missing_index_is_made_anew(tmp_path, missing):
     again.close()
     if missing == ".index":
         assert path.read_bytes() == before
+
+
+def test_after_a_crash_every_batch_that_a_producer_may_send_again_is_known(tmp_path):
+    log = Bench(tmp_path, **SETTINGS).load()
+    for number in range(12):
+        log.append([idempotent(number, sequence=number)], 0)
+    assert 7 < log.segments.active.base_offset < 12  # its last five batches lie in two segments
+    again = Bench(tmp_path, **SETTINGS).load(clean=False)
+    for number in range(7, 12):
+        repeated = again.append([idempotent(number, sequence=number)], 0)[0]
+        assert (repeated.duplicate, repeated.base_offset) == (True, number)
+    assert again.log_end_offset == 12
