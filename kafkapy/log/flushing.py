@@ -17,17 +17,24 @@ if TYPE_CHECKING:
 class Flusher:
     """One a log. Flushes run one after the other; whoever waited finds his records flushed and returns."""
 
-    __slots__ = ("_lock", "_log", "_snapshots", "flushed_ms")
+    __slots__ = ("_lock", "_log", "_sealed", "_snapshots", "flushed_ms")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._lock = threading.Lock()
+        self._sealed: list[Segment] = []
         self._snapshots: list[str] = []
         self.flushed_ms = log.clock.time_ms()
 
-    def sync_later(self, snapshot: str) -> None:
-        """The producer snapshot was written without a sync: the next flush does it."""
-        self._snapshots.append(snapshot)
+    def sync_later(self, sealed: Segment, snapshot: str | None) -> None:
+        """A roll has trimmed the segment's indexes and written a producer snapshot: the next flush syncs them.
+
+        Also where the records in it are flushed already: a recovery point behind a segment says that its indexes are
+        good. Under the log's lock.
+        """
+        self._sealed.append(sealed)
+        if snapshot is not None:
+            self._snapshots.append(snapshot)
 
     def flush_to(self, offset: int, *, active: bool) -> None:
         """Syncs all segments with records below `offset`; `active`: up to now.
@@ -41,7 +48,7 @@ class Flusher:
             log.env.check()
             if active:
                 offset = max(offset, log.end[0])  # what came while we waited goes along
-            if offset <= log.recovery_point or log.closed:
+            if (offset <= log.recovery_point and not self._sealed) or log.closed:
                 return
             doing = f"flushing {log.name} up to offset {offset}"
             with log.lock:
@@ -51,8 +58,11 @@ class Flusher:
                         segment.write_behind()
                 except OSError as error:
                     raise log.disk_error(doing, error) from error
+                sealed, self._sealed = self._sealed, []
+                snapshots, self._snapshots = self._snapshots, []
+            segments = (*(segment for segment in sealed if segment not in segments), *segments)
             try:
-                self._sync(segments, log.recovery_point)
+                self._sync(segments, snapshots, log.recovery_point)
             except OSError as error:
                 if log.closed:
                     return  # renamed or removed for deletion meanwhile
@@ -62,9 +72,8 @@ class Flusher:
                 log.recovery_point = max(log.recovery_point, min(offset, log.end[0]))
             self.flushed_ms = log.clock.time_ms()
 
-    def _sync(self, segments: tuple[Segment, ...], start: int) -> None:
+    def _sync(self, segments: tuple[Segment, ...], snapshots: list[str], start: int) -> None:
         log = self._log
-        snapshots, self._snapshots = self._snapshots, []
         for path in snapshots:
             log.env.files.sync_path(path)
         for segment in segments:

@@ -141,6 +141,10 @@ class Loader:
 
     def _recover(self) -> None:
         unflushed = self._segments.between(self._recovery_point, _END_OF_TIME)
+        before = self._segments.items[: len(self._segments) - len(unflushed)]
+        if before and before[-1].has_growing_indexes():
+            _log.warning("%s: its indexes end in zeros: the roll at its end was cut short; it is recovered", before[-1])
+            unflushed = (before[-1], *unflushed)
         for at, segment in enumerate(unflushed):
             if self._recover_segment(segment):
                 self._drop(unflushed[at + 1 :], f"the log ends in {segment}, which was damaged")

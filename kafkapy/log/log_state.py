@@ -191,8 +191,7 @@ class LogState:
         except OSError:
             Segment(self.env.files, self.directory, end_offset, self.config, self.clock).delete()
             raise
-        if snapshot is not None:
-            self.flusher.sync_later(snapshot)
+        self.flusher.sync_later(old, snapshot)
         self.segments = self.segments.with_added(new)
         self.end = (end_offset, new, 0)
         self.env.later(f"flush {self.name}", lambda: self._rolled_at(end_offset))

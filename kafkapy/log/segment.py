@@ -155,6 +155,20 @@ class Segment:
         self.offset_index.seal()
         self.time_index.seal()
 
+    def has_growing_indexes(self) -> bool:
+        """Whether the files of the indexes are those of an active segment: entries, then zeros. Raises OSError.
+
+        Only then the last entry is all zeros: the first batch never has one, but in the time index of a segment that
+        is as old as 1970.
+        """
+        offsets, times = self.offset_index, self.time_index
+        found = (offsets.count > 0 and offsets.last_offset == self.base_offset) or (
+            times.count > 0 and times.last_entry == (0, self.base_offset)
+        )
+        offsets.let_go()
+        times.let_go()
+        return found
+
     def make_active(self) -> None:
         """Opens the last segment of a loaded log for appends."""
         self.handle()

@@ -365,3 +365,19 @@ def test_an_append_to_a_closed_log_is_refused(bench):
     log = bench.load()
     log.close()
     assert codes(log.append([batch("a"), batch("b")], 0)) == 2 * [Errors.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_rolled_segment_is_synced_though_its_records_were_flushed_before(tmp_path):
+    class Synced(FailingFiles):
+        def sync(self, file):
+            synced.append(str(file.path))
+            super().sync(file)
+
+    synced = []
+    log = Bench(tmp_path, files=Synced(), segment_bytes=600, index_interval_bytes=100, flush_messages=1).load()
+    while len(log.segments) == 1:
+        synced.clear()
+        log.append([batch("a")], 0)
+    assert log.recovery_point == log.log_end_offset
+    for suffix in (".log", ".index", ".timeindex"):
+        assert any(path.endswith(f"{0:020d}{suffix}") for path in synced)

@@ -6,8 +6,9 @@ import os
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.segment import Segment
 
-from .support import Bench, batch, contents, idempotent, values_of
+from .support import NOW, Bench, batch, contents, idempotent, values_of
 
 SETTINGS = {"segment_bytes": 600, "index_interval_bytes": 100}
 LOG = f"{0:020d}.log"
@@ -218,3 +219,19 @@ def test_after_a_crash_every_batch_that_a_producer_may_send_again_is_known(tmp_p
         repeated = again.append([idempotent(number, sequence=number)], 0)[0]
         assert (repeated.duplicate, repeated.base_offset) == (True, number)
     assert again.log_end_offset == 12
+
+
+def test_a_crash_inside_a_roll_does_not_leave_the_index_of_a_live_segment(tmp_path):
+    bench = Bench(tmp_path, index_interval_bytes=100, retention_ms=86_400_000)
+    log = bench.load()
+    for number in range(10):
+        log.append([batch(number)], 0)
+    log.flush()
+    # The new segment is there, the old one's indexes are not trimmed yet: zeros follow their entries.
+    Segment.create(bench.files, log.directory, 10, bench.config, bench.clock)
+    again = Bench(tmp_path, index_interval_bytes=100, retention_ms=86_400_000).load(clean=False, recovery_point=10)
+    assert again.segments.base_offsets == [0, 10]
+    assert again.segments.items[0].largest_timestamp() == NOW
+    again.set_high_watermark(10)
+    assert again.delete_old_segments() == 0
+    assert len(values_of(again)) == 10
