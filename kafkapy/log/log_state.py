@@ -187,7 +187,7 @@ class LogState:
             new = Segment.create(self.env.files, self.directory, end_offset, self.config, self.clock)
             self.producers.end_offset = end_offset
             snapshot = take_snapshot(self.producers, self.snapshots, sync=False)
-            old.seal(trim_log=self.config.preallocate)
+            old.seal()
         except OSError:
             Segment(self.env.files, self.directory, end_offset, self.config, self.clock).delete()
             raise

@@ -233,7 +233,7 @@ class PartitionLog(LogState):
             self.closed = True
             try:
                 take_snapshot(self.producers, self.snapshots)
-                self.segments.active.seal(trim_log=self.config.preallocate)
+                self.segments.active.seal()
                 self.segments.active.sync()
             except OSError as error:
                 raise self.disk_error(f"closing {self.name}", error) from error

@@ -34,6 +34,7 @@ class Segment:
         "_handle",
         "_max_timestamp",
         "_modified_ms",
+        "_preallocated",
         "_suffix",
         "base_offset",
         "bytes_since_entry",
@@ -61,6 +62,7 @@ class Segment:
         self._suffix = ""
         self._handle: FileHandle | None = None
         self._modified_ms: int | None = None
+        self._preallocated = False
         self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
         index_bytes = config.segment_index_bytes
@@ -81,6 +83,7 @@ class Segment:
         files.truncate(file, 0)
         if config.preallocate:
             files.truncate(file, config.segment_bytes)
+            segment._preallocated = True
         segment._max_timestamp = (NO_TIMESTAMP, base_offset)
         segment.offset_index.create()
         segment.time_index.create()
@@ -141,7 +144,7 @@ class Segment:
         self.time_index.let_go()
         self.txn_index.let_go()
 
-    def seal(self, *, trim_log: bool = False) -> None:
+    def seal(self) -> None:
         """The segment takes no more appends: the last time index entry is added, the indexes are trimmed.
 
         If it raises OSError the segment is still the active one.
@@ -150,7 +153,7 @@ class Segment:
             self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.trim()
         self.time_index.trim()
-        if trim_log:
+        if self._preallocated:
             self.files.truncate(self.handle(), self.size)
         self.offset_index.seal()
         self.time_index.seal()

@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import BUSY, COORDINATOR, AppendResult
 
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
@@ -381,3 +382,13 @@ def test_a_rolled_segment_is_synced_though_its_records_were_flushed_before(tmp_p
     assert log.recovery_point == log.log_end_offset
     for suffix in (".log", ".index", ".timeindex"):
         assert any(path.endswith(f"{0:020d}{suffix}") for path in synced)
+
+
+def test_a_rolled_segment_loses_its_preallocated_room_whatever_the_topic_says_now(tmp_path):
+    bench = Bench(tmp_path, preallocate=True, segment_bytes=4096)
+    log = bench.load()
+    log.append([batch("a")], 0)
+    log.update_config(LogConfig({"segment.bytes": 4096}))
+    log.roll()
+    first = log.segments.items[0]
+    assert (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size == first.size
