@@ -52,6 +52,8 @@ class Flusher:
                 return
             doing = f"flushing {log.name} up to offset {offset}"
             with log.lock:
+                if log.closed:  # deleted while we waited: its files have other names now
+                    return
                 segments = log.segments.between(log.recovery_point, offset)
                 try:
                     for segment in segments:

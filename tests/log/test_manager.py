@@ -427,3 +427,29 @@ def test_directories_may_be_relative(tmp_path):
         broker.manager.close()
     finally:
         os.chdir(here)
+
+
+def test_a_deletion_while_a_flush_waits_for_the_log_takes_nothing_offline(dirs):
+    class DeletesFirst:
+        """A lock that is had only after the log was deleted."""
+
+        def __init__(self, lock):
+            self.lock, self.deleted = lock, False
+
+        def __enter__(self):
+            if not self.deleted:
+                self.deleted = True
+                broker.manager.delete("t", 0)
+            self.lock.acquire()
+
+        def __exit__(self, *_):
+            self.lock.release()
+
+    broker = Broker(dirs[0])
+    log = broker.manager.create("t", 0, TOPIC_ID, LogConfig({"index.interval.bytes": 0}))
+    log.append([batch(number) for number in range(5)], 0)
+    log.lock = DeletesFirst(log.lock)
+    log.flush()
+    assert log.lock.deleted
+    assert broker.failed == []
+    broker.manager.close()
