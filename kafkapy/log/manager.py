@@ -138,16 +138,26 @@ class LogManager:
         deleted. A log that cannot be served says so in one line, and `create` for it raises why.
         """
         for log_dir in self.online_dirs():
+            strays: list[TopicPartition] = []
             load_dir(
                 log_dir,
                 config_of if config_of is not None else lambda topic: self.defaults,
                 self.settings.recovery_threads_per_dir,
-                opened=lambda log: self._opened(log, is_stray),
+                opened=partial(self._opened, is_stray, strays),
                 refused=self._unloadable.__setitem__,
                 doomed=partial(self._remove_later, log_dir),
             )
+            # Not one by one while the others load: the checkpoints are written with it, from the logs that are open.
+            for stray in strays:
+                try:
+                    self.set_aside_stray(*stray)
+                except KafkaError as error:
+                    _log.error("%s-%d could not be set aside: %s", *stray, error.message)
+                    self._unloadable[stray] = error
 
-    def _opened(self, log: PartitionLog, is_stray: Callable[[PartitionLog], bool] | None) -> None:
+    def _opened(
+        self, is_stray: Callable[[PartitionLog], bool] | None, strays: list[TopicPartition], log: PartitionLog
+    ) -> None:
         with self._lock:
             other = self._logs.setdefault((log.topic, log.partition), log)
         if other is not log:
@@ -156,7 +166,7 @@ class LogManager:
                 f"{log.name} is in two directories, {other.directory} and {log.directory}: remove one of them"
             )
         if is_stray is not None and is_stray(log):
-            self.set_aside_stray(log.topic, log.partition)
+            strays.append((log.topic, log.partition))
 
     # --- logs
 
@@ -238,12 +248,14 @@ class LogManager:
         log.env.check()
         log_dir = next(one for one in self._dirs if one.env is log.env)
         path = os.path.join(log_dir.env.log_dir, names.marked_dir_name(topic, partition, kind))
+        # First the checkpoints, without this log: an old start offset that a crash leaves in them would be taken for
+        # that of a new topic of this name, whose records all lie below it.
+        self.checkpoint([log_dir])
         try:
             self._files.rename(log.directory, path)
             self._files.sync_dir(log_dir.env.log_dir)
         except OSError as error:
             raise log_dir.env.disk_error(f"renaming {log.directory}", error) from error
-        self.checkpoint([log_dir])
         return log_dir, path
 
     def _remove_later(self, log_dir: LogDir, path: str) -> None:

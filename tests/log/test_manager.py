@@ -13,6 +13,7 @@ from kafkapy.log import clean_shutdown
 from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.config import LogConfig
 from kafkapy.log.dir_lock import DirLocked
+from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager, NoLogDir
 from kafkapy.log.meta_properties import MetaPropertiesError
 from kafkapy.log.settings import LogSettings
@@ -453,3 +454,47 @@ def test_a_deletion_while_a_flush_waits_for_the_log_takes_nothing_offline(dirs):
     assert log.lock.deleted
     assert broker.failed == []
     broker.manager.close()
+
+
+def test_a_kill_during_a_deletion_leaves_nothing_to_the_next_log_of_that_name(dirs):
+    class Killed(BaseException):
+        pass
+
+    class Dying(Files):
+        def rename(self, old, new):
+            super().rename(old, new)
+            if new.endswith("-delete"):
+                raise Killed
+
+    broker = Broker(dirs[0], files=Dying())
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.append([batch(number) for number in range(20)], 0)
+    log.set_high_watermark(20)
+    log.delete_records(19)
+    broker.manager.checkpoint()
+    with pytest.raises(Killed):
+        broker.manager.delete("t", 0)
+    broker.kill()
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, bytes(16), CONFIG).append([batch(number) for number in range(3)], 0)
+    broker.kill()
+    manager = Broker(dirs[0]).manager
+    assert len(values_of(manager.get("t", 0))) == 3
+    manager.close()
+
+
+def test_a_stray_does_not_cost_the_other_logs_their_checkpoints(dirs):
+    broker = Broker(dirs[0])
+    for topic in ("a", "b"):
+        log = broker.manager.create(topic, 0, TOPIC_ID, CONFIG)
+        log.append([batch(number) for number in range(20)], 0)
+        log.set_high_watermark(20)
+        log.delete_records(15)
+    broker.manager.checkpoint()
+    broker.kill()
+    broker = Broker(dirs[0], load=False)
+    broker.manager.load(is_stray=lambda log: log.topic == "a")
+    broker.kill()
+    manager = Broker(dirs[0]).manager
+    assert [(log.name, log.log_start_offset) for log in manager] == [("b-0", 15)]
+    manager.close()
