@@ -40,6 +40,8 @@ def load_dir(
         state = "stopped cleanly" if log_dir.was_clean else "not stopped cleanly: recovering"
         _log.info("%s: partitions: %d, %s", log_dir.path, len(found), state)
 
+    not_recovered: list[str] = []
+
     def load(path: str, name: LogDirName) -> None:
         if name.kind == names.DELETE_DIR:
             doomed(path)
@@ -53,9 +55,12 @@ def load_dir(
             except KafkaError as error:
                 _log.error("%s is not served: %s", path, error.message)
                 refused((name.topic, name.partition), error)
+                if not log_dir.was_clean:
+                    not_recovered.append(path)
 
     run_all([partial(load, path, name) for path, name in found], threads, f"recovery of {log_dir.path}")
-    log_dir.all_loaded = log_dir.online
+    # A log that was not recovered now has to be next time: then the directory may not count as stopped cleanly.
+    log_dir.all_loaded = log_dir.online and not not_recovered
 
 
 def _load_log(log_dir: LogDir, path: str, name: LogDirName, config: LogConfig) -> PartitionLog:

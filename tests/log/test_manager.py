@@ -498,3 +498,21 @@ def test_a_stray_does_not_cost_the_other_logs_their_checkpoints(dirs):
     manager = Broker(dirs[0]).manager
     assert [(log.name, log.log_start_offset) for log in manager] == [("b-0", 15)]
     manager.close()
+
+
+def test_a_stop_is_not_clean_for_a_log_that_was_not_recovered(dirs):
+    def refuse(topic):
+        raise KafkaError(Errors.INVALID_CONFIG, f"the settings of {topic} do not fit together")
+
+    broker = Broker(dirs[0])
+    broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
+    broker.kill()
+    marker = dirs[0] / clean_shutdown.NAME
+    for clean in (False, True):
+        manager = Broker(dirs[0], load=False).manager
+        manager.load(refuse)
+        manager.close()
+        assert marker.exists() == clean  # a clean log that nobody touched is still clean
+        manager = Broker(dirs[0]).manager
+        assert len(values_of(manager.get("t", 0))) == 1
+        manager.close()
