@@ -219,13 +219,26 @@ class LogManager:
         reason = "no log directory is online"
         for log_dir in sorted(self.online_dirs(), key=lambda one: len(self.logs_in(one.path))):
             path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
+            was_there = self._files.exists(path)
             try:
                 return PartitionLog.load(log_dir.env, path, *key, config, topic_id=topic_id)
             except OSError as error:
                 reason = log_dir.env.disk_error(f"making {path}", error).message
-            except LogDirFailure as failure:
-                reason = failure.message
+            except KafkaError as refusal:
+                if refusal.code != Errors.KAFKA_STORAGE_ERROR:
+                    raise
+                reason = refusal.message
+            if was_there:
+                break
+            self._remove_half_made(path)
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, reason)
+
+    def _remove_half_made(self, path: str) -> None:
+        """The log is made in another directory now, or later: the next start must not find it in two."""
+        try:
+            self._files.remove_tree(path)
+        except OSError as error:
+            _log.error("%s is half made and has to be removed by hand: %s", path, error)
 
     def delete(self, topic: str, partition: int) -> None:
         """Renames the log's directory `-delete`; its files go after file.delete.delay.ms. Nothing if there is none."""

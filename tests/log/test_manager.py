@@ -516,3 +516,20 @@ def test_a_stop_is_not_clean_for_a_log_that_was_not_recovered(dirs):
         manager = Broker(dirs[0]).manager
         assert len(values_of(manager.get("t", 0))) == 1
         manager.close()
+
+
+def test_a_log_that_could_not_be_made_in_one_directory_is_in_the_other_alone(dirs):
+    class NoFiles(Files):
+        def open(self, path, *, create=False):
+            if create and path.startswith(str(dirs[0] / "t-0")):
+                raise OSError(errno.EDQUOT, "over quota")
+            return super().open(path, create=create)
+
+    broker = Broker(*dirs, files=NoFiles())
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    assert log.dir.parent == dirs[1]
+    assert not (dirs[0] / "t-0").exists()
+    broker.manager.close()
+    manager = Broker(*dirs).manager
+    assert manager.get("t", 0).dir.parent == dirs[1]
+    manager.close()
