@@ -67,9 +67,7 @@ class ReplicaManager:
 
         A partition that is not new and has no log may have it in a directory that is offline: then it is refused.
         """
-        partition_log = self.log_manager.get(topic, index)
-        if partition_log is None:
-            partition_log = self.log_manager.create(topic, index, topic_id, config, is_new=is_new)
+        partition_log = self.log_manager.create(topic, index, topic_id, config, is_new=is_new)
         partition_log.assign_leader_epoch(leader_epoch)
         partition = Partition(
             partition_log,

@@ -1,0 +1,24 @@
+"""Leading partitions whose logs are there already."""
+
+from kafkapy.log.config import LogConfig
+from kafkapy.log.manager import LogManager
+from kafkapy.log.partition_metadata import read_topic_id
+from kafkapy.replica.manager import ReplicaManager
+from kafkapy.runtime.clock import SYSTEM_CLOCK
+from kafkapy.runtime.scheduler import Scheduler
+from kafkapy.runtime.timer import Timer
+
+TOPIC_ID = bytes(range(16))
+
+
+def test_a_log_whose_making_was_cut_short_gets_its_topic_id(tmp_path):
+    (tmp_path / "t-0").mkdir()  # a crash came before anything was in it
+    scheduler = Scheduler()
+    logs = LogManager([tmp_path], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=scheduler)
+    logs.load()
+    replicas = ReplicaManager(logs, broker_id=0, timer=Timer(SYSTEM_CLOCK), disk_pool=None, stall_threshold=1.0)
+    partition = replicas.make_leader("t", 0, TOPIC_ID, 0, LogConfig({}), is_new=False)
+    assert partition.log.topic_id == TOPIC_ID
+    assert read_topic_id(partition.log.env.files, partition.log.directory) == TOPIC_ID
+    logs.close()
+    scheduler.stop()
