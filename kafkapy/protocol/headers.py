@@ -17,6 +17,8 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _CONTROLLED_SHUTDOWN = 7
 NO_TAGGED_FIELDS = b"\x00"
+# Headers have none so far. A frame has room for fifty million, and going over those takes a network thread a minute.
+_MOST_TAGGED_FIELDS = 1000
 
 
 class RequestHeader(NamedTuple):
@@ -105,6 +107,8 @@ def _skip_tagged_fields(buffer: Buffer, at: int, where: str) -> int:
     if at < len(buffer) and buffer[at] == 0:
         return at + 1
     count, at = _varint(buffer, at, where)
+    if count > _MOST_TAGGED_FIELDS:
+        raise ProtocolError(f"{where}: {count} tagged fields, and at most {_MOST_TAGGED_FIELDS} are read")
     for _ in range(count):
         _, at = _varint(buffer, at, where)
         size, at = _varint(buffer, at, where)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkapy._ext.varint import encode_uvarint
 from kafkapy.errors import Errors, ProtocolError
 from kafkapy.protocol import api_versions, headers
 from kafkapy.protocol.apis import API_VERSIONS, APIS, DESCRIBE_CLUSTER, METADATA, PRODUCE, Api
@@ -128,3 +129,11 @@ def test_api_versions_promises_what_is_served() -> None:
         (0, 3, 11),
         (18, 0, 4),
     ]
+
+
+def test_a_header_with_more_tagged_fields_than_anybody_needs_is_refused_unread() -> None:
+    start = bytes.fromhex("0003 0009 00000007 0002 6d65")
+    some = start + encode_uvarint(1000) + bytes(2 * 1000)
+    assert headers.read_request_header(some)[1] == len(some)
+    with pytest.raises(ProtocolError, match="1001 tagged fields"):
+        headers.read_request_header(start + encode_uvarint(1001) + bytes(2 * 1001))
