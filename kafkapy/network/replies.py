@@ -105,9 +105,10 @@ class Handler(Protocol):
     """What is called with the frames of a connection, on its processor. It must never block."""
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
-        """Answers frames in order, one reply each; a Pending or CLOSE may end the list early and is its last.
+        """Answers frames in order, one reply each, and at least the first. A Pending or CLOSE is the last reply.
 
         A frame comes without its size, as a writable view that is good only during the call. Frames without a
-        reply because of a Pending come again after it. An exception closes the connection.
+        reply come again, after the Pending, or when the replies before them are sent: so a handler may leave frames
+        when its replies have become large. An exception closes the connection.
         """
         ...

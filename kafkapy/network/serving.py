@@ -101,7 +101,7 @@ class Serving:
             if conn.closing or conn.pending is not None:
                 raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
             self._answer(conn, reply)
-        if count != len(frames) and not conn.closing and conn.pending is None:
+        if not 0 < count <= len(frames):
             raise TypeError(f"a handler answered {count} of {len(frames)} frames")
         self._receiver.handled(conn, frames, count, conn.pending)
         if conn.outbox.parts and not self._send(conn):

@@ -317,3 +317,27 @@ def test_on_close_is_told_once(serve: Serve) -> None:
     connection.on_close = lambda: closed.append(connection.closed)
     client.close()
     until(lambda: closed == [True])
+
+
+def test_frames_that_a_handler_leaves_come_again_when_its_replies_are_sent(serve: Serve) -> None:
+    class Two(Echo):
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            return super().handle(connection, frames[:2])
+
+    running = serve(Two())
+    client = running.connect()
+    payloads = [b"%d" % number for number in range(99)]
+    client.send(*payloads)
+    assert client.frames(99) == payloads
+    assert max(len(turn) for turn in running.handler.turns) == 2
+    assert client.is_open()
+
+
+def test_a_handler_that_answers_no_frame_loses_the_connection(serve: Serve) -> None:
+    class Nothing(Echo):
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            return []
+
+    client = serve(Nothing()).connect()
+    client.send(b"hello?")
+    assert client.is_closed()
