@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy._ext.hotpath import FetchRequest, ProduceRequest, decode_fetch_frame, decode_produce_frame
 from kafkapy.errors import ProtocolError
-from kafkapy.network.replies import CLOSE, Pending, Reply
+from kafkapy.network.replies import CLOSE, Pending, Reply, Timed
 from kafkapy.protocol.api_versions import unsupported
 from kafkapy.protocol.apis import API_VERSIONS, FETCH
 from kafkapy.protocol.headers import RequestHeader, UnsupportedApi, read_request_header
 from kafkapy.protocol.message import Message
+from kafkapy.record.file_region import FileRegion
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, as_reply
@@ -30,6 +31,10 @@ log = logging.getLogger("kafkapy.server.dispatcher")
 
 __all__ = ["Dispatcher", "handlers"]
 
+# Bytes of answers in memory after which the other frames of a turn wait until these are sent. A client can ask for a
+# list of all topics in twenty bytes, and ask again without reading what it gets.
+MAX_ANSWERED = 1 << 20
+
 
 class Dispatcher:
     """The network's handler: `handle(connection, frames)` on a processor thread."""
@@ -39,8 +44,9 @@ class Dispatcher:
         self._meters = broker.meters
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply]:
-        """One reply a frame, in order, up to the first that closes or waits."""
+        """One reply a frame, in order, up to the first that closes or waits, or until they are large together."""
         replies: list[Reply] = []
+        answered = 0
         run: list[ProduceRequest] = []
         gathered = self._meters.clock()
         for frame in frames:
@@ -64,6 +70,9 @@ class Dispatcher:
             reply = self._one(connection, frame, gathered)
             replies.append(reply)
             if reply is CLOSE or isinstance(reply, Pending):
+                return replies
+            answered += _bytes_in_memory(reply)
+            if answered >= MAX_ANSWERED:
                 return replies
         if run:
             self._produce(connection, run, replies, gathered)
@@ -154,6 +163,11 @@ def _run_pooled(broker: Services, served: Served, call: Call, request: Any, late
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)
+
+
+def _bytes_in_memory(reply: Reply) -> int:
+    parts = reply.parts if isinstance(reply, Timed) else reply
+    return sum(len(part) for part in parts if type(part) is not FileRegion) if isinstance(parts, list) else 0
 
 
 def _refuse(connection: Connection, what: str, error: Exception) -> Reply:

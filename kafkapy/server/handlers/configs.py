@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -26,7 +27,7 @@ Change = Callable[[dict[str, str]], dict[str, str]]  # the settings there were -
 def describe(broker: Services, call: Call, request: Any) -> Any:
     make = DESCRIBE_CONFIGS.Response
     results = []
-    for resource in request.resources:
+    for resource in _once(request.resources):
         result = make.Results(resource_type=resource.resource_type, resource_name=resource.resource_name, configs=[])
         try:
             entries = _describe(broker, resource)
@@ -35,6 +36,18 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
     return make(results=results)
+
+
+def _once(resources: list[Any]) -> list[Any]:
+    """Each resource once: asked for in five bytes, a broker's settings are a hundred kilobytes in memory."""
+    found: dict[tuple[int, str | int], Any] = {}
+    for resource in resources:
+        name: str | int = resource.resource_name
+        if resource.resource_type == BROKER_RESOURCE:
+            with suppress(ValueError):
+                name = int(name)  # a number can be written in many ways
+        found.setdefault((resource.resource_type, name), resource)
+    return list(found.values())
 
 
 def _describe(broker: Services, resource: Any) -> list[config_view.Entry]:

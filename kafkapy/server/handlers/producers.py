@@ -31,9 +31,13 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
 def describe_producers(broker: Services, call: Call, request: Any) -> Any:
     make = DESCRIBE_PRODUCERS.Response
     topics = []
+    told: set[tuple[str, int]] = set()  # once each: named in four bytes, a partition can have thousands of producers
     for topic in request.topics:
         answers = []
         for index in topic.partition_indexes:
+            if (topic.name, index) in told:
+                continue
+            told.add((topic.name, index))
             answer = make.Topics.Partitions(partition_index=index)
             try:
                 validate_name(topic.name)
