@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from kafkapy.protocol.headers import response_frame
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
     from kafkapy.protocol.apis import Api
+
+log = logging.getLogger("kafkapy.server.call")
 
 
 class Call:
@@ -47,8 +50,16 @@ class Later:
         return self.pending.cancelled
 
     def complete(self, answer: Any) -> None:
-        """Sends a response message of the call's API, or what the network takes as it is (a send list, CLOSE)."""
-        self.pending.complete(as_reply(self._call, answer))
+        """Sends a response message of the call's API, or what the network takes as it is (a send list, CLOSE).
+
+        One that cannot be encoded closes the connection, which would else wait for it as long as its client does.
+        """
+        try:
+            reply = as_reply(self._call, answer)
+        except Exception:
+            log.exception("the answer to %s cannot be made", self._call)
+            reply = CLOSE
+        self.pending.complete(reply)
 
     def complete_with(self, make: Callable[[], Reply]) -> None:
         """Has the network thread make the reply when it is about to send it."""

@@ -7,6 +7,8 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DELETE_TOPICS, FETCH, METADATA
+from kafkapy.protocol.headers import request_frame
+from kafkapy.record.file_region import FileRegion
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce
 
@@ -243,3 +245,30 @@ def test_many_clients_that_ask_for_the_same_new_topic_all_get_it(broker):
         wire.close()
     assert [one.error_code for one in answers] == [Errors.NONE] * 8
     assert len({one.topic_id for one in answers}) == 1
+
+
+def test_a_fetch_with_a_divergence_reads_no_records_into_memory(wire, topic, monkeypatch):
+    def read(region):
+        raise AssertionError("read on the network thread, which must not wait for a disk")
+
+    monkeypatch.setattr(FileRegion, "read", read)
+    other = make_topic(wire, topic + "-other")
+    produce(wire, topic, batch(b"x"))
+    produce(wire, other, batch(b"y"))
+    asked = request(topic, 5, fetched_epoch=0)
+    asked.topics += request(other).topics
+    first, second = (one.partitions[0] for one in wire.call(FETCH, VERSION, asked).responses)
+    assert (first.diverging_epoch.epoch, first.diverging_epoch.end_offset) == (0, 1)
+    assert (second.error_code, second.high_watermark) == (Errors.NONE, 1)
+
+
+def test_a_name_that_cannot_be_answered_closes_the_connection_though_a_topic_had_to_be_made(broker):
+    """Each byte that is no UTF-8 becomes three, and then the name is longer than a response can carry."""
+    other = Wire(broker)
+    make = METADATA.Request
+    names = [make.Topics(name=name) for name in ("f-made-beside", "Q" * 20_000)]
+    frame = request_frame(METADATA, 12, 1, "wire", make(topics=names, allow_auto_topic_creation=True))
+    other.sock.settimeout(10)
+    other.sock.sendall(frame.replace(b"Q", b"\xff"))
+    assert other.closed()
+    other.close()

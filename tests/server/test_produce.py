@@ -9,6 +9,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build, records_of
+from kafkapy.server.handlers import produce as handler
 from tests.server.conftest import Wire, start_broker
 
 VERSION = 11
@@ -315,3 +316,25 @@ def test_a_batch_that_unpacks_beyond_the_limit_is_refused(tmp_path):
     finally:
         wire.close()
         server.stop()
+
+
+def test_an_answer_that_cannot_be_made_closes_the_connection_also_from_the_disk_pool(wire, broker):
+    topic = make_topic(wire, "p-unanswerable")
+    asked = request(topic, batch(b"kept"))
+    asked.topic_data += request("n" * 32_767, batch(b"lost")).topic_data  # its error message is longer than that
+    other = Wire(broker)
+    other.sock.settimeout(10)
+    with broker.services.replicas.get(topic, 0).log.lock:  # so the append waits in the pool
+        other.send(PRODUCE, VERSION, asked)
+        while broker.services.disk_pool.depth == 0:
+            pass
+    assert other.closed()
+    assert end_offset(wire, topic) == 1
+    other.close()
+
+
+def test_the_line_about_failures_with_acks_0_does_not_grow_with_the_request():
+    failed = [(index, Errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, None, None) for index in range(10_000)]
+    line = handler._failures([("t" * 30_000, failed)])
+    assert len(line) < 5000
+    assert line.endswith("and 9990 more")

@@ -185,13 +185,17 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
 def _send_with_divergence(
     call: Call, error_code: int, session_id: int, topics: list[Any], diverging: dict[int, tuple[int, int]]
 ) -> Reply:
-    """By the codec: rare (only a reader that names its last epoch can diverge), so it copies what records there are."""
+    """By the codec: rare, as only a reader that names its last epoch can diverge.
+
+    Without records, for the codec would need them in memory, read by a thread that must not wait for a disk. The
+    reader asks again for the partitions that had some.
+    """
     make = FETCH.Response
     responses = []
     for name, topic_id, answers in topics:
         partitions = []
         for answer in answers:
-            index, code, high_watermark, last_stable, log_start, aborted, replica, records = answer
+            index, code, high_watermark, last_stable, log_start, aborted, replica, _ = answer
             one = make.Responses.Partitions(
                 partition_index=index,
                 error_code=code,
@@ -205,7 +209,7 @@ def _send_with_divergence(
                     for producer, first in aborted
                 ],
                 preferred_read_replica=replica,
-                records=records.read() if isinstance(records, FileRegion) else records,
+                records=NO_RECORDS,
             )
             if id(answer) in diverging:
                 one.diverging_epoch.epoch, one.diverging_epoch.end_offset = diverging[id(answer)]

@@ -50,13 +50,15 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 def _create_and_answer(
     broker: Services, call: Call, request: Any, asked: list[Any], create: list[str], later: Later
 ) -> None:
+    answers = asked
     try:
-        errors = broker.controller.auto_create(create)
-        answers = [(name, topic_id, errors.get(name) if name in create else error) for name, topic_id, error in asked]
-        later.complete(_response(broker, call, request, answers))
+        # A request can name hundreds of thousands, and a stop waits for the disk pool.
+        errors = broker.controller.auto_create(name for name in create if not broker.stopping)
+        made = set(create)
+        answers = [(name, topic_id, errors.get(name) if name in made else error) for name, topic_id, error in asked]
     except Exception:
         log.exception("%s failed", call)
-        later.complete(_response(broker, call, request, asked))
+    later.complete(_response(broker, call, request, answers))
 
 
 def _asked(broker: Services, call: Call, request: Any) -> list[tuple[str | None, bytes, KafkaError | None]] | None:

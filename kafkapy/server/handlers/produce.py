@@ -33,6 +33,8 @@ Answer = tuple[int, int, int, int, int, Any, Any]
 OLDEST_SERVED = 3  # record data before v3 is message sets, not batches
 SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients know KAFKA_STORAGE_ERROR by another name
 ZSTD_SINCE = 7
+FAILURES_SHOWN = 10
+LONGEST_NAME = 249
 
 
 class _Slot:
@@ -142,12 +144,17 @@ def _fill(slots: list[_Slot], verdicts: list[Verdict]) -> None:
 
 
 def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
-    return ", ".join(
-        f"{topic}-{answer[0]}: {name_of(answer[1])}"
+    failed = [
+        (topic, answer)
         for topic, answers in topics
         for answer in answers
         if answer is not None and answer[1] != Errors.NONE
-    )
+    ]
+    # For the log: neither as many as a request can hold, nor names longer than a topic's can be.
+    shown = [f"{topic[:LONGEST_NAME]}-{answer[0]}: {name_of(answer[1])}" for topic, answer in failed[:FAILURES_SHOWN]]
+    if len(failed) > FAILURES_SHOWN:
+        shown.append(f"and {len(failed) - FAILURES_SHOWN} more")
+    return ", ".join(shown)
 
 
 def handle_gather(broker: Services, connection: Connection, frames: list[ProduceRequest]) -> list[Reply]:
@@ -207,7 +214,14 @@ class _Waiting:
             self._left -= 1
             last = self._left == 0
         if last and self._pending is not None:
-            self._pending.complete(self._gather.encode())
+            self._pending.complete(self._reply())
+
+    def _reply(self) -> Reply:
+        try:
+            return self._gather.encode()
+        except Exception:  # without an answer the connection would keep its receive buffer, and wait for good
+            log.exception("the answer to produce of %r cannot be made", self._gather.frames[0].client_id)
+            return CLOSE
 
     def release(self) -> MeteredPending | None:
         """Called last by the handler: None when every answer is there, else the Pending that will carry them."""
