@@ -18,6 +18,9 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 2**31 - 1
+# Of all sessions together. Kafka counts sessions only, and a request can open one with a million partitions, which
+# take 300 MB here.
+MAX_PARTITIONS = 1_000_000
 
 Key = tuple[Any, int]  # (topic id from Fetch v13 on, topic name before) and partition
 
@@ -146,15 +149,18 @@ class FetchSessionCache:
     """At most `slots` sessions (`max.incremental.fetch.session.cache.slots`).
 
     A full cache gives up the session unused for longest if that is over `eviction_seconds`, else, among those
-    older than that, the smallest one if the new one has more partitions.
+    older than that, the smallest one if the new one has more partitions. So does one with `max_partitions` in all
+    sessions together. Who gets no session has its fetches answered in full.
     """
 
-    def __init__(self, slots: int, eviction_seconds: float = 120.0) -> None:
+    def __init__(self, slots: int, eviction_seconds: float = 120.0, max_partitions: int = MAX_PARTITIONS) -> None:
         self.slots = slots
+        self.max_partitions = max_partitions
         self.eviction_seconds = eviction_seconds
         self.evictions = 0
         self._lock = threading.Lock()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the one unused for longest first
+        self._held = 0  # partitions in all of them
         self._random = random.Random()
 
     def __len__(self) -> int:
@@ -162,9 +168,8 @@ class FetchSessionCache:
 
     @property
     def partitions(self) -> int:
-        """Partitions in all sessions, for the metrics."""
-        with self._lock:
-            return sum(len(session.partitions) for session in self._sessions.values())
+        """Partitions in all sessions."""
+        return self._held
 
     def context(
         self,
@@ -179,8 +184,8 @@ class FetchSessionCache:
         """What this request reads: a full fetch, an incremental one, or a session error (an empty context)."""
         with self._lock:
             if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-                if session_id != NO_SESSION:
-                    self._sessions.pop(session_id, None)
+                if session_id in self._sessions:
+                    self._drop(session_id)
                 if epoch == FINAL_EPOCH:
                     return FetchContext(asked)
                 return FetchContext(asked, cache=self, uses_topic_ids=uses_topic_ids)
@@ -193,6 +198,7 @@ class FetchSessionCache:
                 return FetchContext([], error_code=Errors.FETCH_SESSION_TOPIC_ID_ERROR)
             with session.lock:
                 partitions = session.partitions
+                before = len(partitions)
                 for one in asked:
                     key = (one.topic_id if uses_topic_ids else one.topic, one.index)
                     known = partitions.get(key)
@@ -202,9 +208,13 @@ class FetchSessionCache:
                         known.update(one)
                 for key in forgotten:
                     partitions.pop(key, None)
+                self._held += len(partitions) - before
                 if not partitions:
-                    del self._sessions[session_id]
+                    self._drop(session_id)
                     return FetchContext([])
+                if self._held > self.max_partitions:
+                    self._drop(session_id)
+                    return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND)
                 session.last_used = now
                 session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
                 self._sessions.move_to_end(session_id)
@@ -213,12 +223,16 @@ class FetchSessionCache:
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
         """The id of a new session, or NO_SESSION where there is no room for one of this size."""
         with self._lock:
-            if len(self._sessions) >= self.slots and not self._evict(len(partitions), now):
+            keyed = OrderedDict(((one.topic_id if uses_topic_ids else one.topic, one.index), one) for one in partitions)
+            if len(keyed) > self.max_partitions:
                 return NO_SESSION
+            while len(self._sessions) >= self.slots or self._held + len(keyed) > self.max_partitions:
+                if not self._evict(len(keyed), now):
+                    return NO_SESSION
             session_id = NO_SESSION
             while session_id == NO_SESSION or session_id in self._sessions:
                 session_id = self._random.randint(1, MAX_INT32)
-            keyed = OrderedDict(((one.topic_id if uses_topic_ids else one.topic, one.index), one) for one in partitions)
+            self._held += len(keyed)
             self._sessions[session_id] = FetchSession(session_id, keyed, uses_topic_ids, now)
             return session_id
 
@@ -235,6 +249,9 @@ class FetchSessionCache:
             victim = min(settled, key=lambda one: (len(one.partitions), one.id))
             if size < len(victim.partitions):
                 return False
-        del self._sessions[victim.id]
+        self._drop(victim.id)
         self.evictions += 1
         return True
+
+    def _drop(self, session_id: int) -> None:
+        self._held -= len(self._sessions.pop(session_id).partitions)

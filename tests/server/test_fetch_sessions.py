@@ -151,3 +151,18 @@ def test_answers_and_requests_of_one_session_from_many_threads_never_clash():
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_all_sessions_together_hold_no_more_partitions_than_they_may():
+    cache = FetchSessionCache(10, eviction_seconds=120, max_partitions=5)
+    first = open_session(cache, [part(index=index) for index in range(3)])
+    refused = fetch(cache, 0, 0, [part(index=index) for index in range(3)]).respond([read()] * 3, 0.0)
+    assert (refused[0], refused[1], len(refused[2])) == (Errors.NONE, 0, 3)  # answered, but without a session
+    second = open_session(cache, [part(), part(), part(index=1)])  # the same partition twice counts once
+    assert (first == 0, second == 0, cache.partitions) == (False, False, 5)
+    grown = fetch(cache, first, 1, [part(index=7)])
+    assert grown.error_code == Errors.FETCH_SESSION_ID_NOT_FOUND  # with a full fetch the consumer goes on
+    assert (len(cache), cache.partitions) == (1, 2)
+    stale = fetch(cache, 0, 0, [part(index=index) for index in range(4)], now=500).respond([read()] * 4, 500.0)[1]
+    assert stale != 0
+    assert (len(cache), cache.partitions) == (1, 4)
