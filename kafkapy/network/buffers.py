@@ -8,6 +8,7 @@ is unmapped after a few seconds, and the process shrinks at once (these are mapp
 from __future__ import annotations
 
 import mmap
+import sys
 
 SMALLEST = 64 << 10
 FIRST_GRANT = 1 << 20
@@ -31,8 +32,9 @@ class Buffer:
         except BufferError:
             old, self._mapping = self._mapping, mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._mapping[: self.capacity] = old[:]
-        self.capacity = capacity
-        self.view = memoryview(self._mapping)
+        finally:  # also where there was no memory: the buffer goes back to the pool, and others get it
+            self.capacity = len(self._mapping)
+            self.view = memoryview(self._mapping)
 
 
 class BufferPool:
@@ -48,17 +50,18 @@ class BufferPool:
     def __len__(self) -> int:
         return len(self._free)
 
-    def take(self, size: int, there: int = 0) -> Buffer:
+    def take(self, size: int, there: int = 0, largest: int = sys.maxsize) -> Buffer:
         """A buffer for a frame of `size` bytes of which `there` have arrived.
 
         A free one that fits, else a new one that may be smaller than `size`: a peer gets memory for what it sent,
-        not for what it claims. The one who receives grows it when it is full.
+        not for what it claims. The one who receives grows it when it is full. Who keeps a buffer says how large the
+        `largest` is that would not be wasted on it.
         """
         self.lent += 1
         best = -1
         for index in range(len(self._free) - 1, -1, -1):
             capacity = self._free[index].capacity
-            if capacity >= size and (best < 0 or capacity < self._free[best].capacity):
+            if size <= capacity <= largest and (best < 0 or capacity < self._free[best].capacity):
                 best = index
         if best >= 0:
             buffer = self._free.pop(best)

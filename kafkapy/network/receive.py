@@ -30,7 +30,7 @@ class Receiver:
         self._pool = pool
         self._most = most_frames
         self._largest = largest_frame
-        self._shared = pool.take(SHARED)
+        self._shared = pool.take(SHARED, largest=SHARED)
         self.bytes_in = 0
         # What was cut last: buffer, where the first byte lies that is in no frame, end of the bytes, and what the
         # next frame needs (0: not known, -1: it is a bad one, which the next cut finds out).
@@ -98,7 +98,7 @@ class Receiver:
         self._keep_rest(conn)
         if keep and self._view is self._shared.view:
             conn.kept = self._shared
-            self._shared = self._pool.take(SHARED)
+            self._shared = self._pool.take(SHARED, largest=SHARED)
         self._view = self._shared.view
 
     def release(self, conn: Connection) -> None:
@@ -123,7 +123,7 @@ class Receiver:
     def distrust_shared(self) -> None:
         """Leaves the shared buffer to whom a handler that failed may have given it."""
         self._pool.drop()
-        self._shared = self._pool.take(SHARED)
+        self._shared = self._pool.take(SHARED, largest=SHARED)
 
     def _keep_rest(self, conn: Connection) -> None:
         there = self._end - self._position

@@ -1,5 +1,8 @@
 """The pool: warm buffers first, memory for what has come and not for what is claimed, nothing kept for ever."""
 
+import errno
+import mmap
+
 import pytest
 
 from kafkapy.network.buffers import FIRST_GRANT, Buffer, BufferPool, rounded
@@ -72,3 +75,24 @@ def test_trim_drops_what_was_not_needed_since_the_last_one(used: int) -> None:
     pool.trim()
     assert len(pool) == used
     assert pool.free_bytes == used << 20
+
+
+def test_one_may_ask_for_no_more_than_it_needs() -> None:
+    pool = BufferPool(64 << 20)
+    pool.lent += 1
+    pool.give(Buffer(32 << 20))
+    assert pool.take(65_536, largest=65_536).capacity == 65_536
+    assert pool.take(65_536).capacity == 32 << 20
+
+
+def test_a_buffer_that_cannot_grow_is_as_good_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(mmap.mmap):
+        def resize(self, size: int) -> None:
+            raise OSError(errno.ENOMEM, "no memory")
+
+    monkeypatch.setattr(mmap, "mmap", Refusing)
+    buffer = Buffer(65_536)
+    with pytest.raises(OSError, match="no memory"):
+        buffer.grow(131_072)
+    buffer.view[:5] = b"still"
+    assert (buffer.capacity, len(buffer.view)) == (65_536, 65_536)

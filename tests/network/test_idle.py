@@ -1,6 +1,7 @@
 """connections.max.idle.ms under a manual clock."""
 
 from kafkapy.network.connection import Connection
+from kafkapy.network.idle import IdleConnections
 from kafkapy.network.replies import Pending, Reply
 from kafkapy.runtime.clock import ManualClock
 
@@ -93,3 +94,42 @@ def test_an_idle_network_sleeps(serve: Serve) -> None:
     clients = [running.connect() for _ in range(20)]
     assert all(client.is_open() for client in clients)
     until(lambda: running.server._processors[0]._timeout_ms() > 500_000)
+
+
+def test_one_that_went_while_its_request_is_pending_is_idle_though_it_sent_more(serve: Serve) -> None:
+    """What it sent behind the request keeps it open, but not for the weeks that a fetch may ask to wait."""
+
+    class Later(Echo):
+        pending: Pending | None = None
+
+        def answer(self, connection: Connection, frame: bytes) -> Reply:
+            self.pending = Pending(connection)
+            return self.pending
+
+    clock = ManualClock()
+    running = serve(Later(), clock=clock, connections_max_idle_ms=10_000)
+    client = running.connect()
+    client.send(b"wait")
+    until(lambda: running.handler.pending is not None)
+    client.send(b"more")
+    client.close()
+    (connection,) = running.handler.connections.values()
+    until(lambda: connection.gone)
+    pass_time(running, clock, 11)
+    until(lambda: running.server.connections == 0)
+    assert running.handler.pending.cancelled
+
+
+def test_connections_that_are_gone_are_not_kept_until_they_would_have_been_idle() -> None:
+    class Known:
+        pending, parked, gone, last_active = None, False, False, 0.0
+
+        def __init__(self, id: int, closed: bool) -> None:
+            self.id, self.closed = id, closed
+
+    idle = IdleConnections(600)
+    idle.add(Known(0, closed=False))  # the oldest is there still, so that none behind it is looked at
+    for id in range(1, 20_000):
+        idle.add(Known(id, closed=True))
+    assert len(idle) < 5000
+    assert [one.id for one in idle.expired(600)] == [0]

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkapy.network.buffers import Buffer, BufferPool
 from kafkapy.network.connection import Connection
+from kafkapy.network.receive import Receiver
 from kafkapy.network.replies import NO_REPLY, Reply
 from kafkapy.network.settings import NetworkSettings
 from kafkapy.runtime.clock import ManualClock
@@ -184,3 +186,13 @@ def test_memory_goes_back_to_the_system_after_a_burst(serve: Serve) -> None:
         until(lambda turns=turns: running.count("network_turns") > turns)
     until(lambda: running.count("network_buffer_bytes") == 0)
     assert all(client.is_open() for client in clients)
+
+
+def test_the_shared_buffer_is_not_a_large_one_of_the_pool() -> None:
+    """It would stay so for good: a peer's one large frame would cost its memory until the end."""
+    pool = BufferPool(64 << 20)
+    receiver = Receiver(pool, 64, 1 << 20)
+    pool.lent += 1
+    pool.give(Buffer(32 << 20))
+    receiver.distrust_shared()
+    assert pool.free_bytes == 32 << 20
