@@ -6,6 +6,7 @@ call for the two that carry the records, and tests compare them with the codec. 
 """
 
 cimport cython
+from cpython.ref cimport Py_DECREF, PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t
 
@@ -25,6 +26,22 @@ __all__ = [
     "encode_fetch_response",
     "encode_produce_response",
 ]
+
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030D0000
+    static int kafkapy_dict_get(PyObject *dict, PyObject *key, PyObject **value) {
+        *value = PyDict_GetItemWithError(dict, key);
+        Py_XINCREF(*value);
+        return *value != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+    }
+    #else
+    #define kafkapy_dict_get PyDict_GetItemRef
+    #endif
+    """
+    # A new reference in `value`, and 1; or 0. Without the interpreter's lock a borrowed one, which Cython takes for
+    # dict.get, is gone when another thread clears the dict before it is counted.
+    int kafkapy_dict_get(dict names, bytes key, PyObject **value) except -1
 
 cdef enum:
     PRODUCE = 0
@@ -308,15 +325,18 @@ cdef object read_string(Reader reader, bint flexible, bint nullable):
 
 
 cdef str name_of(const uint8_t *at, Py_ssize_t length):
+    cdef PyObject *known = NULL
     cdef bytes key
     cdef str name
     if length > LONGEST_KNOWN:
         return PyUnicode_DecodeUTF8(<const char *>at, length, "replace")
     key = (<const char *>at)[:length]
-    name = <str>names.get(key)
-    if name is None:
-        name = PyUnicode_DecodeUTF8(<const char *>at, length, "replace")
-        if len(names) >= KNOWN_NAMES:  # somebody makes names up: begin again rather than grow
-            names.clear()
-        names[key] = name
+    if kafkapy_dict_get(names, key, &known):
+        name = <str>known
+        Py_DECREF(name)
+        return name
+    name = PyUnicode_DecodeUTF8(<const char *>at, length, "replace")
+    if len(names) >= KNOWN_NAMES:  # somebody makes names up: begin again rather than grow
+        names.clear()
+    names[key] = name
     return name

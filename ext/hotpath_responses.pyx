@@ -226,7 +226,11 @@ cdef int write_string(Writer writer, str text, bint flexible) except -1:
     cdef Py_ssize_t length = -1
     cdef const char *at = NULL
     if text is not None:
-        at = PyUnicode_AsUTF8AndSize(text, &length)
+        try:
+            at = PyUnicode_AsUTF8AndSize(text, &length)
+        except UnicodeEncodeError:  # a lone surrogate (of a path, say) becomes "?", as in the codec
+            text = text.encode("utf-8", "replace").decode()
+            at = PyUnicode_AsUTF8AndSize(text, &length)
         if length > MAX_STRING:
             raise ValueError(f"a string of {length} bytes is longer than {MAX_STRING}")
     if flexible:

@@ -334,3 +334,14 @@ def test_values_that_do_not_fit_are_refused() -> None:
         hotpath.encode_produce_response(2, 1, [])
     with pytest.raises(ValueError, match="versions 4 to 17, not 18"):
         hotpath.encode_fetch_response(18, 1, 0, 0, 0, [])
+
+
+def test_a_message_that_is_no_unicode_is_written_as_the_codec_does() -> None:
+    message = "log directory /data/\udcff is offline"
+    make = PRODUCE.Response
+    part = make.Responses.PartitionResponses(
+        index=0, error_code=56, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1, error_message=message
+    )
+    answer = make(responses=[make.Responses(name="t", partition_responses=[part])])
+    expected = headers.response_frame(PRODUCE, 11, 77, answer)
+    assert hotpath.encode_produce_response(11, 77, [("t", [(0, 56, -1, -1, -1, None, message)])]) == expected
