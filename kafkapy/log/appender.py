@@ -40,7 +40,9 @@ def would_wait(log: LogState, sets: Sequence[memoryview], leader_epoch: int, now
         return True
     last = sets[-1] if sets else b""
     if filled and len(last) >= _MAX_TIMESTAMP.size:
-        first = segment.first_timestamp()
+        first = segment.first_timestamp_in_memory
+        if first is None:
+            return True  # the first append since the start: it is read from the disk
         waited = _MAX_TIMESTAMP.unpack_from(last)[0] - first if first >= 0 else now_ms - segment.created_ms
         if waited > config.max_segment_ms - segment.roll_jitter_ms:
             return True

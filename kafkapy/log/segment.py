@@ -211,6 +211,11 @@ class Segment:
     def modified_ms(self) -> int:
         return self.files.modified_ms(self.handle())
 
+    @property
+    def first_timestamp_in_memory(self) -> int | None:
+        """The same as `first_timestamp`, None where that would have to be read."""
+        return self._first_timestamp
+
     def first_timestamp(self) -> int:
         """The max timestamp of the first batch; -1 if there is none."""
         if self._first_timestamp is None and self.size:

@@ -392,3 +392,16 @@ def test_a_rolled_segment_loses_its_preallocated_room_whatever_the_topic_says_no
     log.roll()
     first = log.segments.items[0]
     assert (tmp_path / "t-0" / f"{0:020d}.log").stat().st_size == first.size
+
+
+def test_the_first_append_after_a_start_is_not_one_for_a_network_thread(tmp_path):
+    log = Bench(tmp_path).load()
+    log.append([batch("a")], 0)
+    log.close()
+    files = FailingFiles(only={"read"})
+    log = Bench(tmp_path, files=files).load()
+    files.log.clear()
+    assert log.append([batch("b")], 0, blocking=False) is BUSY
+    assert files.log == []
+    assert log.append([batch("b")], 0)[0].base_offset == 1
+    assert log.append([batch("c")], 0, blocking=False)[0].base_offset == 2
