@@ -40,6 +40,7 @@ class LeaderEpochCache:
         self.path = os.path.join(directory, NAME)
         self._later = later
         self._lock = threading.Lock()
+        self._closed = False
         self.entries: tuple[EpochStart, ...] = ()
         self.latest_epoch = UNDEFINED_EPOCH
 
@@ -139,9 +140,12 @@ class LeaderEpochCache:
         else:
             self._later(self._write_if_there)
 
+    def close(self) -> None:
+        """What still waits to be written is not: the directory goes, and a new log may take its name."""
+        with self._lock:
+            self._closed = True
+
     def _write_if_there(self) -> None:
         with self._lock:
-            try:
+            if not self._closed:
                 self._write()
-            except FileNotFoundError:  # the directory was renamed for deletion meanwhile
-                _log.debug("%s is gone, its epochs are not written", self.path)

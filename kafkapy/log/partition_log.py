@@ -244,5 +244,6 @@ class PartitionLog(LogState):
         """Closes the files and writes nothing: the log is deleted, or its directory is offline."""
         with self.lock:
             self.closed = True
+            self.leader_epochs.close()
             for segment in self.segments:
                 segment.let_go()

@@ -533,3 +533,16 @@ def test_a_log_that_could_not_be_made_in_one_directory_is_in_the_other_alone(dir
     manager = Broker(*dirs).manager
     assert manager.get("t", 0).dir.parent == dirs[1]
     manager.close()
+
+
+def test_epochs_of_a_deleted_log_are_not_written_over_those_of_its_successor(dirs):
+    broker = Broker(dirs[0])
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.append([batch(number) for number in range(20)], 0)
+    log.set_high_watermark(20)
+    log.delete_records(10)  # the epochs begin there now, which is written in the background
+    broker.manager.delete("t", 0)
+    broker.manager.create("t", 0, bytes(16), CONFIG).append([batch("a")], 0)
+    broker.scheduler.run("leader epochs")
+    assert (dirs[0] / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+    broker.manager.close()
