@@ -1,14 +1,90 @@
 """Requests that are small and whose answers are not: what they may cost is bounded."""
 
+import threading
 from types import SimpleNamespace
 
 from kafkapy._ext.frames import split
-from kafkapy.protocol.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, METADATA
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, FETCH, METADATA
 from kafkapy.protocol.headers import request_frame
 from kafkapy.server import dispatcher
+from kafkapy.server.handlers import fetch, metadata
+from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce
 
 TOPIC, BROKER = 2, 4
+
+
+class InlineReads:
+    """Notes on which threads a function is called."""
+
+    def __init__(self, monkeypatch, module, name):
+        self.threads = []
+        original = getattr(module, name)
+
+        def called(*args):
+            self.threads.append(threading.current_thread().name)
+            return original(*args)
+
+        monkeypatch.setattr(module, name, called)
+
+    def on_network(self):
+        return any("network" in name for name in self.threads)
+
+
+def fetch_of(topic, indexes, session=(0, -1), wait=0):
+    make = FETCH.Request
+    parts = [make.Topics.Partitions(partition=one, fetch_offset=0, partition_max_bytes=1000) for one in indexes]
+    topics = [make.Topics(topic=topic, partitions=parts)] if parts else []
+    return make(
+        max_wait_ms=wait, min_bytes=1, max_bytes=9000, session_id=session[0], session_epoch=session[1], topics=topics
+    )
+
+
+def test_a_fetch_of_very_many_partitions_does_not_hold_up_the_network_thread(wire, monkeypatch):
+    seen = InlineReads(monkeypatch, fetch, "_resolve")
+    many = range(3000)
+    answers = wire.call(FETCH, 12, fetch_of("h-nowhere", many)).responses[0].partitions
+    assert [(one.partition_index, one.error_code) for one in answers] == [
+        (index, Errors.UNKNOWN_TOPIC_OR_PARTITION) for index in many
+    ]
+    opened = wire.call(FETCH, 12, fetch_of("h-nowhere", many, (0, 0)))
+    again = wire.call(FETCH, 12, fetch_of("h-nowhere", [], (opened.session_id, 1)))
+    assert len(again.responses[0].partitions) == 3000
+    assert len(seen.threads) == 9000
+    assert not seen.on_network()
+
+
+def test_a_fetch_of_very_many_partitions_waits_for_data_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch, "MOST_INLINE", 1)
+    seen = InlineReads(monkeypatch, fetch, "_send")
+    server = start_broker(tmp_path, num_partitions="2")
+    waiting, wire = Wire(server), Wire(server)
+    make_topic(wire, "h-many")
+    waiting.send(FETCH, 12, fetch_of("h-many", [0, 1], wait=30_000))
+    while server.services.replicas.fetch_purgatory.delayed == 0:
+        pass
+    produce(wire, "h-many", batch(b"news"), index=1)
+    parts = waiting.receive(FETCH, 12)[1].responses[0].partitions
+    assert [len(one.records) > 0 for one in parts] == [False, True]
+    assert seen.threads
+    assert not seen.on_network()
+    waiting.close()
+    wire.close()
+    server.stop()
+
+
+def test_metadata_of_very_many_topics_does_not_hold_up_the_network_thread(wire, monkeypatch):
+    seen = InlineReads(monkeypatch, metadata, "_topic")
+    make = METADATA.Request
+    names = [f"h-unknown-{number}" for number in range(2000)]
+    asked = make(topics=[make.Topics(name=name) for name in names], allow_auto_topic_creation=False)
+    topics = wire.call(METADATA, 12, asked).topics
+    assert [(one.name, one.error_code) for one in topics] == [
+        (name, Errors.UNKNOWN_TOPIC_OR_PARTITION) for name in names
+    ]
+    assert len(seen.threads) == 2000
+    assert not seen.on_network()
 
 
 def test_a_turn_ends_when_its_answers_fill_the_memory_that_they_may(broker, wire, monkeypatch):

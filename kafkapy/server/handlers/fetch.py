@@ -30,29 +30,38 @@ KNOWS_STORAGE_ERROR = 6
 SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
+# Partitions of one fetch: more take milliseconds, a million of them ten seconds, in which the network thread would
+# serve nobody else. A session asks for all of its partitions in thirty bytes.
+MOST_INLINE = 1000
 NO_RECORDS = b""  # never null: librdkafka takes that for a broken response
 
 
 @serves(FETCH, low=OLDEST_SERVED)
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     """A send list (header bytes and file regions), or a Later in the fetch purgatory."""
+    if sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
+        return _on_the_pool(broker, call, request)
     context = _context(broker, call, request)
-    plan = FetchPlan(
-        [(_resolve(broker, call, asked), asked) for asked in context.partitions],
-        min_bytes=min(request.min_bytes, request.max_bytes),
-        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
-        isolation=request.isolation_level,
-    )
+    if len(context.partitions) > MOST_INLINE:
+        return _on_the_pool(broker, call, request, context)
+    plan = _plan(broker, call, request, context)
     outcome = plan.read(blocking=False)
     if outcome is None:
-        later = Later(call)
-        broker.disk_pool.submit(_read_and_answer, broker, call, request, context, plan, later)
-        return later
+        return _on_the_pool(broker, call, request, context, plan)
     if _answers_now(broker, request, context, plan, outcome):
         return _send(broker, call, context, outcome[0])
     later = Later(call)
     _delay(broker, call, request, context, plan, later)
     return later
+
+
+def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:
+    return FetchPlan(
+        [(_resolve(broker, call, asked), asked) for asked in context.partitions],
+        min_bytes=min(request.min_bytes, request.max_bytes),
+        max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
+        isolation=request.isolation_level,
+    )
 
 
 def _answers_now(broker: Services, request: FetchRequest, context: FetchContext, plan: FetchPlan, outcome: Any) -> bool:
@@ -67,11 +76,32 @@ def _answers_now(broker: Services, request: FetchRequest, context: FetchContext,
     )
 
 
+def _on_the_pool(
+    broker: Services,
+    call: Call,
+    request: FetchRequest,
+    context: FetchContext | None = None,
+    plan: FetchPlan | None = None,
+) -> Later:
+    later = Later(call)
+    broker.disk_pool.submit(_read_and_answer, broker, call, request, context, plan, later)
+    return later
+
+
 def _read_and_answer(
-    broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
+    broker: Services,
+    call: Call,
+    request: FetchRequest,
+    context: FetchContext | None,
+    plan: FetchPlan | None,
+    later: Later,
 ) -> None:
-    """On the disk pool: the same for a reader whose place is not in memory."""
+    """On the disk pool: the same for a reader whose place is not in memory, or of very many partitions."""
     try:
+        if context is None:
+            context = _context(broker, call, request)
+        if plan is None:
+            plan = _plan(broker, call, request, context)
         outcome = plan.read(blocking=True)
         if outcome is not None and _answers_now(broker, request, context, plan, outcome):
             later.complete(_send(broker, call, context, outcome[0]))
@@ -93,7 +123,13 @@ def _delay(
         assert outcome is not None
         return _send(broker, call, context, outcome[0])
 
-    delayed = DelayedFetch(plan, lambda: later.complete_with(answer), lambda: later.cancelled)
+    def respond() -> None:
+        if len(plan.wanted) > MOST_INLINE:
+            broker.disk_pool.submit(_answer_with_what_is_there, broker, call, context, plan, later)
+        else:
+            later.complete_with(answer)
+
+    delayed = DelayedFetch(plan, respond, lambda: later.cancelled)
 
     def forget() -> None:
         delayed.force_complete()
@@ -105,6 +141,18 @@ def _delay(
         return
     keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
     broker.replicas.fetch_purgatory.try_complete_else_watch(delayed, request.max_wait_ms / 1000, keys)
+
+
+def _answer_with_what_is_there(
+    broker: Services, call: Call, context: FetchContext, plan: FetchPlan, later: Later
+) -> None:
+    try:
+        outcome = plan.read(blocking=True)
+        assert outcome is not None
+        later.complete(_send(broker, call, context, outcome[0]))
+    except Exception:
+        log.exception("%s failed", call)
+        later.complete(CLOSE)
 
 
 def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContext:

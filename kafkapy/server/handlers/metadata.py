@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.topics import is_internal, validate_name
+from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import METADATA
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
@@ -23,16 +24,43 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.metadata")
 
+Asked = tuple["str | None", bytes, "KafkaError | None"]  # name, id, error
+
 IDS_SINCE = 12
 CLUSTER_OPERATIONS_UNTIL = 10
+# Topics of one answer: more take milliseconds, in which the network thread would serve nobody else.
+MOST_INLINE = 500
 
 
 @serves(METADATA)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    if len(request.topics or broker.topics) > MOST_INLINE:  # none may mean all
+        later = Later(call)
+        broker.disk_pool.submit(_answer_later, broker, call, request, later)
+        return later
     asked = _asked(broker, call, request)
-    if asked is None:
-        return _response(broker, call, request, [(name, ZERO_ID, None) for name in broker.topics.names()])
-    create = [  # not the internal ones: their coordinators make them, with settings of their own
+    create = _to_create(broker, request, asked)
+    if not create:
+        return _response(broker, call, request, asked)
+    later = Later(call)
+    broker.disk_pool.submit(_create_and_answer, broker, call, request, asked, create, later)
+    return later
+
+
+def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> None:
+    """On the disk pool: the same for very many topics."""
+    try:
+        asked = _asked(broker, call, request)
+        _create_and_answer(broker, call, request, asked, _to_create(broker, request, asked), later)
+    except Exception:
+        log.exception("%s failed", call)
+        later.complete(CLOSE)
+
+
+def _to_create(broker: Services, request: Any, asked: list[Asked]) -> list[str]:
+    if not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
+        return []
+    return [  # not the internal ones: their coordinators make them, with settings of their own
         name
         for name, _, error in asked
         if error is not None
@@ -40,15 +68,10 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         and name is not None
         and not is_internal(name)
     ]
-    if not create or not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
-        return _response(broker, call, request, asked)
-    later = Later(call)
-    broker.disk_pool.submit(_create_and_answer, broker, call, request, asked, create, later)
-    return later
 
 
 def _create_and_answer(
-    broker: Services, call: Call, request: Any, asked: list[Any], create: list[str], later: Later
+    broker: Services, call: Call, request: Any, asked: list[Asked], create: list[str], later: Later
 ) -> None:
     answers = asked
     try:
@@ -61,11 +84,11 @@ def _create_and_answer(
     later.complete(_response(broker, call, request, answers))
 
 
-def _asked(broker: Services, call: Call, request: Any) -> list[tuple[str | None, bytes, KafkaError | None]] | None:
-    """(name, id, error) of each topic asked for, once each; None means all topics."""
+def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
+    """Each topic asked for, once each, or all topics."""
     if request.topics is None or (call.version == 0 and not request.topics):
-        return None
-    answers: dict[Any, tuple[str | None, bytes, KafkaError | None]] = {}
+        return [(name, ZERO_ID, None) for name in broker.topics.names()]
+    answers: dict[Any, Asked] = {}
     for topic in request.topics:
         topic_id = topic.topic_id if call.version >= IDS_SINCE else ZERO_ID
         if topic_id != ZERO_ID:
@@ -89,9 +112,7 @@ def _missing(broker: Services, name: str) -> KafkaError | None:
     return KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
 
 
-def _response(
-    broker: Services, call: Call, request: Any, topics: list[tuple[str | None, bytes, KafkaError | None]]
-) -> Any:
+def _response(broker: Services, call: Call, request: Any, topics: list[Asked]) -> Any:
     make = METADATA.Response
     cluster_operations = OPERATIONS_NOT_ASKED
     if call.version <= CLUSTER_OPERATIONS_UNTIL and request.include_cluster_authorized_operations:
