@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from kafkapy._ext.frames import split
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, FETCH, METADATA
+from kafkapy.protocol.apis import CREATE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, FETCH, METADATA
 from kafkapy.protocol.headers import request_frame
 from kafkapy.server import dispatcher
 from kafkapy.server.handlers import fetch, metadata
@@ -119,3 +119,15 @@ def test_producers_of_a_partition_are_described_once_however_often_they_are_aske
     topics = wire.call(DESCRIBE_PRODUCERS, 0, asked).topics
     assert [one.partition_index for topic in topics for one in topic.partitions] == [0, 7]
     assert topics[0].partitions[0].active_producers[0].producer_id == 5
+
+
+def test_a_stop_does_not_wait_until_all_the_topics_of_a_request_are_made(broker, wire, monkeypatch):
+    monkeypatch.setattr(broker.services, "stopping", True)
+    make = CREATE_TOPICS.Request
+    topics = [make.Topics(name=f"h-stop-{number}", num_partitions=1, replication_factor=1) for number in range(3)]
+    answers = wire.call(CREATE_TOPICS, 7, make(topics=topics, timeout_ms=9000)).topics
+    assert [one.error_code for one in answers] == [Errors.NOT_CONTROLLER] * 3
+    make = METADATA.Request
+    asked = make(topics=[make.Topics(name="h-stop-auto")], allow_auto_topic_creation=True)
+    assert wire.call(METADATA, 12, asked).topics[0].error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert not [name for name in broker.services.topics.names() if name.startswith("h-stop")]

@@ -37,6 +37,8 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
         try:
             if count[topic.name] > 1:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
+            if broker.stopping:  # which waits for the disk pool, and would for all the topics of a request
+                raise KafkaError(Errors.NOT_CONTROLLER, "this broker is stopping")
             _create(broker, call, topic, request.validate_only, result)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
