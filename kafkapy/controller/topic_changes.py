@@ -80,7 +80,10 @@ class TopicController:
             topic: Topic = wait_for(
                 partial(self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch)
             )
-            self._lead(topic, topic.assignment, config, is_new=True)
+            failures = self._lead(topic, topic.assignment, config, is_new=True)
+            if failures:  # a full disk, most often: better no topic than one without logs
+                self._finish_deletion(wait_for(partial(self._topics.mark_deleted, name)))
+                raise failures[0]
         log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")
         return topic
 
@@ -109,7 +112,9 @@ class TopicController:
             grown: Topic = wait_for(
                 partial(self._topics.add_partitions, topic, added, controller_epoch=self._controller_epoch)
             )
-            self._lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
+            failures = self._lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
+            if failures:  # the next start tries again to make their logs
+                raise failures[0]
         log.info("topic %s has partitions now: %d", name, count)
 
     def delete(self, name: str) -> None:
@@ -157,7 +162,9 @@ class TopicController:
         else:
             wait_for(partial(self._topics.remove, topic.name))
 
-    def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig, *, is_new: bool) -> None:
+    def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig, *, is_new: bool) -> list[KafkaError]:
+        """Leads these partitions; gives the errors of those whose logs could not be made or reached."""
+        failures: list[KafkaError] = []
         taken: dict[tuple[str, int], PartitionState] = {}
         for index in partitions:
             state = self._topics.state(topic.name, index)
@@ -171,5 +178,7 @@ class TopicController:
                 self._replicas.make_leader(topic.name, index, topic.id, epoch, config, is_new=is_new)
             except KafkaError as error:  # its log directory is offline: answered partition by partition
                 log.error("cannot lead %s-%d: %s", topic.name, index, error.message)
+                failures.append(error)
         if taken:
             wait_for(partial(self._topics.set_states, taken))
+        return failures

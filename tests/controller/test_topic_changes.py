@@ -1,0 +1,51 @@
+"""Changes of topics when a part of them cannot be done."""
+
+import pytest
+from tests.server.conftest import start_broker
+
+from kafkapy.errors import Errors, KafkaError
+
+
+def test_a_topic_whose_logs_cannot_be_made_is_not_left_behind(tmp_path, monkeypatch):
+    server = start_broker(tmp_path)
+    services = server.services
+    make = services.log_manager.create
+
+    def full(topic, partition, *args, **settings):
+        if partition == 2:
+            raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "no room for it")
+        return make(topic, partition, *args, **settings)
+
+    try:
+        monkeypatch.setattr(services.log_manager, "create", full)
+        with pytest.raises(KafkaError, match="no room") as raised:
+            services.controller.create("big", partitions=4)
+        assert raised.value.code == Errors.KAFKA_STORAGE_ERROR
+        assert "big" not in services.topics
+        assert not services.topics.marked()
+        monkeypatch.undo()
+        assert len(services.controller.create("big", partitions=4).assignment) == 4
+        assert all(services.replicas.holds("big", index) for index in range(4))
+    finally:
+        server.stop()
+
+
+def test_partitions_whose_logs_cannot_be_made_are_told_of(tmp_path, monkeypatch):
+    server = start_broker(tmp_path)
+    services = server.services
+
+    def full(*_args, **_settings):
+        raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "no room for it")
+
+    try:
+        services.controller.create("grows", partitions=1)
+        monkeypatch.setattr(services.log_manager, "create", full)
+        with pytest.raises(KafkaError, match="no room"):
+            services.controller.add_partitions("grows", 2, None, validate_only=False)
+    finally:
+        server.stop()
+    server = start_broker(tmp_path)
+    try:
+        assert server.services.replicas.holds("grows", 1)
+    finally:
+        server.stop()
