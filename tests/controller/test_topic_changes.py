@@ -1,9 +1,9 @@
 """Changes of topics when a part of them cannot be done."""
 
 import pytest
-from tests.server.conftest import start_broker
 
 from kafkapy.errors import Errors, KafkaError
+from tests.server.conftest import start_broker
 
 
 def test_a_topic_whose_logs_cannot_be_made_is_not_left_behind(tmp_path, monkeypatch):
