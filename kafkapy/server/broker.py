@@ -33,6 +33,7 @@ from kafkapy.server.config_listeners import ANY_ADDRESSES
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.dynamic_config import DynamicConfig
 from kafkapy.server.fetch_sessions import FetchSessionCache
+from kafkapy.server.gauges import register_gauges
 from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import MetricsPage
 from kafkapy.server.services import Node, Services
@@ -116,7 +117,8 @@ class BrokerServer:
         self._load_logs(logs)
         self._lead(cluster)
         self._register(cluster, ports)
-        self._schedule()
+        services.log_manager.start()
+        register_gauges(services)
         if services.config.kafkapy_metrics_listen:
             self._metrics = MetricsPage(services.config.kafkapy_metrics_listen, services.counters, services)
         network.start()
@@ -261,30 +263,6 @@ class BrokerServer:
                 first = endpoints[0]
                 services.advertise(name, Node(services.broker_id, first.host, first.port, config.broker_rack))
         cluster.register_broker(services.broker_id, endpoints, config.broker_rack, services.clock.time_ms())
-
-    def _schedule(self) -> None:
-        """What happens from time to time, and what the metrics ask for."""
-        services = self.services
-        services.log_manager.start()
-        counters = services.counters
-        purgatory = services.replicas.fetch_purgatory
-        counters.gauge("fetch_purgatory_size", "Fetches that wait for data", lambda: purgatory.delayed)
-        counters.gauge("disk_pool_depth", "Calls that wait or run on the disk pool", lambda: services.disk_pool.depth)
-        counters.gauge("fetch_sessions", "Incremental fetch sessions", lambda: len(services.fetch_sessions))
-        counters.sampled(
-            "fetch_session_evictions", "Fetch sessions given up for others", lambda: services.fetch_sessions.evictions
-        )
-        counters.gauge("topics", "Topics", lambda: len(services.topics))
-        counters.gauge(
-            "offline_log_directories",
-            "Log directories that failed",
-            lambda: sum(error is not None for _, error in services.log_manager.directories()),
-        )
-        counters.sampled(
-            "append_stalls",
-            "Writes that took longer than kafkapy.stall.threshold.ms",
-            lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),
-        )
 
     # --- changes while it runs
 
