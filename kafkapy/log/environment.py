@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.errors import KafkaError
 from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
 from kafkapy.log.files import Files
 from kafkapy.record.validation import MAX_DECOMPRESSED
 from kafkapy.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from kafkapy.log.retention import RetentionPolicy
 
 DAY_MS = 86_400_000
 
@@ -44,6 +47,7 @@ class Environment:
         "log_dir",
         "max_decompressed",
         "producer_expiration_ms",
+        "retention",
     )
 
     def __init__(
@@ -56,6 +60,7 @@ class Environment:
         pool: PoolLike | None = None,
         producer_expiration_ms: int = DAY_MS,
         max_decompressed: int = MAX_DECOMPRESSED,
+        retention: RetentionPolicy | None = None,
         on_failure: Callable[[LogDirFailure], None] | None = None,
     ) -> None:
         self.log_dir = log_dir
@@ -65,6 +70,7 @@ class Environment:
         self._pool = pool
         self.producer_expiration_ms = producer_expiration_ms
         self.max_decompressed = max_decompressed
+        self.retention = retention
         self.failure: LogDirFailure | None = None
         self._on_failure = on_failure
 

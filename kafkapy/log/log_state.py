@@ -57,7 +57,7 @@ class LogState:
         self.end: tuple[int, Segment, int] = (loaded.end_offset, active, active.size)
         self.starts = Starts()
         self.flusher = Flusher(self)
-        self.retention: RetentionPolicy = KafkaRetention()
+        self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
         self._limit: tuple[int, tuple[Segment, int]] | None = None
         self.rules = AppendRules(config, self.env.max_decompressed)

@@ -94,6 +94,7 @@ class LogManager:
             pool=self._pool,
             producer_expiration_ms=self.settings.producer_expiration_ms,
             max_decompressed=self.settings.max_decompressed,
+            retention=self.settings.retention,
             on_failure=self._dir_failed,
         )
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafkapy.record.validation import MAX_DECOMPRESSED
+
+if TYPE_CHECKING:
+    from kafkapy.log.retention import RetentionPolicy
 
 NEVER_MS = (1 << 63) - 1
 
@@ -23,3 +27,4 @@ class LogSettings:
     producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_expiration_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     max_decompressed: int = MAX_DECOMPRESSED  # kafkapy.decompressed.max.bytes
+    retention: RetentionPolicy | None = None  # kafkapy.retention.policy; None: Kafka's

@@ -36,6 +36,7 @@ from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.gauges import register_gauges
 from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import MetricsPage
+from kafkapy.server.retention_policy import load_policy
 from kafkapy.server.services import Node, Services
 
 log = logging.getLogger("kafkapy.server.broker")
@@ -142,6 +143,7 @@ class BrokerServer:
                 producer_expiration_ms=config.producer_id_expiration_ms,
                 producer_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
                 max_decompressed=config.kafkapy_decompressed_max_bytes,
+                retention=load_policy(config.kafkapy_retention_policy),
             ),
             on_dir_failure=self._directory_failed,
         )

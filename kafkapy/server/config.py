@@ -41,6 +41,7 @@ class BrokerConfig:
     kafkapy_disk_pool_threads: int
     kafkapy_log_level: str
     kafkapy_metrics_listen: str
+    kafkapy_retention_policy: str
     kafkapy_stall_threshold_ms: float
     kafkapy_zero_copy_enable: bool
     log_flush_offset_checkpoint_interval_ms: int

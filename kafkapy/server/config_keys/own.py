@@ -18,6 +18,16 @@ def _listen_problem(value: str) -> str | None:
 
 HOST_AND_PORT = Rule("HOST:PORT or empty", _listen_problem)
 
+
+def _class_problem(value: str) -> str | None:
+    module, colon, name = value.partition(":")
+    if not value or (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
+        return None
+    return "must be MODULE:CLASS, such as mypackage.retention:KeepMondays, or empty"
+
+
+CLASS_NAME = Rule("MODULE:CLASS or empty", _class_problem)
+
 ROWS: tuple[Row, ...] = (
     ("kafkapy.zero.copy.enable", T.BOOLEAN, True, None, MEDIUM, "E",
      "Whether fetched records go from file to socket by sendfile; false reads and copies them."),
@@ -29,6 +39,8 @@ ROWS: tuple[Row, ...] = (
      "A write that takes longer moves a log directory's appends to the disk pool until it recovers."),
     ("kafkapy.decompressed.max.bytes", T.LONG, 128 * 1024**2, Range(1), MEDIUM, "E",
      "Largest size of a compressed batch once decompressed; a batch beyond it is refused."),
+    ("kafkapy.retention.policy", T.STRING, "", CLASS_NAME, LOW, "E",
+     "MODULE:CLASS of a policy that says which segments are deleted (kafkapy.log.retention); empty is Kafka's."),
     ("kafkapy.log.level", T.STRING, "INFO", OneOf("DEBUG", "INFO", "WARNING", "ERROR", any_case=True), LOW, "E",
      "Least severe messages that are logged."),
 )  # fmt: skip

@@ -1,0 +1,58 @@
+"""A retention policy of the user's own."""
+
+import pytest
+
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.retention_policy import load_policy
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import batch, end_offset, make_topic, produce
+
+
+class Everything:
+    """One reason, and it always holds."""
+
+    reason = "the test says so"
+
+    def rules(self, log, now_ms):
+        yield self
+
+    def breached(self, segment, next_base_offset):
+        return next_base_offset is not None
+
+
+class NoPolicy:
+    pass
+
+
+def test_the_policy_that_is_named_decides(tmp_path):
+    server = start_broker(tmp_path, kafkapy_retention_policy=f"{__name__}:Everything")
+    wire = Wire(server)
+    try:
+        make_topic(wire, "short")
+        log = server.services.replicas.get("short", 0).log
+        for _ in range(3):
+            produce(wire, "short", batch(b"x"))
+            log.roll()
+        assert log.delete_old_segments() == 3
+        assert (log.log_start_offset, end_offset(wire, "short")) == (3, 3)
+    finally:
+        wire.close()
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("no.such.module:Policy", "No module named"),
+        (f"{__name__}:Missing", "no attribute 'Missing'"),
+        (f"{__name__}:NoPolicy", "has a method rules"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_is_named(name, rule):
+    with pytest.raises(ConfigError, match=rule) as raised:
+        load_policy(name)
+    assert name in str(raised.value)
+
+
+def test_no_name_is_kafkas_policy():
+    assert load_policy("") is None
