@@ -14,6 +14,7 @@ from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed, UnsupportedB
 from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol.apis import API_VERSIONS, Api
 from kafkapy.protocol.headers import read_response_header, request_frame
+from kafkapy.runtime.addresses import host_port
 from kafkapy.version import VERSION
 
 LARGEST_FRAME = 1 << 30  # more is no Kafka broker: "HTTP" read as a size is 1.2 GB
@@ -51,7 +52,7 @@ class Connection:
         timeout_s: float = 30.0,
         connect_timeout_s: float = 10.0,
     ) -> None:
-        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address = host_port(host, port)
         self.client_id = client_id
         self.timeout_s = timeout_s
         self._correlation_id = 0

@@ -13,6 +13,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.ids import new_cluster_id
 from kafkapy.metadata.tree import BadVersion, Create, NodeExists, Operation, Set, Tree, TreeError
+from kafkapy.runtime.addresses import host_port
 
 _BROKER_VERSION = 5
 _CONTROLLER_VERSION = 2
@@ -28,8 +29,7 @@ class Endpoint(NamedTuple):
     protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener}://{host}:{self.port}"
+        return f"{self.listener}://{host_port(self.host, self.port)}"
 
 
 class ClusterRegistry:

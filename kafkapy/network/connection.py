@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.network.buffers import Buffer
 from kafkapy.network.replies import Pending
 from kafkapy.network.sends import Outbox
+from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.logs import fields
 
 if TYPE_CHECKING:
@@ -105,4 +106,4 @@ class Connection:
 
 def _address(address: Any) -> str:
     host, port = str(address[0]), address[1]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(host, port)

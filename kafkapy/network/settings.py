@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafkapy.runtime.addresses import host_port
+
 UNLIMITED = 2_147_483_647
 
 
@@ -17,8 +19,7 @@ class Listener:
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{host_port(self.host, self.port)}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from kafkapy.network.processor import Processor
 from kafkapy.network.replies import Handler
 from kafkapy.network.sends import PageCache, Residency
 from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.disk_pool import DiskPool
@@ -154,4 +155,4 @@ class SocketServer:
 
 def _shown(sock: socket.socket) -> str:
     host, port = sock.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(host, port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.config_def import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -22,8 +23,7 @@ class Listener(NamedTuple):
     protocol: str
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{host_port(self.host, self.port)}"
 
 
 def parse_protocol_map(key: str, text: str) -> dict[str, str]:
