@@ -10,13 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
-from kafkapy.controller.waiting import wait_for
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry, plan_more_partitions, plan_topic
+from kafkapy.metadata.tree import wait
 from kafkapy.replica.manager import ReplicaManager
 
 log = logging.getLogger("kafkapy.controller.topics")
@@ -77,12 +76,12 @@ class TopicController:
             config = self._check_config(overrides)
             if validate_only:
                 return Topic(name, bytes(16), assignment)
-            topic: Topic = wait_for(
-                partial(self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch)
+            topic: Topic = wait(
+                self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch
             )
             failures = self._lead(topic, topic.assignment, config, is_new=True)
             if failures:  # a full disk, most often: better no topic than one without logs
-                self._finish_deletion(wait_for(partial(self._topics.mark_deleted, name)))
+                self._finish_deletion(wait(self._topics.mark_deleted, name))
                 raise failures[0]
         log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")
         return topic
@@ -109,9 +108,7 @@ class TopicController:
             added = plan_more_partitions(name, topic.assignment, [self._broker_id], count, by_hand)
             if validate_only:
                 return
-            grown: Topic = wait_for(
-                partial(self._topics.add_partitions, topic, added, controller_epoch=self._controller_epoch)
-            )
+            grown: Topic = wait(self._topics.add_partitions, topic, added, controller_epoch=self._controller_epoch)
             failures = self._lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
             if failures:  # the next start tries again to make their logs
                 raise failures[0]
@@ -120,7 +117,7 @@ class TopicController:
     def delete(self, name: str) -> None:
         """Deletes a topic: gone for clients at once, its directories later (`file.delete.delay.ms`)."""
         with self._changing:
-            self._finish_deletion(wait_for(partial(self._topics.mark_deleted, name)))
+            self._finish_deletion(wait(self._topics.mark_deleted, name))
         log.info("topic %s deleted", name)
 
     def alter_topic(self, name: str, change: Callable[[Overrides], Overrides], *, validate_only: bool) -> None:
@@ -134,7 +131,7 @@ class TopicController:
             config = self._check_config(overrides)
             if validate_only:
                 return
-            wait_for(partial(self._configs.set_topic, name, overrides))
+            wait(self._configs.set_topic, name, overrides)
             self._replicas.update_config(name, config)
         log.info("settings of topic %s are now: %s", name, overrides or "defaults")
 
@@ -160,7 +157,7 @@ class TopicController:
         if left:
             log.warning("topic %s is deleted, but for what is out of reach until the next start: %s", topic.name, left)
         else:
-            wait_for(partial(self._topics.remove, topic.name))
+            wait(self._topics.remove, topic.name)
 
     def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig, *, is_new: bool) -> list[KafkaError]:
         """Leads these partitions; gives the errors of those whose logs could not be made or reached."""
@@ -180,5 +177,5 @@ class TopicController:
                 log.error("cannot lead %s-%d: %s", topic.name, index, error.message)
                 failures.append(error)
         if taken:
-            wait_for(partial(self._topics.set_states, taken))
+            wait(self._topics.set_states, taken)
         return failures

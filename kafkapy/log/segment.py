@@ -33,7 +33,6 @@ class Segment:
         "_first_timestamp",
         "_handle",
         "_max_timestamp",
-        "_modified_ms",
         "_preallocated",
         "_suffix",
         "base_offset",
@@ -61,7 +60,6 @@ class Segment:
         self._clock = clock
         self._suffix = ""
         self._handle: FileHandle | None = None
-        self._modified_ms: int | None = None
         self._preallocated = False
         self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)

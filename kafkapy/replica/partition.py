@@ -88,11 +88,6 @@ class Partition:
         self._queue.put(sets, done)
         return None
 
-    @property
-    def would_queue(self) -> bool:
-        """Whether an append now goes to the disk pool."""
-        return self._queue.busy or self._stall.stalled
-
     def refusal(self, acks: int) -> KafkaError | None:
         """Why a request that wants these `acks` may not append here."""
         wanted = self.log.config.min_insync_replicas

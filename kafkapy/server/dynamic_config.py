@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkapy.controller.waiting import wait_for
 from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata.tree import wait
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.config_alter import check_broker
@@ -54,9 +53,9 @@ class DynamicConfig:
             if validate_only:
                 return
             if per_broker:
-                wait_for(partial(self._registry.set_broker, broker_id, values))
+                wait(self._registry.set_broker, broker_id, values)
             else:
-                wait_for(partial(self._registry.set_broker_default, values))
+                wait(self._registry.set_broker_default, values)
             self._services.config = config
             self._on_change(config)
         log.info("dynamic settings of %s are now: %s", f"broker {broker_id}" if per_broker else "all brokers", values)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from kafkapy.errors import Errors
-from kafkapy.protocol.message import Message
+from kafkapy.protocol.message import Message, camel_case
 
 
 def error_codes(message: Message) -> Iterator[int]:
@@ -27,7 +27,7 @@ def _fields_with_codes(cls: Any) -> tuple[str, ...]:
     """The fields that are lists of structs with an error code in them, or further in."""
     found = []
     for name in cls._fields:
-        inner: Any = getattr(cls, "".join(word.capitalize() for word in name.split("_")), None)
+        inner: Any = getattr(cls, camel_case(name), None)
         if isinstance(inner, type) and issubclass(inner, Message):
             is_list = isinstance(getattr(cls(), name), list)
             further: Any = inner

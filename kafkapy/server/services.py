@@ -35,7 +35,7 @@ class Services:
     broker_id: int
     cluster_id: str
     clock: Clock
-    config: BrokerConfig
+    config: BrokerConfig  # a dynamic change replaces the object
     configs: ConfigRegistry
     controller: TopicController
     counters: Registry
@@ -51,11 +51,6 @@ class Services:
     def __init__(self) -> None:
         self.stopping = False  # from then on no request is made to wait for data
         self._nodes: dict[str, list[Node]] = {}
-
-    @property
-    def settings(self) -> BrokerConfig:
-        """The settings now; a dynamic change replaces the object."""
-        return self.config
 
     @property
     def controller_id(self) -> int:

@@ -93,7 +93,7 @@ def delete_topics(broker: Services, call: Call, request: Any) -> Any:
     for name, topic_id in asked:
         response = make.Responses(name=name, topic_id=topic_id)
         try:
-            if not broker.config["delete.topic.enable"]:
+            if not broker.config.delete_topic_enable:
                 code = Errors.INVALID_REQUEST if call.version < DISABLED_SINCE else Errors.TOPIC_DELETION_DISABLED
                 raise KafkaError(code, "delete.topic.enable is false")
             _delete(broker, response)

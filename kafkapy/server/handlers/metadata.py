@@ -58,7 +58,7 @@ def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> N
 
 
 def _to_create(broker: Services, request: Any, asked: list[Asked]) -> list[str]:
-    if not (request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable):
+    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
         return []
     return [  # not the internal ones: their coordinators make them, with settings of their own
         name
