@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.tools import configs, consume, log, produce, topics
+from kafkapy.tools import configs, consume, produce, topics
 from kafkapy.tools.errors import CallError
+from kafkapy.tools.log import cli as log
 from kafkapy.version import VERSION
 
 EPILOG = "Examples: kafkapy start -o log.dirs=/tmp/data  |  kafkapy topics list  |  kafkapy consume flights --max 10"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2"
+GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2"
 PARTITIONS = sorted(path.name for path in (GOLDEN / "data").iterdir() if path.is_dir())
 
 # Not as Kafka wrote it: the golden set has, in place of this file, the text of a hex listing of the first

@@ -6,7 +6,7 @@ import codecs
 from kafkapy.record.batch import Record
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import decode
-from kafkapy.tools.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
+from kafkapy.tools.log.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from kafkapy.record.batch import Record
 from kafkapy.record.control import decode
-from kafkapy.tools.dump_text import TIMESTAMP_TYPES, codec_name
-from kafkapy.tools.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
+from kafkapy.tools.log.dump_text import TIMESTAMP_TYPES, codec_name
+from kafkapy.tools.log.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
 
 Json = dict[str, Any]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from kafkapy.record.batch import records_of
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.findings import Findings
-from kafkapy.tools.segment_files import LogReader, OffsetEntry, TimeEntry, offset_entries, time_entries
+from kafkapy.tools.log.findings import Findings
+from kafkapy.tools.log.segment_files import LogReader, OffsetEntry, TimeEntry, offset_entries, time_entries
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")

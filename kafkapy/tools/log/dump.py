@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.record.batch import Record, records_of
-from kafkapy.tools import dump_json, dump_text
-from kafkapy.tools.dump_indexes import (
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log import dump_json, dump_text
+from kafkapy.tools.log.dump_indexes import (
     check_offset_index,
     check_time_index,
     sanity_of_offset_index,
     sanity_of_time_index,
 )
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.findings import Findings
-from kafkapy.tools.segment_files import (
+from kafkapy.tools.log.findings import Findings
+from kafkapy.tools.log.segment_files import (
     LogReader,
     StoredBatch,
     aborted_transactions,

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from kafkapy.tools.dump_log import Dump, DumpOptions, files_in
 from kafkapy.tools.errors import CallError
+from kafkapy.tools.log.dump import Dump, DumpOptions, files_in
 from kafkapy.tools.output import progress
 
 app = typer.Typer(no_args_is_help=True, help="Look at segment files, of kafkapy or of Apache Kafka, without a broker.")

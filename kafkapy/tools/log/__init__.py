@@ -1,0 +1,1 @@
+"""`kafkapy log`: looking into segment files without a broker."""
