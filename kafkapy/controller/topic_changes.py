@@ -76,6 +76,7 @@ class TopicController:
             config = self._check_config(overrides)
             if validate_only:
                 return Topic(name, bytes(16), assignment)
+            _warn(name, config)
             topic: Topic = wait(
                 self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch
             )
@@ -133,6 +134,7 @@ class TopicController:
                 return
             wait(self._configs.set_topic, name, overrides)
             self._replicas.update_config(name, config)
+        _warn(name, config)
         log.info("settings of topic %s are now: %s", name, overrides or "defaults")
 
     def take_over(self) -> None:
@@ -143,7 +145,9 @@ class TopicController:
             for name in self._topics.names():
                 found = self._topics.get(name)
                 if found is not None:
-                    self._lead(found, found.assignment, self._check_config(self._configs.topic(name)), is_new=False)
+                    config = self._check_config(self._configs.topic(name))
+                    _warn(name, config)
+                    self._lead(found, found.assignment, config, is_new=False)
 
     def refresh_configs(self) -> None:
         """The broker's defaults changed: gives every log its settings anew."""
@@ -179,3 +183,10 @@ class TopicController:
         if taken:
             wait(self._topics.set_states, taken)
         return failures
+
+
+def _warn(name: str, config: LogConfig) -> None:
+    """Says it when a topic's message format is not what its settings ask for."""
+    ignored = config.format_ignored()
+    if ignored is not None:
+        log.warning("topic %s: %s", name, ignored)

@@ -11,6 +11,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kafkapy.log.versions import (
+    DEFAULT_FORMAT,
+    LATEST,
+    METADATA_VERSION_RULE,
+    format_can_be_chosen,
+    metadata_version,
+    newest_format,
+    rank,
+)
 from kafkapy.runtime.config_def import (
     LONG_MAX,
     ConfigError,
@@ -34,34 +43,6 @@ LZ4_LEVELS = Range(1, 17)
 ZSTD_LEVELS = Range(-131072, 22)
 CLEANUP_POLICIES = OneOf("compact", "delete")
 TIMESTAMP_TYPES = OneOf("CreateTime", "LogAppendTime")
-
-# Kafka's MetadataVersion, oldest first. A short name such as "3.9" or "0.10.2.1" means the newest of its line.
-_VERSIONS = """
-0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1
-0.11.0-IV2 1.0-IV0 1.1-IV0 2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 2.4-IV1
-2.5-IV0 2.6-IV0 2.7-IV0 2.7-IV1 2.7-IV2 2.8-IV0 2.8-IV1 3.0-IV0 3.0-IV1 3.1-IV0 3.2-IV0 3.3-IV0 3.3-IV1 3.3-IV2
-3.3-IV3 3.4-IV0 3.5-IV0 3.5-IV1 3.5-IV2 3.6-IV0 3.6-IV1 3.6-IV2 3.7-IV0 3.7-IV1 3.7-IV2 3.7-IV3 3.7-IV4 3.8-IV0
-3.9-IV0 4.0-IV0 4.0-IV1
-"""
-METADATA_VERSIONS: tuple[str, ...] = tuple(_VERSIONS.split())
-
-
-def metadata_version(text: str) -> str | None:
-    """The full version that a short one means ("3.0" is 3.0-IV1), or None if there is none."""
-    if text in METADATA_VERSIONS:
-        return text
-    parts = text.split(".")
-    # Before 1.0 a line is three numbers long ("0.10.2"), since then two ("2.8"), with or without -IVn.
-    line = ".".join(parts[: 3 if parts[0] == "0" else 2])
-    found = [version for version in METADATA_VERSIONS if line in (version, version.partition("-")[0])]
-    return found[-1] if found else None
-
-
-def _version_problem(value: str) -> str | None:
-    return None if metadata_version(value) else "must be a version of Apache Kafka, such as 3.9 or 3.9-IV0"
-
-
-METADATA_VERSION_RULE: Validator = Rule("[" + ", ".join(METADATA_VERSIONS) + "]", _version_problem)
 
 
 def _throttled_problem(value: list[str]) -> str | None:
@@ -99,10 +80,11 @@ _TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
     ("max.compaction.lag.ms", T.LONG, LONG_MAX, Range(1), False,
      "Longest time a record may stay out of compaction."),
     ("max.message.bytes", T.INT, 1048588, Range(0), True, "Largest record batch accepted, as it is sent."),
-    ("message.downconversion.enable", T.BOOLEAN, True, None, False,
-     "Whether batches are converted to older formats for old consumers."),
-    ("message.format.version", T.STRING, "3.0-IV1", METADATA_VERSION_RULE, False,
-     "Deprecated: the stored message format; batches are always stored in format 2."),
+    ("message.downconversion.enable", T.BOOLEAN, True, None, True,
+     "Whether batches are converted to older formats for old consumers; without it these get UNSUPPORTED_VERSION."),
+    ("message.format.version", T.STRING, DEFAULT_FORMAT, METADATA_VERSION_RULE, True,
+     "Deprecated: the version whose message format is stored (0 before 0.10.0, 1 before 0.11.0, else 2); it counts "
+     "while inter.broker.protocol.version is below 3.0 and not older."),
     ("message.timestamp.after.max.ms", T.LONG, LONG_MAX, Range(0), True,
      "How far a create time may lie ahead of the broker's clock."),
     ("message.timestamp.before.max.ms", T.LONG, LONG_MAX, Range(0), True,
@@ -191,10 +173,17 @@ class LogConfig:
 
     cleanup_policy is a frozenset of "delete" and "compact". The two message_timestamp limits already have the
     deprecated difference in them. `overridden` names the keys that the topic sets itself; `values` has every
-    parsed value by key.
+    parsed value by key. `record_magic` is the message format that appends are stored in, 0 to 2; `protocol_version`
+    the broker's inter.broker.protocol.version, full ("2.8-IV1").
     """
 
-    __slots__ = (*(name.replace(".", "_") for name in TOPIC_KEYS), "overridden", "values")
+    __slots__ = (
+        *(name.replace(".", "_") for name in TOPIC_KEYS),
+        "overridden",
+        "protocol_version",
+        "record_magic",
+        "values",
+    )
 
     cleanup_policy: frozenset[str]
     compression_gzip_level: int
@@ -233,9 +222,16 @@ class LogConfig:
     segment_ms: int
     unclean_leader_election_enable: bool
     overridden: frozenset[str]
+    protocol_version: str
+    record_magic: int
     values: Mapping[str, Any]
 
-    def __init__(self, values: Mapping[str, Any] | None = None, overridden: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any] | None = None,
+        overridden: frozenset[str] = frozenset(),
+        protocol_version: str = LATEST,
+    ) -> None:
         """From parsed values by topic key; a missing one is Kafka's default. Does not check them."""
         merged = {**_DEFAULTS, **values} if values else _DEFAULTS
         for name, value in merged.items():
@@ -248,6 +244,10 @@ class LogConfig:
             self.message_timestamp_after_max_ms = difference
         self.overridden = overridden
         self.values = merged
+        self.protocol_version = protocol_version
+        self.record_magic = 2
+        if format_can_be_chosen(protocol_version):
+            self.record_magic = newest_format(self.message_format_version)
 
     @classmethod
     def from_overrides(cls, broker_defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
@@ -257,7 +257,10 @@ class LogConfig:
         values = dict(broker_defaults.values)
         values.update(parse_topic_values(overrides))
         check_topic_values(values)
-        return cls(values, frozenset(overrides))
+        config = cls(values, frozenset(overrides), broker_defaults.protocol_version)
+        if config.format_ignored() is not None:
+            config.record_magic = broker_defaults.record_magic
+        return config
 
     @classmethod
     def from_broker(cls, broker_values: Mapping[str, Any]) -> LogConfig:
@@ -271,7 +274,14 @@ class LogConfig:
                     break
         if values.get("retention.ms", 0) < 0:
             values["retention.ms"] = -1
-        return cls(values)
+        protocol_version = metadata_version(broker_values.get("inter.broker.protocol.version") or LATEST) or LATEST
+        if "message.format.version" in values:
+            # As KafkaConfig.logMessageFormatVersion: in full, and the default where it does not count.
+            chosen = metadata_version(values["message.format.version"])
+            values["message.format.version"] = (
+                chosen if chosen and format_can_be_chosen(protocol_version) else DEFAULT_FORMAT
+            )
+        return cls(values, protocol_version=protocol_version)
 
     @property
     def compact(self) -> bool:
@@ -280,6 +290,26 @@ class LogConfig:
     @property
     def delete(self) -> bool:
         return "delete" in self.cleanup_policy
+
+    def format_ignored(self) -> str | None:
+        """Why the topic's own message.format.version does not count, in a sentence; None if it does or is not set."""
+        if "message.format.version" not in self.overridden:
+            return None
+        chosen, protocol_version = self.message_format_version, self.protocol_version
+        if format_can_be_chosen(protocol_version):
+            if rank(chosen) <= rank(protocol_version):
+                return None
+            why = "is newer than"
+        elif newest_format(chosen) == 2:
+            return None  # ignored too, and nothing is lost by it
+        else:
+            why = "cannot be chosen any more with"
+        return f"message.format.version={chosen} is ignored: it {why} inter.broker.protocol.version={protocol_version}"
+
+    @property
+    def stores_zstd(self) -> bool:
+        """Whether every broker of the cluster can read zstd (KIP-110)."""
+        return rank(self.protocol_version) >= rank("2.1-IV0")
 
     @property
     def compression_level(self) -> int | None:

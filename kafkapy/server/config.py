@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkapy.log.config import LogConfig
+from kafkapy.log.versions import format_can_be_chosen, newest_format
 from kafkapy.runtime.config_def import HIDDEN, ConfigError
 from kafkapy.server import config_rules
 from kafkapy.server.config_keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals
@@ -118,6 +119,12 @@ class BrokerConfig:
             lines.append("unknown settings, ignored: " + ", ".join(sorted(self.unknown)))
         if self.inert:
             lines.append("settings without effect in this broker: " + ", ".join(sorted(self.inert)))
+        chosen, protocol_version = self["log.message.format.version"], self["inter.broker.protocol.version"]
+        if newest_format(chosen) < 2 and not format_can_be_chosen(protocol_version):
+            lines.append(
+                f"log.message.format.version={chosen} is ignored: it cannot be chosen any more with "
+                f"inter.broker.protocol.version={protocol_version}"
+            )
         return lines
 
     def _take(self, name: str, text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
+from kafkapy.log.versions import first_with_format, format_can_be_chosen, newest_format
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config_listeners import ANY_ADDRESSES, SUPPORTED_PROTOCOLS
 
@@ -60,6 +61,14 @@ def _check_log(config: BrokerConfig) -> None:
         check_topic_values(log.values)
     except ConfigError as error:
         raise ConfigError(*_behind(config, error.key), error.rule) from None
+    protocol_version, chosen = config["inter.broker.protocol.version"], config["log.message.format.version"]
+    if format_can_be_chosen(protocol_version) and newest_format(chosen) > newest_format(protocol_version):
+        raise ConfigError(
+            "log.message.format.version",
+            chosen,
+            f"needs inter.broker.protocol.version={first_with_format(newest_format(chosen))} or later, which is "
+            f"{protocol_version}",
+        )
     memory, threads = config["log.cleaner.dedupe.buffer.size"], config["log.cleaner.threads"]
     if threads and memory // threads <= _MIB:
         raise ConfigError("log.cleaner.dedupe.buffer.size", memory, f"must be over {_MIB} for each cleaner thread")

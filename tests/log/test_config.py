@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.log.config import LONG_MAX, TOPIC_KEYS, TOPIC_SYNONYMS, LogConfig, metadata_version
+from kafkapy.log.config import LONG_MAX, TOPIC_KEYS, TOPIC_SYNONYMS, LogConfig
+from kafkapy.log.versions import metadata_version
 from kafkapy.runtime.config_def import ConfigError
 
 FACTS = Path(__file__).parents[1] / "data" / "configs" / "kafka-3.9.1.tsv"
@@ -153,3 +154,54 @@ def test_the_level_belongs_to_the_codec() -> None:
 )
 def test_short_versions_mean_the_newest_of_their_line(short: str, full: str | None) -> None:
     assert metadata_version(short) == full
+
+
+@pytest.mark.parametrize(
+    ("protocol", "version", "magic"),
+    [
+        ("2.8", "0.8.2", 0),
+        ("2.8", "0.9.0", 0),
+        ("2.8", "0.9.0.1", 0),
+        ("2.8", "0.10.0-IV0", 1),
+        ("2.8-IV0", "0.10.2.2", 1),
+        ("2.8", "0.11.0", 2),
+        ("3.0-IV0", "0.10.2", 1),
+        ("3.0-IV1", "0.10.2", 2),
+        ("3.0", "0.8.2", 2),
+        ("3.9", "0.8.2", 2),
+    ],
+)
+def test_the_message_format_can_be_chosen_before_protocol_version_3_0(protocol: str, version: str, magic: int) -> None:
+    broker = LogConfig.from_broker({"inter.broker.protocol.version": protocol, "log.message.format.version": "2.0"})
+    config = LogConfig.from_overrides(broker, {"message.format.version": version})
+    assert config.record_magic == magic
+    assert config.message_format_version == version  # as DescribeConfigs shows it, whether it counts or not
+
+
+def test_the_brokers_message_format_counts_for_topics_without_their_own() -> None:
+    broker = LogConfig.from_broker(
+        {"inter.broker.protocol.version": "2.8", "log.message.format.version": "0.10.2", "log.segment.bytes": 100}
+    )
+    assert (broker.record_magic, broker.message_format_version) == (1, "0.10.2-IV0")
+    assert LogConfig.from_overrides(broker, {"segment.bytes": "50"}).record_magic == 1
+    newer = LogConfig.from_broker({"inter.broker.protocol.version": "3.0", "log.message.format.version": "0.10.2"})
+    assert (newer.record_magic, newer.message_format_version) == (2, "3.0-IV1")
+
+
+def test_a_message_format_that_does_not_count_is_told() -> None:
+    broker = LogConfig.from_broker({"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.9.0"})
+    newer = LogConfig.from_overrides(broker, {"message.format.version": "1.0"})
+    assert newer.record_magic == 0  # the broker's
+    assert newer.format_ignored() == (
+        "message.format.version=1.0 is ignored: it is newer than inter.broker.protocol.version=0.10.2-IV0"
+    )
+    latest = LogConfig.from_overrides(LogConfig(), {"message.format.version": "0.9.0"})
+    assert "cannot be chosen any more with inter.broker.protocol.version=3.9-IV0" in (latest.format_ignored() or "")
+    for silent in ({"message.format.version": "2.0"}, {"segment.bytes": "100"}):
+        assert LogConfig.from_overrides(LogConfig(), silent).format_ignored() is None
+
+
+def test_zstd_needs_brokers_of_2_1() -> None:
+    assert LogConfig().stores_zstd
+    assert LogConfig.from_broker({"inter.broker.protocol.version": "2.1-IV0"}).stores_zstd
+    assert not LogConfig.from_broker({"inter.broker.protocol.version": "2.0"}).stores_zstd

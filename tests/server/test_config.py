@@ -173,6 +173,14 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ({"max.connections.per.ip.overrides": "x"}, r"max\.connections\.per\.ip\.overrides=x: must be a list"),
         ({"connections.max.idle.ms": "100"}, r"connection\.failed\.authentication\.delay\.ms=100: must be below"),
         ({"inter.broker.protocol.version": "9.0"}, r"inter\.broker\.protocol\.version=9\.0: must be a version"),
+        (
+            {"inter.broker.protocol.version": "0.10.2"},
+            r"log\.message\.format\.version=3\.0-IV1: needs inter\.broker\.protocol\.version=0\.11\.0 or later, which",
+        ),
+        (
+            {"inter.broker.protocol.version": "0.9.0", "log.message.format.version": "0.10.1"},
+            r"log\.message\.format\.version=0\.10\.1: needs inter\.broker\.protocol\.version=0\.10\.0 or later",
+        ),
         ({"kafkapy.metrics.listen": "9404"}, r"kafkapy\.metrics\.listen=9404: must be HOST:PORT"),
         ({"listener.name.in.ssl.enabled.protocols": "x", "controller.quorum.voters": "h:1"}, "must be a list of ID@"),
     ],
@@ -230,3 +238,15 @@ def test_log_levels_are_those_of_logging() -> None:
     for level in ("DEBUG", "info", "Warning", "ERROR"):
         name = BrokerConfig({"kafkapy.log.level": level}).kafkapy_log_level
         assert isinstance(logging.getLevelName(name.upper()), int)
+
+
+def test_a_message_format_that_does_not_count_is_told_at_the_start() -> None:
+    config = BrokerConfig({"log.message.format.version": "0.10.2"})
+    assert config.log_config.record_magic == 2
+    assert config.warnings() == [
+        "log.message.format.version=0.10.2 is ignored: it cannot be chosen any more with "
+        "inter.broker.protocol.version=3.9-IV0"
+    ]
+    old = BrokerConfig({"inter.broker.protocol.version": "2.8", "log.message.format.version": "0.10.2"})
+    assert old.log_config.record_magic == 1
+    assert old.warnings() == []

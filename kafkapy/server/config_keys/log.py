@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafkapy.log.config import CLEANUP_POLICIES, METADATA_VERSION_RULE, TIMESTAMP_TYPES
+from kafkapy.log.config import CLEANUP_POLICIES, TIMESTAMP_TYPES
+from kafkapy.log.versions import DEFAULT_FORMAT, METADATA_VERSION_RULE
 from kafkapy.runtime.config_def import LONG_MAX, Range
 from kafkapy.runtime.config_def import ConfigType as T
 from kafkapy.server.config_keys.row import HIGH, LOW, MEDIUM, Row
@@ -60,10 +61,10 @@ ROWS: tuple[Row, ...] = (
      "How far a create time may lie ahead of the broker's clock."),
     ("log.message.timestamp.difference.max.ms", T.LONG, LONG_MAX, Range(0), MEDIUM, "EC",
      "Deprecated: both limits on create times at once, where the newer two are not set."),
-    ("log.message.format.version", T.STRING, "3.0-IV1", METADATA_VERSION_RULE, MEDIUM, "",
-     "Deprecated: the stored message format; batches are always stored in format 2."),
-    ("log.message.downconversion.enable", T.BOOLEAN, True, None, LOW, "C",
-     "Whether batches are converted to older formats for old consumers."),
+    ("log.message.format.version", T.STRING, DEFAULT_FORMAT, METADATA_VERSION_RULE, MEDIUM, "E",
+     "Deprecated: the version whose message format is stored, while inter.broker.protocol.version is below 3.0."),
+    ("log.message.downconversion.enable", T.BOOLEAN, True, None, LOW, "EC",
+     "Whether batches are converted to older formats for old consumers; without it these get UNSUPPORTED_VERSION."),
     ("log.local.retention.bytes", T.LONG, -2, Range(-2), MEDIUM, "C",
      "Size kept on local disk when older segments are in remote storage; -2 follows log.retention.bytes."),
     ("log.local.retention.ms", T.LONG, -2, Range(-2), MEDIUM, "C",

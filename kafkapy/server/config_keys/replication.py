@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkapy.log.config import METADATA_VERSION_RULE
+from kafkapy.log.versions import LATEST, METADATA_VERSION_RULE
 from kafkapy.runtime.config_def import ConfigType as T
 from kafkapy.runtime.config_def import Range
 from kafkapy.server.config_keys.row import HIGH, LOW, MEDIUM, Row
@@ -41,8 +41,8 @@ ROWS: tuple[Row, ...] = (
      "Finished entries kept in the produce purgatory before it is tidied."),
     ("delete.records.purgatory.purge.interval.requests", T.INT, 1, None, MEDIUM, "",
      "Finished entries kept in the DeleteRecords purgatory before it is tidied."),
-    ("inter.broker.protocol.version", T.STRING, "3.9-IV0", METADATA_VERSION_RULE, MEDIUM, "",
-     "Protocol version that the brokers speak among themselves."),
+    ("inter.broker.protocol.version", T.STRING, LATEST, METADATA_VERSION_RULE, MEDIUM, "E",
+     "Protocol version that the brokers speak among themselves; before 3.0 the message formats can be chosen."),
     ("replication.quota.window.num", T.INT, 11, Range(1), LOW, "", "Samples kept for replication quotas."),
     ("replication.quota.window.size.seconds", T.INT, 1, Range(1), LOW, "",
      "Length of one sample for replication quotas."),
