@@ -1,0 +1,6 @@
+from typing_extensions import Buffer
+
+HARDWARE: bool
+
+def crc32(data: Buffer, value: int = 0) -> int: ...
+def crc32_by_table(data: Buffer, value: int = 0) -> int: ...
