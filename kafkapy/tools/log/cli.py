@@ -1,15 +1,8 @@
-"""`kafkapy log`: look at segment files without a broker."""
-
-import json
-import sys
-from pathlib import Path
-from typing import Annotated
+"""`kafkapy log`: the commands that look at segment files without a broker, each in a module of its own."""
 
 import typer
 
-from kafkapy.tools.errors import CallError
-from kafkapy.tools.log.dump import Dump, DumpOptions, files_in
-from kafkapy.tools.output import progress
+from kafkapy.tools.log.dump import dump
 
 app = typer.Typer(no_args_is_help=True, help="Look at segment files, of kafkapy or of Apache Kafka, without a broker.")
 
@@ -19,65 +12,4 @@ def of_log() -> None:
     """Look at segment files, of kafkapy or of Apache Kafka, without a broker."""
 
 
-@app.command("dump")
-def dump(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="FILE", help="Files, or partition directories.", show_default=False),
-    ] = None,
-    files: Annotated[
-        str | None, typer.Option("--files", metavar="F1,F2", help="Files as Kafka's tool takes them.")
-    ] = None,
-    print_data_log: Annotated[bool, typer.Option("--print-data-log", help="Also keys and values.")] = False,
-    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Also the records of each batch.")] = False,
-    verify_index_only: Annotated[
-        bool, typer.Option("--verify-index-only", help="Check index entries, print none.")
-    ] = False,
-    index_sanity_check: Annotated[
-        bool, typer.Option("--index-sanity-check", help="Only the check that a start of the broker makes.")
-    ] = False,
-    skip_record_metadata: Annotated[
-        bool, typer.Option("--skip-record-metadata", help="Of records, print keys and values only.")
-    ] = False,
-    max_bytes: Annotated[
-        int | None, typer.Option("--max-bytes", min=0, help="How much of each .log file to read.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, for programs.")] = False,
-) -> None:
-    """Print what is in .log, .index, .timeindex, .txnindex and .snapshot files, as Kafka's DumpLogSegments does.
-
-    The exit code is 1 if a file is damaged: a wrong CRC, bytes that are no batch, an index entry that does not fit.
-
-    Examples:
-
-        kafkapy log dump --print-data-log flights-0/00000000000000000000.log
-
-        kafkapy log dump --verify-index-only flights-0
-
-        kafkapy log dump --print-data-log --json flights-0 | jq '.records[].value'
-    """
-    given = [*(paths or ()), *(Path(name) for name in (files or "").split(",") if name)]
-    if not given:
-        raise CallError("log dump needs a file or a directory, as in: kafkapy log dump flights-0")
-    options = DumpOptions(
-        deep_iteration=deep_iteration,
-        print_data_log=print_data_log,
-        verify_index_only=verify_index_only,
-        index_sanity_check=index_sanity_check,
-        skip_record_metadata=skip_record_metadata,
-        max_bytes=max_bytes,
-        as_json=as_json,
-    )
-    found = files_in(given)
-    # Bytes, not text: lines are UTF-8 whatever the locale says, and large logs need every bit of speed.
-    out = sys.stdout.buffer
-    with progress("Reading", sum(path.stat().st_size for path in found)) as show:
-        findings = Dump(options, lambda line: out.write(line.encode() + b"\n"), show).run(found)
-    if as_json:
-        for finding in findings.objects():
-            out.write(json.dumps(finding, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
-    out.flush()
-    for line in [] if as_json else findings.lines():
-        print(line, file=sys.stderr)
-    if findings.damaged:
-        raise typer.Exit(1)
+app.command("dump")(dump)

@@ -1,196 +1,75 @@
-"""`kafkapy log dump`: what is in the files of a partition, as Kafka's `DumpLogSegments` prints it.
-
-Reads .log (message format 2), .index, .timeindex, .txnindex and .snapshot. Findings of the kinds that Kafka's tool
-reports (index entries that do not fit the log, gaps between offsets) are gathered and shown at the end on standard
-error. Files are streamed: memory holds a chunk or one batch, whatever the size of the file.
-"""
+"""`kafkapy log dump`: its options; what it prints is made in `dump_files`."""
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from kafkapy.record.batch import Record, records_of
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log import dump_json, dump_text
-from kafkapy.tools.log.dump_indexes import (
-    check_offset_index,
-    check_time_index,
-    sanity_of_offset_index,
-    sanity_of_time_index,
-)
-from kafkapy.tools.log.findings import Findings
-from kafkapy.tools.log.segment_files import (
-    LogReader,
-    StoredBatch,
-    aborted_transactions,
-    base_offset_of,
-    producer_entries,
-)
+import typer
 
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+from kafkapy.tools.errors import CallError
+from kafkapy.tools.log.dump_files import Dump, DumpOptions, files_in
+from kafkapy.tools.output import progress
 
 
-@dataclass(frozen=True)
-class DumpOptions:
-    """The switches of Kafka's tool that are known here; `max_bytes` limits how much of each .log file is read."""
+def dump(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Files, or partition directories.", show_default=False),
+    ] = None,
+    files: Annotated[
+        str | None, typer.Option("--files", metavar="F1,F2", help="Files as Kafka's tool takes them.")
+    ] = None,
+    print_data_log: Annotated[bool, typer.Option("--print-data-log", help="Also keys and values.")] = False,
+    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="Also the records of each batch.")] = False,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Check index entries, print none.")
+    ] = False,
+    index_sanity_check: Annotated[
+        bool, typer.Option("--index-sanity-check", help="Only the check that a start of the broker makes.")
+    ] = False,
+    skip_record_metadata: Annotated[
+        bool, typer.Option("--skip-record-metadata", help="Of records, print keys and values only.")
+    ] = False,
+    max_bytes: Annotated[
+        int | None, typer.Option("--max-bytes", min=0, help="How much of each .log file to read.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, for programs.")] = False,
+) -> None:
+    """Print what is in .log, .index, .timeindex, .txnindex and .snapshot files, as Kafka's DumpLogSegments does.
 
-    deep_iteration: bool = False
-    print_data_log: bool = False
-    verify_index_only: bool = False
-    index_sanity_check: bool = False
-    skip_record_metadata: bool = False
-    max_bytes: int | None = None
-    as_json: bool = False
+    The exit code is 1 if a file is damaged: a wrong CRC, bytes that are no batch, an index entry that does not fit.
 
-    @property
-    def deep(self) -> bool:
-        return self.deep_iteration or self.print_data_log
+    Examples:
 
+        kafkapy log dump --print-data-log flights-0/00000000000000000000.log
 
-@dataclass
-class Dump:
-    """One run: `write` takes lines of standard output, `progress` the number of bytes read so far of all files."""
+        kafkapy log dump --verify-index-only flights-0
 
-    options: DumpOptions
-    write: Callable[[str], object]
-    progress: Callable[[int], object] = lambda _: None
-    findings: Findings = field(default_factory=Findings)
-
-    def run(self, files: Iterable[Path]) -> Findings:
-        """Dumps file by file; one that cannot be read becomes a finding, and the next one follows."""
-        done = 0
-        for path in files:
-            self._done_before = done
-            try:
-                self._file(path)
-            except ToolError as error:
-                self.findings.failed(str(error))
-            except BrokenPipeError:  # not of the file: whoever reads our output has seen enough
-                raise
-            except OSError as error:
-                self.findings.failed(f"{path} could not be read: {error.strerror or error}.")
-            done += path.stat().st_size if path.exists() else 0
-            self.progress(done)
-        return self.findings
-
-    def _file(self, path: Path) -> None:
-        if path.suffix not in SUFFIXES:
-            raise ToolError(f"{path} is not a segment file: names end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}.")
-        base_offset = base_offset_of(path)
-        self._text(f"Dumping {path}")
-        if path.suffix == ".log":
-            self._log(path, base_offset)
-        elif path.suffix == ".index":
-            self._offset_index(path, base_offset)
-        elif path.suffix == ".timeindex":
-            self._time_index(path, base_offset)
-        elif path.suffix == ".txnindex":
-            for aborted in aborted_transactions(path):
-                self._line(dump_text.aborted_line, dump_json.aborted_object, path, aborted)
-        else:
-            for producer in producer_entries(path):
-                self._line(dump_text.producer_line, dump_json.producer_object, path, producer)
-
-    def _log(self, path: Path, base_offset: int) -> None:
-        self._text(f"Log starting offset: {base_offset}")
-        end = 0
-        previous: int | None = None
-        with LogReader(path, self.options.max_bytes) as log:
-            try:
-                for number, batch in enumerate(log.batches()):
-                    end = batch.position + batch.header.size
-                    previous = self._batch(path, number, batch, previous)
-                    self.progress(self._done_before + end)
-                if log.size > end and self.options.max_bytes is None:
-                    self.findings.invalid_tail(str(path), end, log.size - end)
-            finally:
-                if log.size > end and self.options.max_bytes is None:
-                    self._text(f"Found {log.size - end} invalid bytes at the end of {path.name}")
-
-    def _batch(self, path: Path, number: int, batch: StoredBatch, previous: int | None) -> int | None:
-        """Shows one batch; returns the offset of the last record seen so far, to find gaps."""
-        valid = batch.crc_is_right
-        if not valid:
-            self.findings.bad_crc(str(path), batch.position, batch.header.base_offset)
-        shown = dump_json.batch_object(path.name, number, batch, valid=valid) if self.options.as_json else {}
-        if not self.options.as_json:
-            self.write(dump_text.batch_line(batch, valid=valid))
-        if self.options.deep:
-            shown["records"] = []
-            try:
-                for record in records_of(batch.data, batch.header):
-                    if previous is not None and record.offset != previous + 1:
-                        self.findings.gap(str(path), previous, record.offset)
-                    previous = record.offset
-                    self._record(batch, record, shown["records"])
-            except ValueError as error:
-                self.findings.failed(
-                    f"{path} is damaged: the records of the batch at position {batch.position} (base offset "
-                    f"{batch.header.base_offset}) cannot be read: {error}."
-                )
-        self._json(shown)
-        return previous
-
-    def _record(self, batch: StoredBatch, record: Record, objects: list[dict[str, Any]]) -> None:
-        contents = self.options.print_data_log
-        if self.options.as_json:
-            objects.append(dump_json.record_object(batch, record, contents=contents))
-        else:
-            metadata = not self.options.skip_record_metadata
-            self.write(dump_text.record_line(batch, record, metadata=metadata, contents=contents))
-
-    def _offset_index(self, path: Path, base_offset: int) -> None:
-        if path.stat().st_size < 8:
-            self._text(f"{path} is empty.")
-        elif self.options.index_sanity_check:
-            sanity_of_offset_index(path, base_offset)
-            self._text(f"{path} passed sanity check.")
-        else:
-            for entry in check_offset_index(path, base_offset, self.findings):
-                if not self.options.verify_index_only:
-                    self._text(f"offset: {entry.offset} position: {entry.position}")
-                    self._json({"type": "offsetIndex", "file": path.name, **entry._asdict()})
-
-    def _time_index(self, path: Path, base_offset: int) -> None:
-        if self.options.index_sanity_check:
-            sanity_of_time_index(path, base_offset)
-            self._text(f"{path} passed sanity check.")
-            return
-        for entry in check_time_index(path, base_offset, self.findings):
-            if not self.options.verify_index_only:
-                self._text(f"timestamp: {entry.timestamp} offset: {entry.offset}")
-                self._json({"type": "timeIndex", "file": path.name, **entry._asdict()})
-
-    def _line(
-        self, as_text: Callable[[Any], str], as_object: Callable[[str, Any], Any], path: Path, it: object
-    ) -> None:
-        if self.options.as_json:
-            self._json(as_object(path.name, it))
-        else:
-            self.write(as_text(it))
-
-    def _text(self, line: str) -> None:
-        if not self.options.as_json:
-            self.write(line)
-
-    def _json(self, shown: dict[str, Any]) -> None:
-        if self.options.as_json:
-            self.write(json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
-
-
-def files_in(paths: Iterable[Path]) -> list[Path]:
-    """The files to dump: a directory stands for its non-empty segment files in the order of their names."""
-    found: list[Path] = []
-    for path in paths:
-        if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and p.stat().st_size > 0)
-            if not inside:
-                raise ToolError(f"{path} has no segment files with something in them ({', '.join(SUFFIXES)}).")
-            found.extend(inside)
-        elif path.exists():
-            found.append(path)
-        else:
-            raise ToolError(f"{path} does not exist.")
-    return found
+        kafkapy log dump --print-data-log --json flights-0 | jq '.records[].value'
+    """
+    given = [*(paths or ()), *(Path(name) for name in (files or "").split(",") if name)]
+    if not given:
+        raise CallError("log dump needs a file or a directory, as in: kafkapy log dump flights-0")
+    options = DumpOptions(
+        deep_iteration=deep_iteration,
+        print_data_log=print_data_log,
+        verify_index_only=verify_index_only,
+        index_sanity_check=index_sanity_check,
+        skip_record_metadata=skip_record_metadata,
+        max_bytes=max_bytes,
+        as_json=as_json,
+    )
+    found = files_in(given)
+    # Bytes, not text: lines are UTF-8 whatever the locale says, and large logs need every bit of speed.
+    out = sys.stdout.buffer
+    with progress("Reading", sum(path.stat().st_size for path in found)) as show:
+        findings = Dump(options, lambda line: out.write(line.encode() + b"\n"), show).run(found)
+    if as_json:
+        for finding in findings.objects():
+            out.write(json.dumps(finding, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    out.flush()
+    for line in [] if as_json else findings.lines():
+        print(line, file=sys.stderr)
+    if findings.damaged:
+        raise typer.Exit(1)

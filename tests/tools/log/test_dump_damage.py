@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.record.batch import build
-from kafkapy.tools.log.dump import Dump, DumpOptions
+from kafkapy.tools.log.dump_files import Dump, DumpOptions
 from kafkapy.tools.log.dump_text import text
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data" / "v2-none-0"
