@@ -23,6 +23,7 @@ from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.idle import IdleConnections
 from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.pieces import PieceMaker
 from kafkapy.network.receive import Receiver
 from kafkapy.network.replies import Handler, Pending
 from kafkapy.network.sends import Residency, Sender
@@ -60,7 +61,8 @@ class Processor:
         self._receiver = Receiver(self._pool, settings.max_frames_a_turn, settings.socket_request_max_bytes)
         self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
         self._cold = ColdReads(disk_pool)
-        self._serving = Serving(self, handler, self._receiver, self._sender, self._cold)
+        maker = PieceMaker(disk_pool)
+        self._serving = Serving(self, handler, self._receiver, self._sender, self._cold, maker)
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
         self._epoll = select.epoll()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

@@ -1,8 +1,8 @@
 """What a handler answers to a frame, and the handler's own contract.
 
 A reply is one of
-  a send              list of buffers (of bytes) and FileRegions: whole frames with their sizes. The list is the
-                      network's from then on; none of it may be a view of the request's frame, which is gone
+  a send              list of buffers (of bytes), FileRegions and Pieces: whole frames with their sizes. The list
+                      is the network's from then on; none of it may be a view of the request's frame, which is gone
                       after the call
   Timed(send, done)   the same, and `done()` is called when its last byte was given to the kernel
   NO_REPLY            nothing is sent (acks=0)
@@ -16,12 +16,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
+from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
 
-Part: TypeAlias = bytes | bytearray | memoryview | FileRegion
+Part: TypeAlias = bytes | bytearray | memoryview | FileRegion | Pieces
 Send: TypeAlias = list[Part]
 
 

@@ -1,4 +1,4 @@
-"""Getting replies out: bytes by sendmsg, file regions by sendfile, as far as the socket takes them.
+"""Getting replies out: bytes and pieces by sendmsg, file regions by sendfile, as far as the socket takes them.
 
 A region is never held in memory: what a slow reader has not taken is asked of the page cache again when its
 socket has room. The copying path (zero copy off, or a region too short for it) reads into one scratch buffer
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkapy._ext import residency, syscalls
+from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import Part, Send
 from kafkapy.record.file_region import FileHandle, FileRegion
 
@@ -25,6 +26,7 @@ DONE: Final = 0  # all is sent
 BLOCKED: Final = 1  # the socket is full; it will say when it has room
 COLD: Final = 2  # `Sender.cold` has to be read from disk first
 LATER: Final = 3  # there is more, but others wait
+UNMADE: Final = 4  # the next piece of `Sender.unmade` has to be made first
 
 
 class Residency(Protocol):
@@ -49,22 +51,22 @@ class RegionEnded(OSError):
 class Outbox:
     """The unsent part of a connection's replies: parts[index:], without the first `offset` bytes."""
 
-    __slots__ = ("index", "marks", "offset", "parts", "regions", "warmed")
+    __slots__ = ("index", "marks", "offset", "others", "parts", "warmed")
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.index = 0
         self.offset = 0
-        self.regions = 0  # how many of the parts are regions
+        self.others = 0  # how many of the parts are no buffers
         self.warmed = 0  # the current part was just read from disk up to here: no need to ask again
         self.marks: list[tuple[int, Callable[[], object]]] = []  # (parts before it, what to call then)
 
     def add(self, send: Send) -> None:
         for part in send:
-            if type(part) is FileRegion:
+            if type(part) is FileRegion or type(part) is Pieces:
                 if not part.length:
                     continue
-                self.regions += 1
+                self.others += 1
             self.parts.append(part)
 
     def mark(self, on_sent: Callable[[], object]) -> None:
@@ -79,7 +81,7 @@ class Outbox:
 
     def clear(self) -> None:
         self.parts = []
-        self.index = self.offset = self.regions = self.warmed = 0
+        self.index = self.offset = self.others = self.warmed = 0
         if self.marks:
             self.marks = []
 
@@ -98,7 +100,8 @@ class Outbox:
 
 
 class Sender:
-    """Sends outboxes of one processor. `cold` says what COLD is waiting for: (handle, position, length)."""
+    """Sends outboxes of one processor. `cold` says what COLD is waiting for, (handle, position, length), `unmade`
+    what UNMADE is."""
 
     def __init__(self, zero_copy: bool, copy_below: int, pages: Residency) -> None:
         self._zero_copy = zero_copy
@@ -106,23 +109,26 @@ class Sender:
         self._pages = pages
         self._scratch: bytearray | None = None
         self.cold: tuple[FileHandle, int, int] | None = None
+        self.unmade: Pieces | None = None
         self.bytes_out = 0
 
     def flush(self, fd: int, box: Outbox) -> int:
-        """Sends what the socket takes. DONE, BLOCKED, COLD or LATER; raises OSError when the connection is dead."""
-        if not box.regions and len(box.parts) > 1:
+        """Sends what the socket takes and says what it stopped at; raises OSError when the connection is dead."""
+        if not box.others and len(box.parts) > 1:
             box.join()
         turn = TURN
         while box.index < len(box.parts):
             part = box.parts[box.index]
-            if not box.regions:
+            if not box.others:
                 sent = syscalls.sendmsg(fd, box.parts, box.index, len(box.parts), box.offset)  # type: ignore[arg-type]
             elif type(part) is FileRegion and not self._copies(part):
                 sent = self._send_region(fd, box, part)
+            elif type(part) is Pieces:
+                sent = self._send_piece(fd, box, part)
             else:
                 sent = self._send_mixed(fd, box)
             if sent < 0:
-                return COLD if self.cold is not None else BLOCKED
+                return COLD if self.cold is not None else UNMADE if self.unmade is not None else BLOCKED
             self.bytes_out += sent
             box.advance(sent)
             while box.marks and box.marks[0][0] <= box.index:
@@ -152,8 +158,16 @@ class Sender:
             raise RegionEnded(f"{region} cannot be sent: the file ends at byte {position} or before")
         return sent
 
+    def _send_piece(self, fd: int, box: Outbox, part: Pieces) -> int:
+        piece = part.after(box.offset)
+        if not piece:
+            self.unmade = part
+            return -1
+        more = box.offset + len(piece) < part.length or box.index + 1 < len(box.parts)
+        return syscalls.sendmsg(fd, [piece], 0, 1, 0, more)
+
     def _send_mixed(self, fd: int, box: Outbox) -> int:
-        """One sendmsg of the bytes and short regions from here on, up to a region that sendfile takes."""
+        """One sendmsg of the bytes and short regions from here on, up to what goes another way."""
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
         scratch = memoryview(self._scratch)
@@ -161,6 +175,9 @@ class Sender:
         used, offset, more = 0, box.offset, False
         for index in range(box.index, len(box.parts)):
             part = box.parts[index]
+            if type(part) is Pieces:
+                more = True
+                break
             if type(part) is not FileRegion:
                 run.append(memoryview(part)[offset:] if offset else part)  # type: ignore[arg-type]
             elif not self._copies(part):

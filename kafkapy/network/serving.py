@@ -13,9 +13,10 @@ from kafkapy._ext import syscalls
 from kafkapy._ext.frames import BadFrameSize
 from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
+from kafkapy.network.pieces import PieceMaker, Pieces
 from kafkapy.network.receive import PeerClosed, Receiver
 from kafkapy.network.replies import CLOSE, NO_REPLY, Handler, Pending, Reply, Timed
-from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, RegionEnded, Sender
+from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Sender
 
 if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
@@ -27,13 +28,20 @@ class Serving:
     """The turns of one processor's connections. Runs on the processor's thread."""
 
     def __init__(
-        self, processor: Processor, handler: Handler, receiver: Receiver, sender: Sender, cold: ColdReads
+        self,
+        processor: Processor,
+        handler: Handler,
+        receiver: Receiver,
+        sender: Sender,
+        cold: ColdReads,
+        maker: PieceMaker,
     ) -> None:
         self._processor = processor
         self._handler = handler
         self._receiver = receiver
         self._sender = sender
         self._cold = cold
+        self._maker = maker
         self.frames_in = 0
 
     def serve(self, conn: Connection) -> None:
@@ -135,6 +143,8 @@ class Serving:
             self._processor.queue(conn)
         elif state == COLD:
             self._park(conn)
+        elif state == UNMADE:
+            self._have_made(conn)
         else:
             assert state == BLOCKED  # epoll will tell when there is room
         return False
@@ -153,6 +163,24 @@ class Serving:
             # sendfile finds that out too and closes the connection with the reason.
             conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
             self._processor.queue(conn)
+
+    def _have_made(self, conn: Connection) -> None:
+        part, self._sender.unmade = self._sender.unmade, None
+        assert part is not None
+        conn.parked = True
+        self._maker.make(part, lambda piece, error: self._processor.post(self._made, conn, part, piece, error))
+
+    def _made(self, conn: Connection, part: Pieces, piece: bytes, error: BaseException | None) -> None:
+        if conn.closed:
+            return
+        conn.parked = False
+        if piece:
+            part.put(piece)
+            self._processor.queue(conn)
+        else:
+            why = error if error is not None else "its next piece is empty"
+            log.error("closed a connection in the middle of a reply: %s", why, extra=conn.who, exc_info=error)
+            self._close(conn)
 
     def _close_if_dead(self, conn: Connection) -> None:
         """Ends a connection that waits for a pending reply when nobody is there to get it.

@@ -1,0 +1,165 @@
+"""Parts of replies that are made while they are sent."""
+
+import random
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy.network.connection import Connection
+from kafkapy.network.pieces import Pieces
+from kafkapy.network.replies import Reply
+from kafkapy.network.sends import DONE, UNMADE, Outbox, PageCache, Sender
+
+from .conftest import Echo, Serve, rss, until
+from .test_cold import GatedPool
+
+DATA = random.Random(4).randbytes(3_000_000)
+
+
+class Cut:
+    """Makes the pieces of `data`, of these sizes one after the other and then again from the first."""
+
+    def __init__(self, data: bytes, sizes: list[int]) -> None:
+        self.data = data
+        self.sizes = sizes
+        self.made = 0
+        self._at = 0
+
+    def __call__(self) -> bytes:
+        size = self.sizes[self.made % len(self.sizes)]
+        self.made += 1
+        piece = self.data[self._at : self._at + size]
+        self._at += size
+        return piece
+
+
+class Answers(Echo):
+    """Answers `pieces` with a head of four bytes and what `make` gives, everything else with itself."""
+
+    def __init__(self, make: Callable[[], Pieces]) -> None:
+        super().__init__()
+        self.make = make
+
+    def answer(self, connection: Connection, frame: bytes) -> Reply:
+        return [b"head", self.make(), b"tail"] if frame == b"pieces" else super().answer(connection, frame)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    length=st.integers(1, 300_000),
+    sizes=st.lists(st.integers(1, 200_000), min_size=1, max_size=5),
+    ready=st.sampled_from([0, 1, 5000, 400_000]),
+    around=st.tuples(st.integers(0, 100), st.integers(0, 100_000)),
+    room=st.sampled_from([4096, 1 << 20]),
+)
+def test_pieces_of_any_size_arrive_in_order(
+    length: int, sizes: list[int], ready: int, around: tuple[int, int], room: int
+) -> None:
+    before, behind = DATA[: around[0]], DATA[-around[1] :] if around[1] else b""
+    sizes = [max(size, length // 200 + 1) for size in sizes]
+    part = Pieces(length, Cut(DATA[ready:], sizes), DATA[:ready])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        for sock in (ours, theirs):
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+        sender, box = Sender(True, 8192, PageCache()), Outbox()
+        box.add([before, part, behind])
+        received = bytearray()
+        while (state := sender.flush(ours.fileno(), box)) != DONE:
+            if state == UNMADE:
+                assert sender.unmade is part
+                sender.unmade = None
+                part.put(part.make())
+            else:
+                received += theirs.recv(1 << 20)
+        while len(received) < len(before) + length + len(behind):
+            received += theirs.recv(1 << 20)
+        assert received == before + DATA[:length] + behind
+
+
+def test_a_reply_in_pieces_over_tcp_and_what_is_behind_it(serve: Serve) -> None:
+    running = serve(Answers(lambda: Pieces(2_000_000, Cut(DATA, [100_000, 7, 300_000]))))
+    client = running.connect()
+    client.send(b"pieces", b"pieces", b"behind")
+    for _ in range(2):
+        assert client.exactly(2_000_008) == b"head" + DATA[:2_000_000] + b"tail"
+    assert client.frame() == b"behind"
+
+
+def test_others_are_served_while_a_piece_is_made(serve: Serve) -> None:
+    pool = GatedPool()
+    running = serve(Answers(lambda: Pieces(10, Cut(DATA, [5]))), disk_pool=pool)
+    slow, other = running.connect(), running.connect()
+    slow.send(b"pieces", b"behind")
+    for _ in range(2):
+        until(lambda: len(pool.jobs) == 1)
+        for _ in range(5):
+            assert other.is_open()
+        assert len(pool.jobs) == 1
+        pool.run()
+    assert slow.exactly(18) == b"head" + DATA[:10] + b"tail"
+    assert slow.frame() == b"behind"
+
+
+@pytest.mark.parametrize("ending", ["error", "empty"])
+def test_a_piece_that_cannot_be_made_closes_the_connection(serve: Serve, caplog, ending: str) -> None:
+    """The frame's size is out already: the client must see the end."""
+    made = []
+
+    def make() -> bytes:
+        made.append(1)
+        if len(made) < 3:
+            return b"x" * 100
+        if ending == "empty":
+            return b""
+        raise ValueError("the batch at byte 17 is broken")
+
+    running = serve(Answers(lambda: Pieces(1000, make)))
+    client, other = running.connect(), running.connect()
+    client.send(b"pieces")
+    with pytest.raises((EOFError, ConnectionResetError)):
+        client.exactly(1008)
+    assert "in the middle of a reply" in caplog.text
+    assert ("the batch at byte 17 is broken" if ending == "error" else "piece is empty") in caplog.text
+    assert other.is_open()
+
+
+def test_a_peer_that_goes_while_a_piece_is_made_is_let_go(serve: Serve) -> None:
+    pool = GatedPool()
+    running = serve(Answers(lambda: Pieces(1 << 20, Cut(DATA, [1000]))), disk_pool=pool)
+    client, other = running.connect(), running.connect()
+    client.send(b"pieces")
+    until(lambda: len(pool.jobs) == 1)
+    client.close()
+    assert other.is_open()
+    while running.server.connections > 1:
+        if pool.jobs:
+            pool.run()
+    assert other.is_open()
+
+
+def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
+    """Each is promised 10 MB; what is not taken is not made."""
+    made: list[int] = []
+    counting = threading.Lock()
+
+    def make() -> bytes:
+        with counting:
+            made.append(1)
+        return bytes(20_000)
+
+    running = serve(Answers(lambda: Pieces(10_000_000, make)), socket_listen_backlog_size=256)
+    running.connect().is_open()
+    before = rss()
+    stalled = [running.connect(receive_buffer=4096) for _ in range(200)]
+    for client in stalled:
+        client.send(b"pieces", b"again")
+    until(lambda: running.count("network_frames_in") > 200)
+    assert stalled[0].exactly(10_000_008) == b"head" + bytes(10_000_000) + b"tail"
+    assert rss() - before < 64 << 20
+    assert len(made) < 200 * 500 / 2
