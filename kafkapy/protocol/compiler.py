@@ -13,6 +13,9 @@ The form, a field a line, with two more spaces of indentation for what is inside
 
     NAME  TYPE  [VERSIONS]  [nullable [VERSIONS]]  [default VALUE]  [tag NUMBER]  [ignorable]
 
+A record of an internal topic, or data that a client puts into a field, is one message, whose text begins with
+`record NAME versions 0-3 flexible none`; its fields follow, indented once.
+
 VERSIONS is `3`, `3-5` or `3+`; without it a field lives as long as what it is in. TYPE is one of `PRIMITIVES`,
 `struct`, or either as an array: `[]int32`, `[]` (of structs). A field with a tag is a tagged field in all its
 versions. `ignorable` as in Kafka's message definitions: a version that does not have the field may lose its value.
@@ -116,6 +119,18 @@ def parse(text: str, source: str) -> Schema:
     return Schema(head, request, response)
 
 
+def parse_record(text: str, source: str) -> tuple[Head, tuple[Field, ...]]:
+    """Read the text of a single message; its head has the key -1. `source` is its name in errors."""
+    lines = list(_lines(text, source))
+    if not lines:
+        raise SchemaError(f"{source}:1: the schema is empty")
+    words = lines[0].words
+    if len(words) != 6 or (words[0], words[2], words[4]) != ("record", "versions", "flexible") or lines[0].depth:
+        raise lines[0].error("the first line must read `record NAME versions A-B flexible C+` (or `flexible none`)")
+    head = Head(-1, words[1], *_head_versions(words[3], words[5], lines[0]))
+    return head, _struct(lines[1:], 1, head.versions, head)
+
+
 def _lines(text: str, source: str) -> Iterator[_Line]:
     for number, raw in enumerate(text.splitlines(), 1):
         content = raw.partition("#")[0].rstrip()
@@ -133,12 +148,15 @@ def _head(line: _Line) -> Head:
         raise line.error("the first line must read `api KEY NAME versions A-B flexible C+` (or `flexible none`)")
     if not words[1].isdigit():
         raise line.error(f"{words[1]} is no API key")
+    return Head(int(words[1]), words[2], *_head_versions(words[4], words[6], line))
+
+
+def _head_versions(all_of_them: str, flexible: str, line: _Line) -> tuple[Versions, int]:
     everything = Versions(0, 0x7FFF)
-    versions = _versions(words[4], everything, line)
+    versions = _versions(all_of_them, everything, line)
     if versions.last == everything.last:
-        raise line.error(f"versions {words[4]} must end somewhere")
-    flexible = versions.last + 1 if words[6] == "none" else _versions(words[6], versions, line).first
-    return Head(int(words[1]), words[2], versions, flexible)
+        raise line.error(f"versions {all_of_them} must end somewhere")
+    return versions, versions.last + 1 if flexible == "none" else _versions(flexible, versions, line).first
 
 
 def _versions(word: str, outer: Versions, line: _Line) -> Versions:

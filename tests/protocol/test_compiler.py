@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kafkapy.protocol.compiler import MADE_ANEW, Field, SchemaError, Versions, parse, parse_head
+from kafkapy.protocol.compiler import MADE_ANEW, Field, SchemaError, Versions, parse, parse_head, parse_record
 from kafkapy.protocol.message import make_class
 
 GOOD = """\
@@ -118,6 +118,18 @@ def test_messages_have_defaults_equality_and_a_picture() -> None:
         request().topic = []
     with pytest.raises(TypeError):
         hash(request())
+
+
+def test_a_record_is_one_message() -> None:
+    head, (name, at) = parse_record("record Key  versions 0-4  flexible 4+\n  name  string\n  at  int64  1\n", "key")
+    assert head == (-1, "Key", Versions(0, 4), 4)
+    assert (name.name, at.versions) == ("name", Versions(1, 1))
+
+
+@pytest.mark.parametrize("text", ["", "record Key versions 0-4\n", "api 3 Key versions 0-4 flexible none\n"])
+def test_a_text_that_is_no_record_is_told(text: str) -> None:
+    with pytest.raises(SchemaError, match=r"^key:1: "):
+        parse_record(text, "key")
 
 
 def test_importing_the_registry_compiles_nothing_and_loads_nothing_heavy() -> None:

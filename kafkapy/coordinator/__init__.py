@@ -1,0 +1,1 @@
+"""Who is in which group, where each group stands, which transactions are open: kept in the internal topics."""

@@ -1,0 +1,118 @@
+"""Records of `__transaction_state`: each transactional id with its producer id and how far its transaction is.
+
+A record without a value deletes. Source: Kafka's TransactionLog and its TransactionLog* schemas.
+"""
+
+from typing import NamedTuple
+
+from kafkapy.errors import ProtocolError
+from kafkapy.protocol.versioned import Buffer, VersionedMessage, version_of
+
+TRANSACTION_LOG_KEY = VersionedMessage(
+    """
+record TransactionLogKey  versions 0-0  flexible none
+  transactional_id                      string
+"""
+)
+TRANSACTION_LOG_VALUE = VersionedMessage(
+    """
+record TransactionLogValue  versions 0-1  flexible 1+
+  producer_id                           int64
+  producer_epoch                        int16
+  transaction_timeout_ms                int32
+  transaction_status                    int8
+  transaction_partitions                []       nullable
+    topic                               string
+    partition_ids                       []int32
+  transaction_last_update_timestamp_ms  int64
+  transaction_start_timestamp_ms        int64
+"""
+)
+
+# The numbers of the states are their places here (Kafka's TransactionState).
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+EMPTY = STATES.index("Empty")
+
+# Version 1 is flexible, and Kafka writes it only where `transaction.version` says so, which ZooKeeper mode has not.
+_VERSION = 0
+
+
+class TransactionState(NamedTuple):
+    """What is known of a transactional id. Times are milliseconds; `state` is the number of one of STATES.
+
+    `partitions`: (topic, partition ids) of the transaction; an empty one has none.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: int
+    partitions: tuple[tuple[str, tuple[int, ...]], ...]
+    last_update_ms: int
+    start_ms: int
+
+    @property
+    def state_name(self) -> str:
+        return STATES[self.state]
+
+
+def decode_key(key: Buffer) -> str | None:
+    """The transactional id; None for a key of a later version. Raises ProtocolError."""
+    if not TRANSACTION_LOG_KEY.has_version(version_of(key, "a key of __transaction_state")):
+        return None
+    transactional_id: str = TRANSACTION_LOG_KEY.decode(key)[1].transactional_id
+    return transactional_id
+
+
+def encode_key(transactional_id: str) -> bytes:
+    return TRANSACTION_LOG_KEY.encode(TRANSACTION_LOG_KEY.Message(transactional_id=transactional_id), 0)
+
+
+def decode_state(value: Buffer) -> TransactionState:
+    """Raises ProtocolError (a state that is none, too), UnsupportedVersion."""
+    _, found = TRANSACTION_LOG_VALUE.decode(value)
+    if not 0 <= found.transaction_status < len(STATES):
+        raise ProtocolError(f"{found.transaction_status} is not the number of a transaction's state")
+    if found.transaction_partitions is None and found.transaction_status != EMPTY:
+        raise ProtocolError(f"a transaction in the state {STATES[found.transaction_status]} has null as its partitions")
+    partitions = () if found.transaction_status == EMPTY else found.transaction_partitions
+    return TransactionState(
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_timeout_ms,
+        found.transaction_status,
+        tuple((one.topic, tuple(one.partition_ids)) for one in partitions),
+        found.transaction_last_update_timestamp_ms,
+        found.transaction_start_timestamp_ms,
+    )
+
+
+def encode_state(state: TransactionState) -> bytes:
+    """An empty transaction has null as its partitions, as Kafka writes it. Raises ValueError if it has some."""
+    if state.state == EMPTY and state.partitions:
+        raise ValueError(f"an empty transaction has no partitions, not {state.partitions}")
+    message = TRANSACTION_LOG_VALUE.Message
+    partitions = [
+        message.TransactionPartitions(topic=topic, partition_ids=list(ids)) for topic, ids in state.partitions
+    ]
+    return TRANSACTION_LOG_VALUE.encode(
+        message(
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            transaction_timeout_ms=state.timeout_ms,
+            transaction_status=state.state,
+            transaction_partitions=None if state.state == EMPTY else partitions,
+            transaction_last_update_timestamp_ms=state.last_update_ms,
+            transaction_start_timestamp_ms=state.start_ms,
+        ),
+        _VERSION,
+    )

@@ -1,0 +1,34 @@
+"""What consumers put into the opaque fields of the group protocol: their subscription, and what they are assigned.
+
+Source: Kafka's ConsumerProtocol, KIP-429 (owned partitions), KIP-792 (generation), KIP-881 (rack). A later version
+is read as the last one known: later ones only add fields.
+"""
+
+from kafkapy.protocol.versioned import VersionedMessage
+
+PROTOCOL_TYPE = "consumer"
+
+SUBSCRIPTION = VersionedMessage(
+    """
+record ConsumerProtocolSubscription  versions 0-3  flexible none
+  topics              []string
+  user_data           bytes          nullable  default null
+  owned_partitions    []       1+    ignorable
+    topic             string
+    partitions        []int32
+  generation_id       int32    2+    default -1  ignorable
+  rack_id             string   3+    nullable  default null  ignorable
+""",
+    lenient=True,
+)
+
+ASSIGNMENT = VersionedMessage(
+    """
+record ConsumerProtocolAssignment  versions 0-3  flexible none
+  assigned_partitions []
+    topic             string
+    partitions        []int32
+  user_data           bytes          nullable  default null
+""",
+    lenient=True,
+)

@@ -1,0 +1,122 @@
+"""Messages that carry their version before them, as an int16: records of the internal topics and what clients put
+into the opaque fields of the group protocol. Their schemas are a few lines each and stand where they are used.
+
+Source: Kafka's MessageUtil.toVersionPrefixedByteBuffer, and the JSON converters that its generator makes.
+"""
+
+import base64
+from functools import cached_property
+from struct import Struct
+from typing import Any
+
+from kafkapy._ext.codec import Program
+from kafkapy.errors import ProtocolError, UnsupportedVersion
+from kafkapy.protocol.compiler import Field, Head, parse_record
+from kafkapy.protocol.layout import lay_out
+from kafkapy.protocol.message import Message, camel_case, make_class
+
+_VERSION = Struct(">h")
+
+Buffer = bytes | bytearray | memoryview
+
+
+class VersionedMessage:
+    """One message in all its versions; `Message` is its class. Nothing is compiled before it is used.
+
+    lenient: a version above the last is read as the last one, because versions of this message only add fields.
+    """
+
+    def __init__(self, schema: str, *, lenient: bool = False) -> None:
+        self._schema = schema
+        self._lenient = lenient
+        self._programs: dict[int, Program] = {}
+
+    def __repr__(self) -> str:
+        return f"<VersionedMessage {self.name}>"
+
+    @cached_property
+    def _parsed(self) -> tuple[Head, tuple[Field, ...]]:
+        return parse_record(self._schema, "schema of a record")
+
+    @cached_property
+    def name(self) -> str:
+        """As Kafka calls the message."""
+        return self._parsed[0].name
+
+    @cached_property
+    def min_version(self) -> int:
+        """The first version that there is."""
+        return self._parsed[0].versions.first
+
+    @cached_property
+    def max_version(self) -> int:
+        """The last version that there is."""
+        return self._parsed[0].versions.last
+
+    @cached_property
+    def Message(self) -> Any:
+        """The class of its messages."""
+        return make_class(self.name, self._parsed[1], __name__)
+
+    def has_version(self, version: int) -> bool:
+        """Whether messages of this version can be read."""
+        return version >= self.min_version and (self._lenient or version <= self.max_version)
+
+    def encode(self, message: Any, version: int) -> bytes:
+        """The version and the message; raises UnsupportedVersion, ValueError (see protocol.apis)."""
+        return _VERSION.pack(version) + self._program(version).encode(message)
+
+    def decode(self, buffer: Buffer) -> tuple[int, Any]:
+        """(version, message); what is behind the message is left alone. Raises ProtocolError, UnsupportedVersion."""
+        version = version_of(buffer, self.name)
+        return version, self._program(version).decode(buffer, _VERSION.size)
+
+    def as_json(self, message: Any, version: int) -> dict[str, Any]:
+        """The message as JSON values, with Kafka's field names: what the version has, bytes in base64."""
+        return _as_json(message, self._parsed[1], min(version, self.max_version))
+
+    def _program(self, version: int) -> Program:
+        program = self._programs.get(version)
+        if program is None:
+            head, fields = self._parsed
+            if not self.has_version(version):
+                raise UnsupportedVersion(
+                    f"{head.name} has the versions {head.versions.first} to {head.versions.last}, not {version}"
+                )
+            known = min(version, head.versions.last)
+            program = Program(lay_out(self.Message, fields, head, known, f"{head.name} v{version}"))
+            self._programs[version] = program
+        return program
+
+
+def version_of(buffer: Buffer, what: str) -> int:
+    """The version that `buffer` begins with; raises ProtocolError when it is shorter. `what` is named then."""
+    if len(buffer) < _VERSION.size:
+        raise ProtocolError(f"{what} has {len(buffer)} bytes, too few for its version")
+    (version,) = _VERSION.unpack_from(buffer)
+    return int(version)
+
+
+def _as_json(message: Message, fields: tuple[Field, ...], version: int) -> dict[str, Any]:
+    return {
+        _json_name(field.name): _json_value(getattr(message, field.name), field, version)
+        for field in fields
+        if field.versions.cover(version)
+    }
+
+
+def _json_name(name: str) -> str:
+    named = camel_case(name)
+    return named[0].lower() + named[1:]
+
+
+def _json_value(value: Any, field: Field, version: int) -> Any:
+    if isinstance(value, list):
+        return [_json_value(one, field, version) for one in value]
+    if isinstance(value, Message):
+        return _as_json(value, field.fields, version)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        if field.kind == "uuid":
+            return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+        return base64.b64encode(value).decode()
+    return value
