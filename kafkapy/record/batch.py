@@ -1,7 +1,7 @@
-"""Records and batches of format 2 for clients and tools: decoding, building, searching.
+"""Records for clients and tools: decoding and searching those of any format, building batches of format 2.
 
 The broker itself never makes an object of a record (see kafkapy._ext.validation); this is for everything that
-wants to look inside.
+wants to look inside. Headers come from kafkapy.record.legacy.read_entry, or of batches from kafkapy._ext.batch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from kafkapy._ext import batch as _batch
 from kafkapy._ext.batch import BatchHeader
+from kafkapy._ext.legacy import MessageHeader
 from kafkapy._ext.record_writer import RecordsEncoder
 from kafkapy._ext.records import decode_records
 from kafkapy._ext.records import find_timestamp as _find_timestamp
@@ -36,23 +37,43 @@ class Record(NamedTuple):
     sequence: int
 
 
-def payload_of(buffer: Buffer, header: BatchHeader, limit: int = MAX_PAYLOAD) -> Buffer:
-    """The records of the batch that `header` was read from, decompressed; raises DecompressionError."""
+def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> Buffer:
+    """What the header is about, decompressed: the records of a batch, the message set inside of a wrapper, or a
+    message itself. Raises DecompressionError; for a wrapper also CorruptRecords.
+    """
+    if isinstance(header, MessageHeader):
+        from kafkapy.record.legacy import set_of
+
+        if header.codec != NONE:
+            return set_of(buffer, header, limit)
+        return memoryview(buffer)[header.position : header.next_position]
     view = memoryview(buffer)[header.position + _batch.HEADER : header.position + header.size]
     if header.codec == NONE:
         return view
     return decompress(header.codec, view, limit)
 
 
-def records_of(buffer: Buffer, header: BatchHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
-    """Decode all records of a batch. Raises DecompressionError or CorruptRecords (both ValueError)."""
+def records_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
+    """Decode all records of an entry. Raises DecompressionError or CorruptRecords (both ValueError)."""
+    if isinstance(header, MessageHeader):
+        from kafkapy.record.legacy import messages_of
+
+        return messages_of(buffer, header, limit)
     return decode_records(payload_of(buffer, header, limit) if header.count else b"", header, Record)
 
 
 def find_timestamp(
-    buffer: Buffer, header: BatchHeader, timestamp: int, min_offset: int = 0, limit: int = MAX_PAYLOAD
+    buffer: Buffer,
+    header: BatchHeader | MessageHeader,
+    timestamp: int,
+    min_offset: int = 0,
+    limit: int = MAX_PAYLOAD,
 ) -> tuple[int, int] | None:
     """The first record with at least this timestamp and offset: (offset, timestamp), or None."""
+    if isinstance(header, MessageHeader):
+        from kafkapy.record import legacy
+
+        return legacy.find_timestamp(buffer, header, timestamp, min_offset, limit)
     return _find_timestamp(payload_of(buffer, header, limit), header, timestamp, min_offset) if header.count else None
 
 

@@ -6,6 +6,9 @@ a limit that the caller gives, so that a small batch which unpacks to gigabytes 
 What is written is what Kafka's Java clients write: gzip with an empty header, snappy in the framing of
 snappy-java (blocks of 32 KiB), lz4 frames of independent 64 KiB blocks, zstd frames without content size. What is
 read is all that producers write, raw snappy blocks (librdkafka) and several gzip members included.
+
+Message format 0 has a wrong checksum in the header of its lz4 frames: over the frame's magic number too, not only
+over the descriptor (KAFKA-3160). `broken_checksum` writes that, and reads a frame whatever its header's checksum.
 """
 
 from __future__ import annotations
@@ -55,8 +58,11 @@ def codec_of(name: str) -> int:
     return NAMES.index(name)
 
 
-def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
-    """Compress `data`; `level` is Kafka's for the codec (gzip 1..9, lz4 1..17, zstd up to 22), None its default."""
+def compress(codec: int, data: bytes, level: int | None = None, *, broken_checksum: bool = False) -> bytes:
+    """Compress `data`; `level` is Kafka's for the codec (gzip 1..9, lz4 1..17, zstd up to 22), None its default.
+
+    broken_checksum: of lz4, as message format 0 has it.
+    """
     if codec == NONE:
         return bytes(data)
     if codec == SNAPPY:
@@ -79,7 +85,7 @@ def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
             block_linked=False,
             store_size=False,
         )
-        return frame
+        return frame[:6] + _header_checksum(frame[:6]) + frame[7:] if broken_checksum else frame
     import zstandard
 
     # Java closes its stream by a flush and an empty last block; with the same two steps the bytes are the same.
@@ -87,18 +93,24 @@ def compress(codec: int, data: bytes, level: int | None = None) -> bytes:
     return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
 
 
-def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int) -> bytes:
-    """Decompress all of `data`; raises RecordTooLarge beyond `limit` bytes, DecompressionError when it is broken."""
-    return b"".join(pieces(codec, data, limit))
+def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False) -> bytes:
+    """Decompress all of `data`; raises RecordTooLarge beyond `limit` bytes, DecompressionError when it is broken.
+
+    broken_checksum: the checksum in the header of an lz4 frame may be any (message format 0).
+    """
+    return b"".join(pieces(codec, data, limit, broken_checksum=broken_checksum))
 
 
-def pieces(codec: int, data: bytes | bytearray | memoryview, limit: int) -> Iterator[bytes]:
+def pieces(
+    codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False
+) -> Iterator[bytes]:
     """Decompress `data` piece by piece; what `decompress` raises comes when that place is reached."""
     if codec not in _READERS:
         raise DecompressionError(f"there is no codec {codec}")
     total = 0
+    view = memoryview(data)
     try:
-        for piece in _READERS[codec](memoryview(data), limit):
+        for piece in _read_lz4(view, limit, broken_checksum) if codec == LZ4 else _READERS[codec](view, limit):
             total += len(piece)
             if total > limit:
                 raise RecordTooLarge(codec, limit)
@@ -184,11 +196,43 @@ def _snappy_compress(data: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _read_lz4(data: memoryview, limit: int) -> Iterator[bytes]:
+def _header_checksum(descriptor: bytes) -> bytes:
+    """The second byte of the XXH32 of fewer than 16 bytes, which is what an lz4 frame's header ends with."""
+    mask = 0xFFFFFFFF
+    total = 374761393 + len(descriptor)
+    whole = len(descriptor) // 4 * 4
+    for at in range(0, whole, 4):
+        total = (total + int.from_bytes(descriptor[at : at + 4], "little") * 3266489917) & mask
+        total = ((total << 17 | total >> 15) & mask) * 668265263 & mask
+    for byte in descriptor[whole:]:
+        total = (total + byte * 374761393) & mask
+        total = ((total << 11 | total >> 21) & mask) * 2654435761 & mask
+    total = (total ^ total >> 15) * 2246822519 & mask
+    total = (total ^ total >> 13) * 3266489917 & mask
+    total ^= total >> 16
+    return bytes([total >> 8 & 0xFF])
+
+
+def _repaired_lz4_header(data: memoryview) -> bytes:
+    """The header of an lz4 frame with the checksum that the library wants; empty when it is not all there."""
+    if len(data) < 7:
+        return b""
+    # The flags say whether the descriptor has the content's size (8 bytes) and the number of a dictionary (4).
+    end = 6 + (8 if data[4] & 8 else 0) + (4 if data[4] & 1 else 0)
+    if len(data) <= end:
+        return b""
+    return bytes(data[:end]) + _header_checksum(bytes(data[4:end]))
+
+
+def _read_lz4(data: memoryview, limit: int, broken_checksum: bool = False) -> Iterator[bytes]:
     import lz4.frame
 
     context = lz4.frame.create_decompression_context()
     position, ended = 0, False
+    if broken_checksum and (header := _repaired_lz4_header(data)):
+        # The library takes the whole header and gives nothing for it.
+        lz4.frame.decompress_chunk(context, header)
+        position = len(header)
     while not ended:
         piece, taken, ended = lz4.frame.decompress_chunk(context, data[position:], max_length=PIECE)
         position += taken

@@ -127,6 +127,25 @@ def test_a_wrong_gzip_checksum_is_refused():
         c.decompress(c.GZIP, packed, 10**6)
 
 
+def test_lz4_frames_of_format_0_have_the_wrong_header_checksum_and_only_there_it_is_taken():
+    right, wrong = c.compress(c.LZ4, TEXT), c.compress(c.LZ4, TEXT, broken_checksum=True)
+    assert (right[:7].hex(), wrong[:7].hex()) == ("04224d18604082", "04224d1860401a")
+    assert right[7:] == wrong[7:]
+    for frame in (right, wrong, wrong[:6] + b"\x00" + wrong[7:]):
+        assert c.decompress(c.LZ4, frame, len(TEXT), broken_checksum=True) == TEXT
+    with pytest.raises(c.DecompressionError):
+        c.decompress(c.LZ4, wrong, len(TEXT))
+    for length in range(len(wrong)):
+        with pytest.raises(c.DecompressionError):
+            c.decompress(c.LZ4, wrong[:length], len(TEXT), broken_checksum=True)
+
+
+def test_lz4_frames_with_a_content_size_are_read_whatever_their_header_checksum():
+    frame = bytearray(lz4.frame.compress(TEXT, store_size=True))
+    frame[14] ^= 0xFF
+    assert c.decompress(c.LZ4, frame, len(TEXT), broken_checksum=True) == TEXT
+
+
 def test_lz4_frames_are_those_of_kafka():
     packed = c.compress(c.LZ4, TEXT)
     assert packed[:7] == bytes.fromhex("04224d18604082")

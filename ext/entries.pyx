@@ -1,0 +1,242 @@
+"""The entries of a log, whatever their format: the view of their headers, checksums, going from one to the next.
+
+An entry is what has an offset and a length of its own in a log: a batch of format 2, a message of format 0 or 1, or
+a compressed wrapper of those. All formats keep their magic at the same place, so a log may hold any mixture.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
+from libc.stdint cimport int8_t, int32_t, uint32_t
+
+from kafkapy._ext.batch cimport (
+    AT_ATTRIBUTES, AT_CRC, AT_LENGTH, AT_MAGIC, HEADER_SIZE, LENGTH_END, LEAST_LENGTH, LOOK_BAD_MAGIC, LOOK_BAD_SIZE,
+    LOOK_PARTIAL, LOOK_WHOLE, Look, header_at, look,
+)
+from kafkapy._ext.crc32 cimport crc_of as crc32_of
+from kafkapy._ext.crc32c cimport crc_of as crc32c_of
+from kafkapy._ext.cursor cimport load32
+from kafkapy._ext.legacy cimport MSG_CRC, MSG_FIELDS_V0, MSG_FIELDS_V1, MSG_MAGIC, least_size, message_header_at
+
+from kafkapy._ext.batch import CorruptBatch, UnsupportedMagic
+
+cdef enum:
+    # From this size on, checksums are made without the interpreter's lock.
+    RELEASE_FROM = 65536
+    SMALLEST = LENGTH_END + LEAST_LENGTH
+
+
+cdef Look look_entry(const uint8_t *at, Py_ssize_t left, int64_t *size) noexcept nogil:
+    cdef int32_t length
+    cdef Look seen = look(at, left, size)
+    if seen != LOOK_BAD_MAGIC or at[AT_MAGIC] > 1:
+        return seen
+    length = <int32_t>load32(at + AT_LENGTH)
+    if length < least_size(at[AT_MAGIC]):
+        return LOOK_BAD_SIZE
+    return LOOK_WHOLE if size[0] <= left else LOOK_PARTIAL
+
+
+cdef uint32_t _computed(const uint8_t *at, int64_t size) noexcept nogil:
+    if at[AT_MAGIC] == 2:
+        return crc32c_of(0, at + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
+    return crc32_of(0, at + MSG_MAGIC, size - MSG_MAGIC)
+
+
+cdef uint32_t _stored(const uint8_t *at) noexcept nogil:
+    return load32(at + (AT_CRC if at[AT_MAGIC] == 2 else MSG_CRC))
+
+
+cdef bint entry_crc_matches(const uint8_t *at, int64_t size) noexcept nogil:
+    return _stored(at) == _computed(at, size)
+
+
+cdef Py_ssize_t _header_size(int magic) noexcept nogil:
+    if magic == 2:
+        return HEADER_SIZE
+    return MSG_FIELDS_V1 if magic else MSG_FIELDS_V0
+
+
+cdef object _header(const uint8_t *at, Py_ssize_t position):
+    if at[AT_MAGIC] == 2:
+        return header_at(at, position)
+    return message_header_at(at, position)
+
+
+cdef str _why(Look seen, const uint8_t *at, Py_ssize_t left, int64_t size, Py_ssize_t position):
+    if seen == LOOK_BAD_SIZE:
+        return f"the entry at byte {position} has a length of {size - LENGTH_END}, too small for one"
+    if seen == LOOK_BAD_MAGIC:
+        return f"the entry at byte {position} has magic {<int8_t>at[AT_MAGIC]}, not 0, 1 or 2"
+    if left <= AT_MAGIC:
+        return f"only {left} bytes at byte {position}, too few for an entry"
+    return f"the entry at byte {position} has {size} bytes, but only {left} are there"
+
+
+cdef str _wrong_crc(const uint8_t *at, int64_t size, Py_ssize_t position):
+    return f"the entry at byte {position} has the checksum {_stored(at)}, but its bytes give {_computed(at, size)}"
+
+
+cdef object _refuse(Look seen, const uint8_t *at, Py_ssize_t left, int64_t size, Py_ssize_t position):
+    if seen == LOOK_BAD_MAGIC:
+        raise UnsupportedMagic(<int8_t>at[AT_MAGIC], position)
+    raise CorruptBatch(_why(seen, at, left, size, position))
+
+
+cdef int _hold(object buffer, Py_ssize_t position, Py_buffer *held) except -1:
+    PyObject_GetBuffer(buffer, held, PyBUF_SIMPLE)
+    if position < 0 or position > held.len:
+        there = held.len
+        PyBuffer_Release(held)
+        raise CorruptBatch(f"byte {position} is outside of the {there} bytes")
+    return 0
+
+
+def read_entry(buffer, Py_ssize_t position=0):
+    """Read the header at `position`, BatchHeader or MessageHeader; what follows it need not be there.
+
+    Raises CorruptBatch when the header is not all there or its length is too small, UnsupportedMagic.
+    """
+    cdef Py_buffer held
+    cdef const uint8_t *at
+    cdef Py_ssize_t left
+    cdef int64_t size = 0
+    cdef Look seen
+    _hold(buffer, position, &held)
+    try:
+        at = <const uint8_t *>held.buf + position
+        left = held.len - position
+        seen = look_entry(at, left, &size)
+        if seen == LOOK_WHOLE or (seen == LOOK_PARTIAL and left > AT_MAGIC and left >= _header_size(at[AT_MAGIC])):
+            return _header(at, position)
+        if seen == LOOK_PARTIAL:
+            raise CorruptBatch(f"only {left} bytes at byte {position}, too few for an entry's header")
+        return _refuse(seen, at, left, size, position)
+    finally:
+        PyBuffer_Release(&held)
+
+
+def next_entry(buffer, Py_ssize_t position=0):
+    """Read the header of the entry at `position`, or give None when not all of the entry is there (or nothing).
+
+    Raises CorruptBatch or UnsupportedMagic when no entry can begin like that. The checksum is not looked at.
+    """
+    cdef Py_buffer held
+    cdef const uint8_t *at
+    cdef int64_t size = 0
+    cdef Look seen
+    _hold(buffer, position, &held)
+    try:
+        at = <const uint8_t *>held.buf + position
+        seen = look_entry(at, held.len - position, &size)
+        if seen == LOOK_WHOLE:
+            return _header(at, position)
+        if seen == LOOK_PARTIAL:
+            return None
+        return _refuse(seen, at, held.len - position, size, position)
+    finally:
+        PyBuffer_Release(&held)
+
+
+def iter_entries(buffer, Py_ssize_t start=0):
+    """Go from entry to entry (a header each, with its `position`) and stop before one that is not all there."""
+    while True:
+        header = next_entry(buffer, start)
+        if header is None:
+            return
+        yield header
+        start = header.next_position
+
+
+def check_entry(buffer, Py_ssize_t position=0):
+    """Read the header of an entry that has to be all there with the right checksum; raises CorruptBatch."""
+    cdef Py_buffer held
+    cdef const uint8_t *at
+    cdef int64_t size = 0
+    cdef Look seen
+    cdef bint right
+    _hold(buffer, position, &held)
+    try:
+        at = <const uint8_t *>held.buf + position
+        seen = look_entry(at, held.len - position, &size)
+        if seen != LOOK_WHOLE:
+            return _refuse(seen, at, held.len - position, size, position)
+        if size < RELEASE_FROM:
+            right = entry_crc_matches(at, size)
+        else:
+            with nogil:
+                right = entry_crc_matches(at, size)
+        if not right:
+            raise CorruptBatch(_wrong_crc(at, size, position))
+        return _header(at, position)
+    finally:
+        PyBuffer_Release(&held)
+
+
+@cython.final
+cdef class Scan:
+    """What `scan_entries` found.
+
+    headers: of the sound entries, in order. position: where it stopped, the first byte after the last of them.
+    reason: why it stopped there, a sentence; None when the range ended there or the number of entries was reached.
+    partial: whether the reason is only that the bytes end inside an entry. wanted: how many bytes the entry at
+    `position` has, when its length can be read.
+    """
+
+    cdef readonly list headers
+    cdef readonly Py_ssize_t position
+    cdef readonly str reason
+    cdef readonly bint partial
+    cdef readonly int64_t wanted
+
+
+def scan_entries(buffer, Py_ssize_t position=0, end=None, Py_ssize_t limit=1024, bint verify=True) -> Scan:
+    """Check entry after entry (size, magic and, with `verify`, checksum) from `position` to `end`, without the lock.
+
+    Stops after `limit` entries, at the end, or before the first that is not sound; call it again from where it
+    stopped. `buffer` is bytes-like, for instance an mmap of a segment.
+    """
+    cdef Py_buffer held
+    cdef const uint8_t *data
+    cdef Py_ssize_t last, here = position, found = 0
+    cdef Py_ssize_t *places
+    cdef int64_t size = 0
+    cdef Look seen = LOOK_WHOLE
+    cdef bint right = True
+    cdef Scan result = Scan.__new__(Scan)
+    if limit < 1:
+        raise ValueError(f"a scan of {limit} entries")
+    _hold(buffer, position, &held)
+    places = NULL
+    try:
+        last = held.len if end is None else end
+        if last < position or last > held.len:
+            raise CorruptBatch(f"the end {last} is not between byte {position} and {held.len}")
+        places = <Py_ssize_t *>PyMem_RawMalloc(sizeof(Py_ssize_t) * min(limit, (last - position) // SMALLEST + 1))
+        if places == NULL:
+            raise MemoryError("no memory for a scan")
+        data = <const uint8_t *>held.buf
+        with nogil:
+            while found < limit and here < last:
+                size = 0
+                seen = look_entry(data + here, last - here, &size)
+                if seen != LOOK_WHOLE:
+                    break
+                right = not verify or entry_crc_matches(data + here, size)
+                if not right:
+                    break
+                places[found] = here
+                found += 1
+                here += size
+        result.headers = [_header(data + places[i], places[i]) for i in range(found)]
+        result.position = here
+        result.partial = seen == LOOK_PARTIAL
+        result.wanted = 0 if seen == LOOK_WHOLE and right else size
+        if seen != LOOK_WHOLE:
+            result.reason = _why(seen, data + here, last - here, size, here)
+        elif not right:
+            result.reason = _wrong_crc(data + here, size, here)
+        return result
+    finally:
+        PyMem_RawFree(places)
+        PyBuffer_Release(&held)

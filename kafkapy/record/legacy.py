@@ -1,0 +1,101 @@
+"""Messages of formats 0 and 1 (Kafka 0.8 to 0.10), and entries of any format, for clients and tools.
+
+An entry of a log is a batch of format 2, a message of format 0 or 1, or a compressed wrapper of such messages; a log
+may hold any mixture. `read_entry` and its kin give a BatchHeader or a MessageHeader, which answer alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from kafkapy._ext import entries
+from kafkapy._ext.batch import BatchHeader
+from kafkapy._ext.legacy import MessageHeader
+from kafkapy._ext.message_sets import decode_message, decode_set, wrapper_value
+from kafkapy._ext.message_sets import find_timestamp as _find_in_set
+from kafkapy._ext.message_writer import MessagesEncoder, wrap
+from kafkapy._ext.records import CorruptRecords
+from kafkapy.record.batch import MAX_PAYLOAD, Buffer, Record
+from kafkapy.record.compression import NAMES, NONE, ZSTD, compress, decompress
+
+Entry: TypeAlias = BatchHeader | MessageHeader
+
+
+def read_entry(buffer: Buffer, position: int = 0) -> Entry:
+    """The header at `position`, of whatever format. Raises CorruptBatch, UnsupportedMagic."""
+    return entries.read_entry(buffer, position)
+
+
+def iter_entries(buffer: Buffer, start: int = 0) -> Iterator[Entry]:
+    """Headers from entry to entry, up to one that is not all there. Raises CorruptBatch, UnsupportedMagic."""
+    return entries.iter_entries(buffer, start)
+
+
+def check(buffer: Buffer, header: Entry) -> Entry:
+    """The header again, when all of the entry is there with the right checksum; raises CorruptBatch."""
+    return entries.check_entry(buffer, header.position)
+
+
+def set_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> bytes:
+    """The message set inside of a wrapper, decompressed. Raises DecompressionError, CorruptRecords."""
+    if header.codec >= ZSTD:
+        name = NAMES[ZSTD] if header.codec == ZSTD else f"codec {header.codec}"
+        raise CorruptRecords(f"a message of format {header.magic} cannot be compressed with {name}")
+    start, end = wrapper_value(buffer, header)
+    return decompress(header.codec, memoryview(buffer)[start:end], limit, broken_checksum=header.magic == 0)
+
+
+def messages_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
+    """The message, or those inside of the wrapper, as a consumer gets them: offsets absolute, timestamps of the log.
+
+    Raises DecompressionError, CorruptRecords (both ValueError).
+    """
+    if header.codec == NONE:
+        return [decode_message(buffer, header, Record)]
+    return decode_set(set_of(buffer, header, limit), header, Record)
+
+
+def find_timestamp(
+    buffer: Buffer, header: MessageHeader, timestamp: int, min_offset: int = 0, limit: int = MAX_PAYLOAD
+) -> tuple[int, int] | None:
+    """The first message with at least this timestamp and offset: (offset, timestamp), or None."""
+    if header.codec == NONE:
+        found = header.timestamp >= timestamp and header.offset >= min_offset
+        return (header.offset, header.timestamp) if found else None
+    return _find_in_set(set_of(buffer, header, limit), header, timestamp, min_offset)
+
+
+def build_set(
+    records: Iterable[tuple[int, Buffer | None, Buffer | None]],
+    magic: int,
+    codec: int = NONE,
+    *,
+    base_offset: int = 0,
+    offsets: Iterable[int] | None = None,
+    timestamp_type: int = 0,
+    append_time: int = -1,
+    level: int | None = None,
+) -> bytes:
+    """A message set of (timestamp, key, value) records, as Kafka 3.9's MemoryRecordsBuilder writes it.
+
+    Without a codec the messages one after the other, else one wrapper of them all. offsets: those of the records, by
+    default consecutive from `base_offset`; a wrapper of format 1 counts from the first. With timestamp_type 1 every
+    message has the time of the append. Format 0 keeps no timestamps. No records: no bytes.
+    """
+    if codec >= ZSTD:
+        raise ValueError(f"a message of format {magic} cannot be compressed with {NAMES[codec]}")
+    encoder = MessagesEncoder(magic, timestamp_type)
+    given = None if offsets is None else iter(offsets)
+    first = offset = base_offset
+    for number, (timestamp, key, value) in enumerate(records):
+        offset = base_offset + number if given is None else next(given)
+        if number == 0:
+            first = offset
+        stored = offset - first if magic and codec else offset
+        encoder.append(stored, append_time if timestamp_type else timestamp, key, value)
+    if not encoder.count or codec == NONE:
+        return encoder.payload()
+    packed = compress(codec, encoder.payload(), level, broken_checksum=magic == 0)
+    stamp = append_time if timestamp_type else encoder.max_timestamp
+    return wrap(packed, magic, codec, offset, stamp, timestamp_type)
