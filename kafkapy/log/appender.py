@@ -26,12 +26,18 @@ Verdict = AppendResult | KafkaError
 _NEVER = (1 << 63) - 1
 _MAX_TIMESTAMP = struct.Struct(">35xq")
 _COUNT = struct.Struct(">57xi")
+_AT_MAGIC = 16
 
 
 def would_wait(log: LogState, sets: Sequence[memoryview], leader_epoch: int, now_ms: int) -> bool:
-    """A guess before anything is validated: it looks at sizes and at the last set's largest timestamp."""
+    """A guess before anything is validated: it looks at sizes and at the last set's largest timestamp.
+
+    Message formats 0 and 1, sent or stored, may have to be converted or compressed anew, which takes long too.
+    """
     segment, config = log.end[1], log.config
     filled = segment.size
+    if config.record_magic != 2 or any(len(one) > _AT_MAGIC and one[_AT_MAGIC] < 2 for one in sets):
+        return True
     if (
         leader_epoch != log.leader_epochs.latest_epoch
         or filled > config.segment_bytes - sum(map(len, sets))
@@ -57,6 +63,7 @@ class Append:
     """One gathered append, under the lock of `log`. `run` once."""
 
     __slots__ = (
+        "_append_time",
         "_buffers",
         "_bytes",
         "_check",
@@ -82,6 +89,8 @@ class Append:
         self._log_start = log.log_start_offset
         self._epoch = leader_epoch
         self._now_ms = now_ms
+        # What the producer is told; format 0, which has no timestamps, is no exception in Kafka.
+        self._append_time = now_ms if log.config.message_timestamp_type == "LogAppendTime" else -1
         self._check = check_sequences
         self._next = self._written = log.end[0]  # offsets: of the next record, and up to where all is written
         # What waits for the next write:
@@ -114,11 +123,11 @@ class Append:
             )
             if before is not None:
                 return AppendResult(before.first_offset, before.last_offset, before.timestamp, self._log_start, True)
-        refused = self._make_room(batch, last_offset)
-        if refused is not None:
-            return refused
-        if known_producer:
-            try:
+        try:
+            # Before its size is looked at: a compressed set of format 0 has the offsets inside, and is made only now.
+            assign(batch, base_offset, self._epoch)
+            self._make_room(batch, last_offset)
+            if known_producer:
                 self._producers.add(
                     batch.producer_id,
                     batch.producer_epoch,
@@ -130,21 +139,19 @@ class Append:
                     batch.is_transactional,
                     check=self._check,
                 )
-            except KafkaError as error:
-                return error
-        assign(batch, base_offset, self._epoch)
+        except KafkaError as refusal:
+            return refusal
         self._buffers.append(batch.data)
         self._bytes += batch.size
         self._pending.append((batch, base_offset))
         self._next = last_offset + 1
-        append_time = batch.max_timestamp if batch.timestamp_type else -1
-        return AppendResult(base_offset, last_offset, append_time, self._log_start)
+        return AppendResult(base_offset, last_offset, self._append_time, self._log_start)
 
-    def _make_room(self, batch: ValidatedBatch, last_offset: int) -> KafkaError | None:
-        """Rolls the log if the batch has to go to a new segment."""
+    def _make_room(self, batch: ValidatedBatch, last_offset: int) -> None:
+        """Rolls the log if the batch has to go to a new segment. Raises KafkaError where it fits into none."""
         size = batch.size
         if size > self._segment_bytes:
-            return KafkaError(
+            raise KafkaError(
                 Errors.RECORD_LIST_TOO_LARGE,
                 f"a batch of {size} bytes does not fit into a segment of {self._log.name} (segment.bytes "
                 f"{self._segment_bytes})",
@@ -167,7 +174,6 @@ class Append:
             self._write()
             self._log.roll_locked()
             self._measure()
-        return None
 
     def _measure(self) -> None:
         """What decides when the active segment is full; looked up again only when a write or a roll changed it."""

@@ -109,6 +109,13 @@ class LeaderEpochCache:
             self._set(())
             self._write()
 
+    def discard(self) -> None:
+        """Forgets the epochs and removes the file: message formats 0 and 1 have none, so that they would be wrong."""
+        with self._lock:
+            self._set(())
+            if self._files.unlink(self.path):
+                _log.warning("%s is removed: the topic's message format has no leader epochs", self.path)
+
     def epoch_for_offset(self, offset: int) -> int:
         """The epoch in which the record at `offset` was written; UNDEFINED_EPOCH if that is before the first."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
@@ -147,5 +154,5 @@ class LeaderEpochCache:
 
     def _write_if_there(self) -> None:
         with self._lock:
-            if not self._closed:
+            if not self._closed and (self.entries or self._files.exists(self.path)):
                 self._write()

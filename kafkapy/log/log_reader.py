@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def read(log: LogState, offset: int, max_bytes: int, min_one: bool, max_offset: int, nowait: bool) -> ReadResult:
+def read(
+    log: LogState, offset: int, max_bytes: int, min_one: bool, cut: bool, max_offset: int, nowait: bool
+) -> ReadResult:
     """See PartitionLog.read. Raises also what the file operations raise."""
     end_offset, active, end_position = log.end
     if offset < log.log_start_offset or offset > end_offset:
@@ -48,7 +50,11 @@ def read(log: LogState, offset: int, max_bytes: int, min_one: bool, max_offset: 
     if end <= position:
         return ReadResult(None, offset, segment.base_offset, position)
     length = end - position
-    if length > max_bytes:
+    if cut:
+        length = min(length, max_bytes)
+        if length <= 0:
+            return ReadResult(None, offset, segment.base_offset, position, True)
+    elif length > max_bytes:
         if first_size is None:
             first = segment.files.locate(segment.handle(), position, end, offset, nowait)
             first_size = first[1] if first is not None else 0

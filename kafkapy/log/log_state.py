@@ -110,12 +110,24 @@ class LogState:
             )
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """This broker leads in a new epoch, which begins at the end of the log. Raises LogDirFailure, KafkaError."""
-        self.changed("noting a leader epoch of", lambda: self.leader_epochs.assign(epoch, self.end[0]))
+        """This broker leads in a new epoch, which begins at the end of the log. Raises LogDirFailure, KafkaError.
+
+        Epochs are noted of logs in message format 2 only, whose batches carry them.
+        """
+        if self.config.record_magic >= 2:
+            self.changed("noting a leader epoch of", lambda: self.leader_epochs.assign(epoch, self.end[0]))
 
     def update_config(self, config: LogConfig) -> None:
+        """New settings, from the next append on. May wait for the disk where the message format changes."""
+        before, self.config = self.config.record_magic, config
         self.rules = AppendRules(config, self.env.max_decompressed)
-        self.config = config
+        if config.record_magic < before:
+            _log.warning("%s: the message format goes back from %d to %d", self.name, before, config.record_magic)
+        if config.record_magic < 2 <= before:
+            try:
+                self.changed("removing the leader epochs of", self.leader_epochs.discard)
+            except KafkaError as error:
+                _log.error("%s", error.message)
 
     def active_producers(self) -> list[ActiveProducer]:
         with self.lock:

@@ -118,7 +118,7 @@ class PartitionLog(LogState):
         with self.lock:
             self.check_open()
             try:
-                if leader_epoch != self.leader_epochs.latest_epoch:
+                if leader_epoch != self.leader_epochs.latest_epoch and self.config.record_magic >= 2:
                     self.leader_epochs.assign(leader_epoch, self.end[0])
                 return Append(self, leader_epoch, now_ms, check_sequences).run(batches)
             except OSError as error:
@@ -131,13 +131,21 @@ class PartitionLog(LogState):
     # --- read
 
     def read(
-        self, offset: int, max_bytes: int, *, min_one: bool = False, max_offset: int, blocking: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one: bool = False,
+        cut: bool = False,
+        max_offset: int,
+        blocking: bool = True,
     ) -> ReadResult | Busy:
         """A region from the batch that holds `offset` on, at most `max_bytes`, ending before `max_offset`.
 
         As in Kafka the region begins with the whole batch, though `offset` may be inside it, it may end inside a
         batch, and it never reaches into the next segment. If the first batch alone is larger than `max_bytes`
-        there is no region and `first_entry_incomplete` is set; with `min_one` that batch is given whole.
+        there is no region and `first_entry_incomplete` is set; with `min_one` that batch is given whole, with `cut`
+        as much of it as is allowed.
         Raises KafkaError OFFSET_OUT_OF_RANGE below the log start or above the end offset, LogDirFailure.
         With `blocking=False` the answer is BUSY where finding the place would have to wait for the disk.
         """
@@ -145,7 +153,7 @@ class PartitionLog(LogState):
         try:
             return self._looked_up(
                 f"reading {self.name} at offset {offset}",
-                lambda: log_reader.read(self, offset, max_bytes, min_one, max_offset, not blocking),
+                lambda: log_reader.read(self, offset, max_bytes, min_one, cut, max_offset, not blocking),
             )
         except BlockingIOError:
             return BUSY
@@ -208,6 +216,12 @@ class PartitionLog(LogState):
             raise KafkaError(
                 Errors.OFFSET_OUT_OF_RANGE,
                 f"{self.name} cannot begin at {offset}: its high watermark is {self.high_watermark}",
+    def offsets_before(self, timestamp: int, count: int) -> list[int]:
+        """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError."""
+        self.env.check()
+        doing = f"searching {self.name} by time"
+        return self._looked_up(doing, lambda: time_lookup.offsets_before(self, timestamp, count))
+
             )
         self.changed("moving the start of", lambda: self.move_start_locked(offset))
 

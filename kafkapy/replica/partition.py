@@ -139,13 +139,15 @@ class Partition:
         log = self.log
         return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
-    def read(self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, blocking: bool) -> ReadResult | Busy:
-        """A region of whole batches from `offset` (the last may be cut), or KafkaError OFFSET_OUT_OF_RANGE.
+    def read(
+        self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, cut: bool = False, blocking: bool
+    ) -> ReadResult | Busy:
+        """A region of batches from `offset` (the last may be cut), or KafkaError OFFSET_OUT_OF_RANGE.
 
-        BUSY, with `blocking=False`, where finding the place has to wait for the disk.
+        See PartitionLog.read. BUSY, with `blocking=False`, where finding the place has to wait for the disk.
         """
         return self.log.read(
-            offset, max_bytes, min_one=min_one, max_offset=self.end_offset(isolation), blocking=blocking
+            offset, max_bytes, min_one=min_one, cut=cut, max_offset=self.end_offset(isolation), blocking=blocking
         )
 
     def delete_records(self, before: int) -> int:

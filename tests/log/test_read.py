@@ -214,3 +214,15 @@ def test_the_largest_timestamp_survives_a_restart_and_a_truncation(tmp_path):
     assert log.offset_of_max_timestamp().offset == 3
     log.truncate_to(3)
     assert log.offset_of_max_timestamp().offset == 1
+
+
+def test_a_read_that_may_cut_gives_as_many_bytes_as_allowed(tmp_path):
+    log = filled(tmp_path)
+    for reopened in (log, Bench(tmp_path, segment_bytes=1500).load(clean=False)):
+        for offset in (0, 50, 90, 99):
+            whole = reopened.read(offset, 1 << 20, max_offset=100).region
+            for max_bytes in (1, 10, 61, 1000, 1 << 20):
+                found = reopened.read(offset, max_bytes, cut=True, max_offset=100).region
+                assert found.read() == whole.read()[:max_bytes]
+            assert reopened.read(offset, 0, cut=True, max_offset=100).region is None
+        assert reopened.read(100, 10, cut=True, max_offset=100).region is None

@@ -1,4 +1,8 @@
-"""ListOffsets: earliest, latest, by timestamp, of the largest timestamp. Source: KafkaApis.handleListOffsetRequest."""
+"""ListOffsets: earliest, latest, by timestamp, of the largest timestamp. Source: KafkaApis.handleListOffsetRequest.
+
+Version 0, of clients before Kafka 0.10.1, knows no records' times: it asks where segments begin that were last
+written by a time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.time_lookup import EARLIEST, LATEST
 from kafkapy.protocol.apis import LIST_OFFSETS
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
@@ -14,10 +19,6 @@ from kafkapy.server.call import Call
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-OLDEST_SERVED = 1  # v0 answers with segment base offsets; it comes with the older message formats
-
-LATEST = -1
-EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
@@ -29,37 +30,49 @@ Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 where there 
 NOTHING: Found = (-1, -1, -1)
 
 
-@serves(LIST_OFFSETS, low=OLDEST_SERVED, pooled=True)
+@serves(LIST_OFFSETS, pooled=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     make = LIST_OFFSETS.Response
+    find_offsets = _find_segments if call.version == 0 else _find
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
     topics = []
     for topic in request.topics:
         answers = []
         for one in topic.partitions:
-            code, found = Errors.NONE, NOTHING
+            answer = make.Topics.Partitions(partition_index=one.partition_index, old_style_offsets=[])
             try:
                 if asked[(topic.name, one.partition_index)] > 1:
                     raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name}-{one.partition_index} is asked twice")
-                if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
-                    raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
-                partition = broker.replicas.get(topic.name, one.partition_index)
-                partition.check_epoch(one.current_leader_epoch)
-                isolation = request.isolation_level if request.replica_id == CONSUMER else None
-                found = find(partition, one.timestamp, isolation)
+                find_offsets(broker, call, request, topic.name, one, answer)
             except KafkaError as error:
-                code = error.code
-            answers.append(
-                make.Topics.Partitions(
-                    partition_index=one.partition_index,
-                    error_code=code,
-                    timestamp=found[0],
-                    offset=found[1],
-                    leader_epoch=found[2] if call.version >= EPOCHS_SINCE else -1,
-                )
-            )
+                answer.error_code = error.code
+            answers.append(answer)
         topics.append(make.Topics(name=topic.name, partitions=answers))
     return make(topics=topics)
+
+
+def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
+    """Puts what was found into `answer`."""
+    if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
+        raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
+    partition = broker.replicas.get(topic, one.partition_index)
+    partition.check_epoch(one.current_leader_epoch)
+    isolation = request.isolation_level if request.replica_id == CONSUMER else None
+    answer.timestamp, answer.offset, leader_epoch = find(partition, one.timestamp, isolation)
+    if call.version >= EPOCHS_SINCE:
+        answer.leader_epoch = leader_epoch
+
+
+def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
+    """As `_find`, for version 0 (Partition.legacyFetchOffsetsForTimestamp)."""
+    if one.max_num_offsets < 0:
+        raise KafkaError(Errors.INVALID_REQUEST, f"{one.max_num_offsets} offsets of {topic}-{one.partition_index}")
+    partition = broker.replicas.get(topic, one.partition_index)
+    offsets = partition.log.offsets_before(one.timestamp, one.max_num_offsets)
+    end = partition.log.high_watermark
+    if request.replica_id == CONSUMER and any(offset > end for offset in offsets):
+        offsets = [end, *(offset for offset in offsets if offset <= end)]
+    answer.old_style_offsets = offsets
 
 
 def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
@@ -71,6 +84,8 @@ def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
     end = log.log_end_offset if isolation is None else partition.end_offset(isolation)
     if timestamp == LATEST:
         return (-1, end, partition.leader_epoch)
+    if timestamp != EARLIEST and log.config.record_magic == 0:
+        raise KafkaError(Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{log.name} has messages without timestamps")
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return (-1, start, log.leader_epochs.epoch_for_offset(start))
