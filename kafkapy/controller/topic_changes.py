@@ -137,17 +137,53 @@ class TopicController:
         _warn(name, config)
         log.info("settings of topic %s are now: %s", name, overrides or "defaults")
 
-    def take_over(self) -> None:
-        """At the start: finishes deletions and leads every partition there is."""
+    # --- the start: while logs are loading, topics can be changed
+
+    def expect_all(self) -> None:
+        """First of all: what is in the tree is this broker's, and is led as soon as it can be."""
+        for name in self._topics.names():
+            topic = self._topics.get(name)
+            if topic is not None:
+                self._replicas.expect(name, topic.assignment)
+
+    def take_over(self, missing: Iterable[tuple[str, int]], stopping: Callable[[], bool]) -> None:
+        """Finishes deletions, and leads the partitions that have no log yet (`missing`), until `stopping()`."""
+        for topic in self._topics.marked():
+            with self._changing:
+                if not stopping() and topic in self._topics.marked():
+                    self._finish_deletion(topic)
+        for name, index in missing:
+            if not stopping():
+                self.lead(name, index)
+
+    def lead(self, name: str, index: int) -> None:
+        """Leads an expected partition whose log is there now, or is known not to be.
+
+        Takes no lock, so that a long change of other topics does not hold it up. If its own topic is deleted
+        meanwhile, the replica manager refuses it; if its settings are changed, it gets them anew.
+        """
+        topic = self._topics.get(name)
+        if topic is None or index not in topic.assignment:
+            self._finish_marked(name)
+            return
+        try:
+            config = self._check_config(self._configs.topic(name))
+        except KafkaError as error:
+            log.error("cannot lead %s-%d: %s", name, index, error.message)
+            self._replicas.refuse(name, index, error)
+            return
+        if self._lead(topic, [index], config, is_new=False):
+            return
+        if self._check_config(self._configs.topic(name)).values != config.values:
+            with self._changing:
+                self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
+
+    def _finish_marked(self, name: str) -> None:
+        """A topic was deleted while a log of it was being recovered."""
         with self._changing:
             for topic in self._topics.marked():
-                self._finish_deletion(topic)
-            for name in self._topics.names():
-                found = self._topics.get(name)
-                if found is not None:
-                    config = self._check_config(self._configs.topic(name))
-                    _warn(name, config)
-                    self._lead(found, found.assignment, config, is_new=False)
+                if topic.name == name:
+                    self._finish_deletion(topic)
 
     def refresh_configs(self) -> None:
         """The broker's defaults changed: gives every log its settings anew."""
@@ -159,7 +195,7 @@ class TopicController:
         """Removes the logs, then the topic's nodes. With a log out of reach the mark stays, for the next start."""
         left = self._replicas.delete_topic(topic.name, topic.assignment)
         if left:
-            log.warning("topic %s is deleted, but for what is out of reach until the next start: %s", topic.name, left)
+            log.warning("topic %s is deleted, but for what is out of reach for now: %s", topic.name, "; ".join(left))
         else:
             wait(self._topics.remove, topic.name)
 
@@ -180,6 +216,8 @@ class TopicController:
             except KafkaError as error:  # its log directory is offline: answered partition by partition
                 log.error("cannot lead %s-%d: %s", topic.name, index, error.message)
                 failures.append(error)
+                if not is_new and topic.name in self._topics:
+                    self._replicas.refuse(topic.name, index, error)
         if taken:
             wait(self._topics.set_states, taken)
         return failures

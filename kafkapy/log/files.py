@@ -29,6 +29,7 @@ class Entry(NamedTuple):
     name: str
     size: int
     is_dir: bool
+    modified_ms: int = 0
 
 
 class Files:
@@ -42,7 +43,8 @@ class Files:
         with os.scandir(path) as scan:
             for item in scan:
                 try:
-                    found.append(Entry(item.name, item.stat().st_size, item.is_dir()))
+                    stat = item.stat()
+                    found.append(Entry(item.name, stat.st_size, item.is_dir(), stat.st_mtime_ns // 1_000_000))
                 except FileNotFoundError:  # deleted since the listing
                     continue
         return sorted(found)

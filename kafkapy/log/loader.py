@@ -17,6 +17,7 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.files import Entry
 from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.leftovers import clear_leftovers
+from kafkapy.log.load_progress import LoadWatch
 from kafkapy.log.producer_rebuild import rebuild_producer_state
 from kafkapy.log.producer_snapshots import SnapshotFiles
 from kafkapy.log.producer_state import ProducerState
@@ -52,6 +53,7 @@ class Loader:
         clean: bool,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        watch: LoadWatch | None = None,
     ) -> None:
         """`clean`: whether the log directory was stopped cleanly; the two offsets are those of its checkpoints."""
         self._env = env
@@ -61,6 +63,7 @@ class Loader:
         self._clean = clean
         self._log_start = log_start_offset
         self._recovery_point = recovery_point
+        self._watch = watch or LoadWatch()
         self._segments = SegmentList()
         self._snapshots = SnapshotFiles(env.files, directory)
         self._producers = ProducerState(env.producer_expiration_ms)
@@ -69,7 +72,7 @@ class Loader:
         )
 
     def load(self) -> LoadedLog:
-        """Raises OSError, and KafkaError where the message format is not supported."""
+        """Raises OSError, LoadStopped, and KafkaError where the message format is not supported."""
         entries = clear_leftovers(self._files, self._directory)
         self._snapshots.find(entries)
         self._load_epochs()
@@ -148,7 +151,10 @@ class Loader:
         if before and before[-1].has_growing_indexes():
             _log.warning("%s: its indexes end in zeros: the roll at its end was cut short; it is recovered", before[-1])
             unflushed = (before[-1], *unflushed)
+        self._watch.recovering(len(unflushed))
         for at, segment in enumerate(unflushed):
+            if at:
+                self._watch.checked(unflushed[at - 1].size)
             if self._recover_segment(segment):
                 self._drop(unflushed[at + 1 :], f"the log ends in {segment}, which was damaged")
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from kafkapy.log import checkpoints, clean_shutdown, names
@@ -39,8 +39,12 @@ class LogDir:
         self._recovery_points = OffsetCheckpoint(files, path, checkpoints.RECOVERY_POINTS)
         self._start_offsets = OffsetCheckpoint(files, path, checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(files, path, checkpoints.HIGH_WATERMARKS)
+        self.listed = False  # begin_loading has been here: marker and checkpoints are ours to write
         self.was_clean = False
         self.all_loaded = False
+        # Logs that are in the directory and not open: what the checkpoints say of them has to stay.
+        self.not_loaded: set[TopicPartition] = set()
+        self.not_recovered: set[TopicPartition] = set()  # those of them that cannot be loaded and were not closed
         self.recovery_points: dict[TopicPartition, int] = {}
         self.start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -58,7 +62,18 @@ class LogDir:
         self.recovery_points = self._read(self._recovery_points, "recovery begins at the start of each log")
         self.start_offsets = self._read(self._start_offsets, "each log begins at its first segment")
         self.high_watermarks = self._read(self._high_watermarks, "high watermarks begin at the log start offsets")
+        self.listed = True
         return self.partition_dirs()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every log that is not open may count as stopped cleanly, and all others are closed."""
+        return (self.was_clean or self.all_loaded) and not self.not_recovered
+
+    def forget(self, key: TopicPartition) -> None:
+        """A log that is not open leaves the directory."""
+        self.not_loaded.discard(key)
+        self.not_recovered.discard(key)
 
     def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
         """(path, name taken apart) of every directory that is named as a partition's. Raises OSError."""
@@ -76,24 +91,42 @@ class LogDir:
             _log.warning("%s; %s", reason, instead)
             return {}
 
-    # --- checkpoints: of the logs that are in this directory now
+    # --- checkpoints: of the logs that are in this directory now, open or not
 
     def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(self._recovery_points, lambda: {(log.topic, log.partition): log.recovery_point for log in logs})
+        self._write(
+            self._recovery_points,
+            self.recovery_points,
+            lambda: {(log.topic, log.partition): log.recovery_point for log in logs},
+        )
 
     def write_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
         """Only those that the first segment's name does not tell."""
         moved = [log for log in logs if log.log_start_offset > log.segments.items[0].base_offset]
-        self._write(self._start_offsets, lambda: {(log.topic, log.partition): log.log_start_offset for log in moved})
+        self._write(
+            self._start_offsets,
+            self.start_offsets,
+            lambda: {(log.topic, log.partition): log.log_start_offset for log in moved},
+        )
 
     def write_high_watermarks(self, logs: Iterable[PartitionLog]) -> None:
-        self._write(self._high_watermarks, lambda: {(log.topic, log.partition): log.high_watermark for log in logs})
+        self._write(
+            self._high_watermarks,
+            self.high_watermarks,
+            lambda: {(log.topic, log.partition): log.high_watermark for log in logs},
+        )
 
-    def _write(self, checkpoint: OffsetCheckpoint, offsets: Callable[[], dict[TopicPartition, int]]) -> None:
+    def _write(
+        self,
+        checkpoint: OffsetCheckpoint,
+        read: Mapping[TopicPartition, int],
+        offsets: Callable[[], dict[TopicPartition, int]],
+    ) -> None:
         """A full disk is no reason to go offline: the old file stays, which costs a longer recovery at most."""
         try:
             with self._writing:  # read under the lock too, so that an older state never replaces a newer one
-                checkpoint.write(offsets())
+                kept = {key: read[key] for key in list(self.not_loaded) if key in read}
+                checkpoint.write({**kept, **offsets()})
         except OSError as error:
             refusal = self.env.disk_error(f"writing {checkpoint.path}", error)
             if isinstance(refusal, LogDirFailure):

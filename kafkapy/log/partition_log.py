@@ -21,6 +21,7 @@ from kafkapy.log.appender import Append, Verdict, would_wait
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.load_progress import LoadWatch
 from kafkapy.log.loader import Loader
 from kafkapy.log.log_state import LogState
 from kafkapy.log.partition_metadata import PartitionMetadataError
@@ -56,8 +57,9 @@ class PartitionLog(LogState):
         log_start_offset: int = 0,
         recovery_point: int = 0,
         topic_id: bytes | None = None,
+        watch: LoadWatch | None = None,
     ) -> PartitionLog:
-        """Opens a directory, or makes it. `clean`: no recovery is needed. May take long.
+        """Opens a directory, or makes it. `clean`: no recovery is needed. May take long, which `watch` is told of.
 
         `topic_id` (16 bytes) goes to partition.metadata where there is none yet; another one than there raises
         KafkaError INCONSISTENT_TOPIC_ID. Raises OSError, and KafkaError where the message format is not supported.
@@ -69,7 +71,13 @@ class PartitionLog(LogState):
             _log.warning("%s; the topic id is taken from the cluster", reason)
             found_id = None
         loader = Loader(
-            env, directory, config, clean=clean, log_start_offset=log_start_offset, recovery_point=recovery_point
+            env,
+            directory,
+            config,
+            clean=clean,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            watch=watch,
         )
         log = cls(env, directory, topic, partition, config, loader.load())
         log.topic_id = found_id

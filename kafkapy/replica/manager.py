@@ -19,6 +19,8 @@ from kafkapy.runtime.timer import Timer
 
 log = logging.getLogger("kafkapy.replica.manager")
 
+_UNKNOWN = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION)
+
 
 class ReplicaManager:
     """Partitions by topic and index. Finding one takes no lock; making and ending them do."""
@@ -40,20 +42,48 @@ class ReplicaManager:
         self._stalls: dict[Path, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
+        # Partitions of this broker that it does not lead, by topic: why not, None for those whose logs are loading.
+        self._absent: dict[str, dict[int, KafkaError | None]] = {}
 
     def get(self, topic: str, index: int) -> Partition:
-        """The partition, or KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or KAFKA_STORAGE_ERROR where it is offline."""
-        partitions = self._topics.get(topic)
-        partition = partitions.get(index) if partitions is not None else None
+        """The partition, or KafkaError.
+
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while its log is loading (and then that comes first),
+        KAFKA_STORAGE_ERROR where it is offline, or whatever keeps its log from being served.
+        """
+        partition = self._find(topic, index)
         if partition is None:
-            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {topic}-{index}")
-        if partition.gone is not None:
-            raise partition.gone
+            absent = self._absent.get(topic)
+            reason = absent.get(index, _UNKNOWN) if absent is not None else _UNKNOWN
+            if reason is None:
+                self.log_manager.loading.hasten((topic, index))
+                raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being recovered")
+            if reason is not _UNKNOWN:
+                raise KafkaError(reason.code, reason.message)
+            # It may have left the absent ones for those that are led, between the two looks.
+            partition = self._find(topic, index)
+            if partition is None:
+                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {topic}-{index}")
+        if partition.gone is not None:  # a new exception: one that is raised again and again keeps every traceback
+            raise KafkaError(partition.gone.code, partition.gone.message)
         return partition
+
+    def _find(self, topic: str, index: int) -> Partition | None:
+        partitions = self._topics.get(topic)
+        return partitions.get(index) if partitions is not None else None
+
+    def expect(self, topic: str, indexes: Iterable[int]) -> None:
+        """Partitions that this broker is going to lead, as soon as their logs are there. At the start, once a topic."""
+        self._absent[topic] = dict.fromkeys(indexes)
+
+    def refuse(self, topic: str, index: int, reason: KafkaError) -> None:
+        """A partition cannot be led: `get` tells why from now on."""
+        with self._lock:
+            self._absent.setdefault(topic, {})[index] = reason
 
     def holds(self, topic: str, index: int) -> bool:
         """Whether the partition is here and serves."""
-        partition = self._topics.get(topic, {}).get(index)
+        partition = self._find(topic, index)
         return partition is not None and partition.gone is None
 
     def __iter__(self) -> Iterator[Partition]:
@@ -65,7 +95,8 @@ class ReplicaManager:
     ) -> Partition:
         """Makes this broker lead the partition; its log is made where there is none. Blocks on the disk; KafkaError.
 
-        A partition that is not new and has no log may have it in a directory that is offline: then it is refused.
+        A partition that is not new and has no log may have it in a directory that is offline: then it is refused. So
+        is one that is neither new nor expected: its topic was deleted meanwhile.
         """
         partition_log = self.log_manager.create(topic, index, topic_id, config, is_new=is_new)
         partition_log.assign_leader_epoch(leader_epoch)
@@ -79,21 +110,27 @@ class ReplicaManager:
         )
         partition_log.set_high_watermark(partition_log.log_end_offset)
         with self._lock:
+            absent = self._absent.get(topic, {})
+            if not is_new and index not in absent:
+                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
             # Readers look a topic up and then an index: both maps are replaced, never changed under them.
             partitions = dict(self._topics.get(topic, {}))
             partitions[index] = partition
             self._topics = {**self._topics, topic: partitions}
+            absent.pop(index, None)
         return partition
 
     def delete_topic(self, topic: str, indexes: Iterable[int]) -> list[str]:
         """Ends a deleted topic's partitions and hands their directories to the deletion. Blocks on the disk.
 
-        Returns why for those whose logs could not be removed: their directories are offline.
+        Returns why for those whose logs could not be removed: their directories are offline, or they are being
+        recovered, which ends soon.
         """
         with self._lock:
             topics = dict(self._topics)
             partitions = topics.pop(topic, {})
             self._topics = topics
+            self._absent.pop(topic, None)
         gone = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
         for partition in partitions.values():
             partition.remove(gone)

@@ -11,7 +11,6 @@ from pathlib import Path
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.manager import LogManager
 from kafkapy.log.meta_properties import NAME as META_PROPERTIES
-from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
 from kafkapy.metadata.configs import ConfigRegistry
@@ -34,6 +33,7 @@ from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.dynamic_config import DynamicConfig
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.gauges import register_gauges
+from kafkapy.server.log_start import LogStart
 from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import MetricsPage
 from kafkapy.server.retention_policy import load_policy
@@ -74,6 +74,7 @@ class BrokerServer:
         self._network: SocketServer | None = None
         self._metrics: MetricsPage | None = None
         self._logs: LogManager | None = None
+        self._log_start: LogStart | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -88,7 +89,10 @@ class BrokerServer:
     # --- start
 
     def start(self) -> None:
-        """Returns when clients can connect. Raises what stands in the way, and then nothing is left running."""
+        """Returns when clients can connect; logs are recovered behind it, and served as each is ready.
+
+        Raises what stands in the way, and then nothing is left running.
+        """
         began = time.monotonic()
         try:
             self._start()
@@ -115,14 +119,20 @@ class BrokerServer:
         ports = network.bind()  # before the logs are read: a port that is in use is told at once
         services.topics = TopicRegistry(tree)
         services.producer_ids = ProducerIds(tree, services.broker_id)
-        self._load_logs(logs)
         self._lead(cluster)
+        self._log_start = LogStart(services, self._fail)
         self._register(cluster, ports)
         services.log_manager.start()
         register_gauges(services)
         if services.config.kafkapy_metrics_listen:
             self._metrics = MetricsPage(services.config.kafkapy_metrics_listen, services.counters, services)
         network.start()
+        self._log_start.start()
+
+    def wait_until_loaded(self, timeout: float | None = None) -> bool:
+        """After `start`: until every partition is served, or known not to be; False if the time is up."""
+        assert self._log_start is not None
+        return self._log_start.wait(timeout)
 
     def _open_directories(self) -> LogManager:
         services, config = self.services, self.services.config
@@ -155,10 +165,10 @@ class BrokerServer:
         if home in offline:
             raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
         path = home / FILE_NAME
-        partitions = logs.stored_partitions()
+        partitions = logs.dirs.stored_partitions()
         if partitions and not path.exists():
             topic, index = partitions[0]
-            if logs.stored_cluster_id() is not None and not (home / META_PROPERTIES).exists():
+            if logs.dirs.stored_cluster_id() is not None and not (home / META_PROPERTIES).exists():
                 raise StartError(
                     f"{home} is the first of log.dirs and should hold the metadata, but is empty, while others of "
                     f"log.dirs hold partitions ({topic}-{index} is one): bring it back, or name first the directory "
@@ -179,13 +189,13 @@ class BrokerServer:
     def _identify(self, cluster: ClusterRegistry, logs: LogManager) -> None:
         """Broker id and cluster id, from the settings, the tree and each directory's meta.properties, which agree."""
         services, config = self.services, self.services.config
-        services.cluster_id = cluster.ensure_cluster_id(logs.stored_cluster_id())
+        services.cluster_id = cluster.ensure_cluster_id(logs.dirs.stored_cluster_id())
         broker_id = config.broker_id
         if broker_id < 0:
-            stored = logs.stored_broker_id()
+            stored = logs.dirs.stored_broker_id()
             broker_id = stored if stored is not None else cluster.generate_broker_id(config.reserved_broker_max_id)
         services.broker_id = broker_id
-        logs.stamp(broker_id, services.cluster_id)
+        logs.dirs.stamp(broker_id, services.cluster_id, services.clock.time_ms())
 
     def _make_network(self) -> SocketServer:
         services, config = self.services, self.services.config
@@ -210,21 +220,6 @@ class BrokerServer:
             services.clock,
         )
 
-    def _load_logs(self, logs: LogManager) -> None:
-        """Opens every log with its topic's settings; a directory that no topic knows is set aside."""
-        services = self.services
-        logs.load(lambda topic: check_topic(services.config, services.configs.topic(topic)), self._is_stray)
-
-    def _is_stray(self, partition_log: PartitionLog) -> bool:
-        """Whether the tree does not know the log. A topic that is being deleted counts: its logs go the proper way."""
-        topics, name = self.services.topics, partition_log.topic
-        topic = topics.get(name) or next((one for one in topics.marked() if one.name == name), None)
-        return (
-            topic is None
-            or partition_log.partition not in topic.assignment
-            or partition_log.topic_id not in (None, topic.id)
-        )
-
     def _lead(self, cluster: ClusterRegistry) -> None:
         services = self.services
         services.replicas = ReplicaManager(
@@ -245,7 +240,6 @@ class BrokerServer:
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
         )
-        services.controller.take_over()
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
         """Makes the addresses known: to clients, and in the tree."""
@@ -306,8 +300,10 @@ class BrokerServer:
     def _stop(self, *, clean: bool) -> None:
         if self._network is not None:
             self._network.stop_accepting()
+            self.services.stopping = True
+            if self._log_start is not None:
+                self._log_start.stop()
             if clean:
-                self.services.stopping = True
                 if hasattr(self.services, "replicas"):
                     self.services.replicas.answer_waiting()
                 self._network.stop()

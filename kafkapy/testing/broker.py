@@ -123,6 +123,7 @@ class Broker:
         server = BrokerServer(BrokerConfig(self._settings))
         server.start()
         self._server = server
+        server.wait_until_loaded()
         self.listeners = list(server.listeners)
 
     def _start_child(self) -> None:

@@ -46,7 +46,7 @@ class Broker:
 
     def kill(self):
         """What the kernel does for a process that is gone."""
-        self.manager._unlock()
+        self.manager.dirs.unlock()
 
 
 @pytest.fixture
@@ -144,17 +144,17 @@ def test_without_any_usable_directory_there_is_no_broker(dirs):
 
 def test_directories_are_stamped_and_belong_to_that_broker_from_then_on(dirs):
     manager = Broker(dirs[0], load=False).manager
-    assert (manager.stored_cluster_id(), manager.stored_broker_id()) == (None, None)
-    manager.stamp(3, "cluster-a")
+    assert (manager.dirs.stored_cluster_id(), manager.dirs.stored_broker_id()) == (None, None)
+    manager.dirs.stamp(3, "cluster-a", NOW)
     manager.close()
     manager = Broker(*dirs, load=False).manager
-    assert (manager.stored_cluster_id(), manager.stored_broker_id()) == ("cluster-a", 3)
+    assert (manager.dirs.stored_cluster_id(), manager.dirs.stored_broker_id()) == ("cluster-a", 3)
     with pytest.raises(MetaPropertiesError, match="cluster-b"):
-        manager.stamp(3, "cluster-b")
+        manager.dirs.stamp(3, "cluster-b", NOW)
     with pytest.raises(MetaPropertiesError, match="broker 4"):
-        manager.stamp(4, "cluster-a")
+        manager.dirs.stamp(4, "cluster-a", NOW)
     assert not (dirs[1] / "meta.properties").exists()
-    manager.stamp(3, "cluster-a")
+    manager.dirs.stamp(3, "cluster-a", NOW)
     assert (dirs[1] / "meta.properties").read_text().endswith("broker.id=3\nversion=0\ncluster.id=cluster-a\n")
     manager.close()
 
@@ -162,11 +162,11 @@ def test_directories_are_stamped_and_belong_to_that_broker_from_then_on(dirs):
 def test_directories_of_different_brokers_are_refused(dirs):
     for number, directory in enumerate(dirs):
         manager = Broker(directory, load=False).manager
-        manager.stamp(number, "c")
+        manager.dirs.stamp(number, "c", NOW)
         manager.close()
     manager = Broker(*dirs, load=False).manager
     with pytest.raises(MetaPropertiesError, match="do not belong together"):
-        manager.stored_broker_id()
+        manager.dirs.stored_broker_id()
     manager.close()
 
 
@@ -176,7 +176,7 @@ def test_stored_partitions_are_those_of_the_directory_names(dirs):
         broker.manager.create(topic, partition, TOPIC_ID, CONFIG)
     broker.manager.delete("gone", 0)
     (dirs[0] / "not a partition").mkdir()
-    assert broker.manager.stored_partitions() == [("a", 0), ("b-c", 2)]
+    assert broker.manager.dirs.stored_partitions() == [("a", 0), ("b-c", 2)]
     broker.manager.close()
 
 
@@ -253,7 +253,7 @@ def test_a_log_that_the_cluster_does_not_know_is_set_aside(dirs):
         broker.manager.create(topic, 0, TOPIC_ID, CONFIG).append([batch(topic)], 0)
     broker.manager.close()
     broker = Broker(dirs[0], load=False)
-    broker.manager.load(is_stray=lambda log: log.topic == "unknown")
+    broker.manager.load(is_stray=lambda topic, partition, topic_id: topic == "unknown")
     assert [log.topic for log in broker.manager] == ["known"]
     (stray,) = dirs[0].glob("*-stray")
     assert stray.name.startswith("unknown-0.")
@@ -493,7 +493,7 @@ def test_a_stray_does_not_cost_the_other_logs_their_checkpoints(dirs):
     broker.manager.checkpoint()
     broker.kill()
     broker = Broker(dirs[0], load=False)
-    broker.manager.load(is_stray=lambda log: log.topic == "a")
+    broker.manager.load(is_stray=lambda topic, partition, topic_id: topic == "a")
     broker.kill()
     manager = Broker(dirs[0]).manager
     assert [(log.name, log.log_start_offset) for log in manager] == [("b-0", 15)]

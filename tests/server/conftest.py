@@ -22,6 +22,7 @@ def start_broker(log_dir, **settings):
     )
     server = BrokerServer(config)
     server.start()
+    server.wait_until_loaded()
     return server
 
 

@@ -156,8 +156,10 @@ def _partition(broker: Services, call: Call, topic: Any, index: int, replicas: l
     code, leader, epoch, in_sync, offline = Errors.NONE, broker.broker_id, -1, list(replicas), []
     try:
         epoch = broker.replicas.get(topic.name, index).leader_epoch
-    except KafkaError:  # being made, or its log directory is offline
-        code, leader, in_sync, offline = Errors.LEADER_NOT_AVAILABLE, -1, [], list(replicas)
+    except KafkaError as error:
+        code, leader = Errors.LEADER_NOT_AVAILABLE, -1
+        if error.code != Errors.NOT_LEADER_OR_FOLLOWER:  # not on its way: being made, or its directory is offline
+            in_sync, offline = [], list(replicas)
     return make(
         error_code=code,
         partition_index=index,
