@@ -97,12 +97,12 @@ class Loader:
         )
 
     def _load_epochs(self) -> None:
-        try:
-            self._epochs.load()
-        except CheckpointError as reason:
         if self._config.record_magic < 2:
             self._epochs.discard()
             return
+        try:
+            self._epochs.load()
+        except CheckpointError as reason:
             _log.warning("%s; every segment is recovered to know the leader epochs", reason)
             self._clean, self._recovery_point = False, 0
 
