@@ -197,6 +197,12 @@ class PartitionLog(LogState):
         """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError (CORRUPT_MESSAGE)."""
         return self._searched(time_lookup.offset_of_max_timestamp)
 
+    def offsets_before(self, timestamp: int, count: int) -> list[int]:
+        """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError."""
+        self.env.check()
+        doing = f"searching {self.name} by time"
+        return self._looked_up(doing, lambda: time_lookup.offsets_before(self, timestamp, count))
+
     def _searched(self, search: Callable[..., TimestampOffset | None], *arguments: int) -> TimestampOffset | None:
         self.env.check()
         doing = f"searching {self.name} by time"
@@ -224,12 +230,6 @@ class PartitionLog(LogState):
             raise KafkaError(
                 Errors.OFFSET_OUT_OF_RANGE,
                 f"{self.name} cannot begin at {offset}: its high watermark is {self.high_watermark}",
-    def offsets_before(self, timestamp: int, count: int) -> list[int]:
-        """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError."""
-        self.env.check()
-        doing = f"searching {self.name} by time"
-        return self._looked_up(doing, lambda: time_lookup.offsets_before(self, timestamp, count))
-
             )
         self.changed("moving the start of", lambda: self.move_start_locked(offset))
 
