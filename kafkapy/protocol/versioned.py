@@ -101,7 +101,7 @@ def _as_json(message: Message, fields: tuple[Field, ...], version: int) -> dict[
     return {
         _json_name(field.name): _json_value(getattr(message, field.name), field, version)
         for field in fields
-        if field.versions.cover(version)
+        if field.versions.cover(version) and (field.tag is None or getattr(message, field.name) != field.default)
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from kafkapy.client.consumer import ConsumerRecord
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.dump_json import readable
+from kafkapy.tools.log.decoders import readable
 from kafkapy.tools.options import timestamp_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator import offset_records, transaction_records
+from kafkapy.coordinator import consumer_group_records, offset_records, transaction_records
 from kafkapy.protocol import consumer_protocol
 from kafkapy.protocol.compiler import Field, Head, Versions, parse_record
 from kafkapy.protocol.versioned import VersionedMessage
@@ -17,7 +17,7 @@ MESSAGES = {
     for module in (offset_records, transaction_records, consumer_protocol)
     for one in vars(module).values()
     if isinstance(one, VersionedMessage)
-}
+} | {one.name: one for pair in consumer_group_records.BY_TYPE.values() for one in pair}
 
 
 def facts() -> dict[str, dict[str, Any]]:
@@ -34,10 +34,11 @@ def shape(field: Field, last: int) -> dict[str, Any]:
     kind = f"[]{field.kind}" if field.array else field.kind
     return {
         "name": field.name.replace("_", ""),
-        "type": "[]" if kind == "[]struct" else kind,
+        "type": {"[]struct": "[]", "struct": "{}"}.get(kind, kind),
         "versions": tuple(field.versions),
         "nullable": tuple(field.nullable) if field.nullable else None,
         "default": field.default if isinstance(field.default, (int, type(None))) else "",
+        "tag": field.tag,
         "ignorable": field.ignorable,
         "fields": [shape(inner, last) for inner in field.fields],
     }
@@ -54,14 +55,16 @@ def expected(fact: dict[str, Any], outer: Versions, structs: dict[str, Any]) -> 
     inner = fact.get("fields") or structs.get(fact["type"].removeprefix("[]"), [])
     nullable = fact.get("nullableVersions")
     default = fact.get("default", 0 if fact["type"].startswith("int") else "")
+    composed = "[]" if fact["type"].startswith("[]") else "{}"
     if isinstance(default, str) and default:
         default = None if default == "null" else int(default)
     return {
         "name": fact["name"].lower(),
-        "type": "[]" if inner else fact["type"],
+        "type": composed if inner else fact["type"],
         "versions": tuple(versions),
         "nullable": tuple(range_of(nullable, versions)) if nullable else None,
         "default": default,
+        "tag": fact.get("tag"),
         "ignorable": fact.get("ignorable", False),
         "fields": [expected(one, versions, structs) for one in inner],
     }
@@ -72,7 +75,7 @@ def test_every_field_is_kafkas(name: str) -> None:
     fact = facts()[name]
     head, fields = parse_record(MESSAGES[name]._schema, name)
     outer = range_of(fact["validVersions"], Versions(0, 0x7FFF))
-    flexible = fact["flexibleVersions"]
-    assert head == Head(-1, name, outer, outer.last + 1 if flexible == "none" else int(flexible.rstrip("+")))
+    flexible = fact["flexibleVersions"].rstrip("+")
+    assert head == Head(-1, name, outer, outer.last + 1 if flexible == "none" else int(flexible))
     structs = {one["name"]: one["fields"] for one in fact.get("commonStructs", ())}
     assert [shape(one, outer.last) for one in fields] == [expected(one, outer, structs) for one in fact["fields"]]

@@ -2,6 +2,7 @@
 
 import typer
 
+from kafkapy.tools.log.adopt import adopt
 from kafkapy.tools.log.dump import dump
 
 app = typer.Typer(no_args_is_help=True, help="Look at segment files, of kafkapy or of Apache Kafka, without a broker.")
@@ -13,3 +14,4 @@ def of_log() -> None:
 
 
 app.command("dump")(dump)
+app.command("adopt")(adopt)

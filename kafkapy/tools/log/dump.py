@@ -1,6 +1,5 @@
 """`kafkapy log dump`: its options; what it prints is made in `dump_files`."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,9 @@ from typing import Annotated
 import typer
 
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.log.dump_files import Dump, DumpOptions, files_in
+from kafkapy.tools.log.decoders import DEFAULT, UTF_8, ContentDecoder, Decoder, compact, content_of
+from kafkapy.tools.log.dump_files import Dump, files_in
+from kafkapy.tools.log.dump_options import DumpOptions
 from kafkapy.tools.output import progress
 
 
@@ -31,12 +32,29 @@ def dump(
     skip_record_metadata: Annotated[
         bool, typer.Option("--skip-record-metadata", help="Of records, print keys and values only.")
     ] = False,
+    offsets_decoder: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Show the records of __consumer_offsets.")
+    ] = False,
+    transaction_log_decoder: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Show the records of __transaction_state.")
+    ] = False,
+    key_decoder: Annotated[
+        str | None, typer.Option("--key-decoder", metavar="utf-8|json|hex|MODULE:FUNCTION", help="How to show keys.")
+    ] = None,
+    value_decoder: Annotated[
+        str | None,
+        typer.Option("--value-decoder", metavar="utf-8|json|hex|MODULE:FUNCTION", help="How to show values."),
+    ] = None,
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=0, help="How much of each .log file to read.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, for programs.")] = False,
 ) -> None:
     """Print what is in .log, .index, .timeindex, .txnindex and .snapshot files, as Kafka's DumpLogSegments does.
+
+    Reads all message formats, segments of Kafka 0.7 (.kafka) too, and checkpoints, partition.metadata and
+    meta.properties. A log directory stands for all that is in it. A decoder implies --print-data-log; a FUNCTION
+    gets the bytes and returns what to show.
 
     The exit code is 1 if a file is damaged: a wrong CRC, bytes that are no batch, an index entry that does not fit.
 
@@ -47,18 +65,22 @@ def dump(
         kafkapy log dump --verify-index-only flights-0
 
         kafkapy log dump --print-data-log --json flights-0 | jq '.records[].value'
+
+        kafkapy log dump --offsets-decoder __consumer_offsets-12
     """
     given = [*(paths or ()), *(Path(name) for name in (files or "").split(",") if name)]
     if not given:
         raise CallError("log dump needs a file or a directory, as in: kafkapy log dump flights-0")
+    decoder = decoder_of(offsets_decoder, transaction_log_decoder, key_decoder, value_decoder)
     options = DumpOptions(
         deep_iteration=deep_iteration,
-        print_data_log=print_data_log,
+        print_data_log=print_data_log or decoder is not DEFAULT,
         verify_index_only=verify_index_only,
         index_sanity_check=index_sanity_check,
         skip_record_metadata=skip_record_metadata,
         max_bytes=max_bytes,
         as_json=as_json,
+        decoder=decoder,
     )
     found = files_in(given)
     # Bytes, not text: lines are UTF-8 whatever the locale says, and large logs need every bit of speed.
@@ -67,9 +89,27 @@ def dump(
         findings = Dump(options, lambda line: out.write(line.encode() + b"\n"), show).run(found)
     if as_json:
         for finding in findings.objects():
-            out.write(json.dumps(finding, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+            out.write(compact(finding).encode() + b"\n")
     out.flush()
     for line in [] if as_json else findings.lines():
         print(line, file=sys.stderr)
     if findings.damaged:
         raise typer.Exit(1)
+
+
+def decoder_of(offsets: bool, transactions: bool, key: str | None, value: str | None) -> Decoder:
+    """What the options of this name ask for; raises CallError where they contradict each other."""
+    if offsets + transactions + (key is not None or value is not None) > 1:
+        raise CallError(
+            "use one of --offsets-decoder, --transaction-log-decoder and --key-decoder with --value-decoder, not two"
+        )
+    if offsets or transactions:
+        from kafkapy.tools.log.internal_topics import OffsetsDecoder, TransactionsDecoder
+
+        return OffsetsDecoder() if offsets else TransactionsDecoder()
+    if key is None and value is None:
+        return DEFAULT
+    return ContentDecoder(
+        content_of("--key-decoder", key) if key is not None else UTF_8,
+        content_of("--value-decoder", value) if value is not None else UTF_8,
+    )

@@ -1,26 +1,30 @@
 """Checks of .index and .timeindex files against the .log file beside them, as Kafka's `DumpLogSegments` does them."""
 
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 
-from kafkapy.record.batch import records_of
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.findings import Findings
-from kafkapy.tools.log.segment_files import LogReader, OffsetEntry, TimeEntry, offset_entries, time_entries
-
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
+from kafkapy.tools.log.index_files import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetEntry,
+    TimeEntry,
+    offset_entries,
+    time_entries,
+)
+from kafkapy.tools.log.segment_files import LogReader
 
 
 def check_offset_index(path: Path, base_offset: int, findings: Findings) -> Iterator[OffsetEntry]:
     """Yields the entries; one whose offset is not the last offset of the batch at its position is a finding."""
     with LogReader(_log_beside(path)) as log:
         for entry in offset_entries(path, base_offset):
-            found = log.last_offset_at(entry.position)
-            if found != entry.offset:
-                findings.index_mismatch(str(path), entry.offset, -1 if found is None else found)
+            batch = log.header_at(entry.position)
+            if batch is None or batch.last_offset != entry.offset:
+                findings.index_mismatch(str(path), entry.offset, -1 if batch is None else batch.last_offset)
             yield entry
 
 
@@ -40,7 +44,7 @@ def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterat
                 found = -1 if batch is None else batch.header.last_offset
                 findings.offset_not_found(str(path), entry.offset, found)
             else:
-                latest = max((record.timestamp for record in records_of(batch.data, batch.header)), default=-1)
+                latest = max((record.timestamp for record in batch.records()), default=-1)
                 if latest != entry.timestamp:
                     findings.timestamp_mismatch(str(path), entry.timestamp, latest)
                 if previous >= entry.timestamp:
@@ -51,24 +55,24 @@ def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterat
 
 def sanity_of_offset_index(path: Path, base_offset: int) -> None:
     """The check that decides at start-up whether an index is rebuilt; raises ToolError where it fails."""
-    last = _last_entry(path, _OFFSET_ENTRY)
+    last = _last_entry(path, OFFSET_ENTRY)
     if last is not None and last[0] < 0:
         raise ToolError(f"{path} is damaged: its last offset {base_offset + last[0]} is below {base_offset}.")
 
 
 def sanity_of_time_index(path: Path, base_offset: int) -> None:
-    last = _last_entry(path, _TIME_ENTRY)
+    last = _last_entry(path, TIME_ENTRY)
     if last is None:
         return
     with open(path, "rb") as file:
-        (first_timestamp, _) = _TIME_ENTRY.unpack(file.read(_TIME_ENTRY.size))
+        (first_timestamp, _) = TIME_ENTRY.unpack(file.read(TIME_ENTRY.size))
     if last[0] < first_timestamp:
         raise ToolError(f"{path} is damaged: its last timestamp {last[0]} is before its first one {first_timestamp}.")
     if last[1] < 0:
         raise ToolError(f"{path} is damaged: its last offset {base_offset + last[1]} is below {base_offset}.")
 
 
-def _last_entry(path: Path, layout: struct.Struct) -> tuple[int, ...] | None:
+def _last_entry(path: Path, layout: Struct) -> tuple[int, ...] | None:
     size = path.stat().st_size
     if size % layout.size:
         raise ToolError(f"{path} is damaged: its {size} bytes are not whole entries of {layout.size} bytes each.")

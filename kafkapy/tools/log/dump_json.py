@@ -1,23 +1,27 @@
 """The same things as JSON objects, one a line: a batch with its records, an index entry, a producer, a problem."""
 
-import base64
-import re
 from typing import Any
 
+from kafkapy._ext.batch import BatchHeader
 from kafkapy.record.batch import Record
+from kafkapy.record.compression import NONE
 from kafkapy.record.control import decode
+from kafkapy.tools.log.decoders import Shown, readable
 from kafkapy.tools.log.dump_text import TIMESTAMP_TYPES, codec_name
-from kafkapy.tools.log.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
+from kafkapy.tools.log.index_files import AbortedTransaction, ProducerEntry
+from kafkapy.tools.log.segment_files import StoredBatch
 
 Json = dict[str, Any]
 
-_NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-
 
 def batch_object(file: str, number: int, batch: StoredBatch, *, valid: bool) -> Json:
-    """`number` counts the batches of the file from 0; `crc` is as stored, `valid` says whether it is right."""
+    """`number` counts the batches of the file from 0; `crc` is as stored, `valid` says whether it is right.
+
+    What a message format does not have is not there. The base offset of a compressed wrapper of formats 0 and 1 is
+    only known when it is unpacked: it is null here.
+    """
     head = batch.header
-    return {
+    shown: Json = {
         "type": "batch",
         "file": file,
         "batch": number,
@@ -25,34 +29,44 @@ def batch_object(file: str, number: int, batch: StoredBatch, *, valid: bool) -> 
         "size": head.size,
         "magic": head.magic,
         "codec": codec_name(head.codec),
-        "baseOffset": head.base_offset,
+        "baseOffset": None,
         "lastOffset": head.last_offset,
         "crc": head.crc,
         "valid": valid,
-        "maxTimestamp": head.max_timestamp,
-        "leaderEpoch": head.leader_epoch,
-        "producerId": head.producer_id,
-        "producerEpoch": head.producer_epoch,
-        "baseSequence": head.base_sequence,
-        "transactional": bool(head.is_transactional),
-        "control": bool(head.is_control),
-        "deleteHorizonMs": head.delete_horizon_ms,
-        "count": head.count,
-        "timestampType": TIMESTAMP_TYPES[head.timestamp_type],
     }
+    if head.magic > 0:
+        shown["maxTimestamp"] = head.max_timestamp
+    if isinstance(head, BatchHeader):
+        shown |= {
+            "baseOffset": head.base_offset,
+            "leaderEpoch": head.leader_epoch,
+            "producerId": head.producer_id,
+            "producerEpoch": head.producer_epoch,
+            "baseSequence": head.base_sequence,
+            "transactional": bool(head.is_transactional),
+            "control": bool(head.is_control),
+            "deleteHorizonMs": head.delete_horizon_ms,
+            "count": head.count,
+        }
+    elif head.codec == NONE:
+        shown["baseOffset"] = head.offset
+    shown["timestampType"] = None if head.timestamp_type is None else TIMESTAMP_TYPES[head.timestamp_type]
+    return shown
 
 
-def record_object(batch: StoredBatch, record: Record, *, contents: bool) -> Json:
-    """Raises ValueError for a control record that is none."""
-    result: Json = {"offset": record.offset, "timestamp": record.timestamp}
-    if contents:
-        result["key"] = readable(record.key)
-        result["value"] = readable(record.value)
+def record_object(batch: StoredBatch, record: Record, shown: Shown | None) -> Json:
+    """`shown`: key and value; None to give only how long they are. Raises ValueError for a control record that is
+    none."""
+    result: Json = {"offset": record.offset, "timestamp": record.timestamp if batch.header.magic > 0 else None}
+    if shown is not None:
+        result["key"], result["value"] = shown
     else:
         result["keySize"] = -1 if record.key is None else len(record.key)
         result["valueSize"] = -1 if record.value is None else len(record.value)
+    if batch.header.magic < 2:
+        return result
     result["sequence"] = record.sequence
-    if contents:
+    if shown is not None:
         result["headers"] = [[readable(key), readable(value)] for key, value in record.headers]
     else:
         result["headerKeys"] = [readable(key) for key, _ in record.headers]
@@ -92,16 +106,3 @@ def producer_object(file: str, entry: ProducerEntry) -> Json:
         "lastOffset": entry.last_offset if known else None,
         "offsetDelta": entry.offset_delta if known else None,
     }
-
-
-def readable(data: bytes | str | None) -> str | Json | None:
-    """Text in UTF-8 as a string, other bytes (control characters among them) as {"base64": ...}, null as null."""
-    if data is None or isinstance(data, str):
-        return data
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = "\0"
-    if _NOT_TEXT.search(text):
-        return {"base64": base64.b64encode(data).decode("ascii")}
-    return text

@@ -1,14 +1,16 @@
 """How a stored batch, record or index entry reads as text: the lines of Kafka's `DumpLogSegments`, character for
 character, so that scripts which read that tool's output read ours."""
 
-import codecs
-
+from kafkapy._ext.batch import BatchHeader
 from kafkapy.record.batch import Record
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import decode
-from kafkapy.tools.log.segment_files import AbortedTransaction, ProducerEntry, StoredBatch
+from kafkapy.tools.log.decoders import Shown
+from kafkapy.tools.log.index_files import AbortedTransaction, ProducerEntry
+from kafkapy.tools.log.segment_files import StoredBatch
 
-TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+# None: messages of format 0 have no timestamps.
+TIMESTAMP_TYPES = {None: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def codec_name(codec: int) -> str:
@@ -17,42 +19,55 @@ def codec_name(codec: int) -> str:
 
 def batch_line(batch: StoredBatch, *, valid: bool) -> str:
     head = batch.header
-    return (
-        f"baseOffset: {head.base_offset} lastOffset: {head.last_offset} count: {head.count}"
-        f" baseSequence: {head.base_sequence} lastSequence: {head.last_sequence}"
-        f" producerId: {head.producer_id} producerEpoch: {head.producer_epoch}"
-        f" partitionLeaderEpoch: {head.leader_epoch} isTransactional: {_java(head.is_transactional)}"
-        f" isControl: {_java(head.is_control)} deleteHorizonMs: {_optional(head.delete_horizon_ms)}"
+    if isinstance(head, BatchHeader):
+        line = (
+            f"baseOffset: {head.base_offset} lastOffset: {head.last_offset} count: {head.count}"
+            f" baseSequence: {head.base_sequence} lastSequence: {head.last_sequence}"
+            f" producerId: {head.producer_id} producerEpoch: {head.producer_epoch}"
+            f" partitionLeaderEpoch: {head.leader_epoch} isTransactional: {_java(head.is_transactional)}"
+            f" isControl: {_java(head.is_control)} deleteHorizonMs: {_optional(head.delete_horizon_ms)}"
+        )
+    else:
+        line = f"offset: {head.last_offset}"
+    return line + (
         f" position: {batch.position} {TIMESTAMP_TYPES[head.timestamp_type]}: {head.max_timestamp}"
         f" size: {head.size} magic: {head.magic} compresscodec: {codec_name(head.codec)}"
         f" crc: {head.crc} isvalid: {_java(valid)}"
     )
 
 
-def record_line(batch: StoredBatch, record: Record, *, metadata: bool, contents: bool) -> str:
-    """Raises ValueError for a control record that is none."""
+def record_line(
+    batch: StoredBatch, record: Record, shown: Shown | None, checksum: tuple[bool, int] | None, *, metadata: bool
+) -> str:
+    """`shown`: key and value, None to leave them out; `checksum`: of a message of formats 0 and 1, see StoredBatch.
+
+    Raises ValueError for a control record that is none.
+    """
     line = "|"
     if metadata:
-        keys = ",".join(name for name, _ in record.headers)
         line += (
             f" offset: {record.offset} {TIMESTAMP_TYPES[batch.header.timestamp_type]}: {record.timestamp}"
             f" keySize: {_size(record.key)} valueSize: {_size(record.value)}"
-            f" sequence: {record.sequence} headerKeys: [{keys}]"
         )
+        if checksum is not None:
+            line += f" isValid: {_java(checksum[0])} crc: {checksum[1]}}}"  # with the brace of Kafka's tool
+        else:
+            keys = ",".join(name for name, _ in record.headers)
+            line += f" sequence: {record.sequence} headerKeys: [{keys}]"
         if batch.header.is_control:
             control = decode(record.key, record.value)
             if control.coordinator_epoch is None:
                 line += f" controlType: {control.name}({control.type})"
             else:
                 line += f" endTxnMarker: {control.name} coordinatorEpoch: {control.coordinator_epoch}"
-    if not contents or batch.header.is_control:
+    if shown is None or batch.header.is_control:
         return line if metadata else ""
-    if record.key is not None:
-        line += f" key: {text(record.key)}"
+    if shown.key is not None:
+        line += f" key: {shown.key}"
     elif not metadata:
         line = ""  # Kafka's tool begins a line with the bar only before a key or metadata
-    if record.value is not None:
-        line += f" payload: {text(record.value)}"
+    if shown.value is not None:
+        line += f" payload: {shown.value}"
     return line
 
 
@@ -76,24 +91,6 @@ def producer_line(entry: ProducerEntry) -> str:
         f"firstSequence: {entry.first_sequence} lastSequence: {entry.last_sequence}"
         f" lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
     )
-
-
-def text(data: bytes) -> str:
-    """Bytes as Java's UTF-8 decoder shows them, one U+FFFD for each malformed piece."""
-    return data.decode("utf-8", "kafkapy-java")
-
-
-def _java_malformed(error: UnicodeError) -> tuple[str, int]:
-    """Java counts an encoded surrogate (ED A0..BF and its third byte) as one malformed piece, Python as up to three."""
-    assert isinstance(error, UnicodeDecodeError)
-    data, at = error.object, error.start
-    if data[at] == 0xED and at + 1 < len(data) and 0xA0 <= data[at + 1] <= 0xBF:
-        whole = at + 2 < len(data) and data[at + 2] & 0xC0 == 0x80
-        return "\ufffd", at + (3 if whole else 2)
-    return "\ufffd", error.end
-
-
-codecs.register_error("kafkapy-java", _java_malformed)
 
 
 def _java(value: bool) -> str:

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from kafkapy.tools.log.segment_files import StoredBatch
+
 Pairs = defaultdict[str, list[tuple[int, int]]]
 
 
@@ -21,13 +23,14 @@ class Findings:
     timestamps_out_of_order: Pairs = field(default_factory=_pairs)
     offsets_not_found: Pairs = field(default_factory=_pairs)
     gaps: Pairs = field(default_factory=_pairs)
+    not_decoded: dict[str, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
 
     def failed(self, sentence: str) -> None:
         self.damaged = True
         self.failures.append(sentence)
 
-    def bad_crc(self, file: str, position: int, base_offset: int) -> None:
-        self.failed(f"{file} is damaged: the batch at position {position} (base offset {base_offset}) has a wrong CRC.")
+    def bad_crc(self, file: str, batch: StoredBatch) -> None:
+        self.failed(f"{file} is damaged: the {batch.place} has a wrong CRC.")
 
     def invalid_tail(self, file: str, position: int, size: int) -> None:
         self.failed(f"{file} has no whole batch from position {position} on: {size} bytes are left over.")
@@ -46,6 +49,10 @@ class Findings:
     def offset_not_found(self, file: str, index_offset: int, log_offset: int) -> None:
         self.damaged = True
         self.offsets_not_found[file].append((index_offset, log_offset))
+
+    def undecoded(self, file: str, offset: int, reason: str) -> None:
+        """A key or value that a decoder does not understand; it is shown without that decoder."""
+        self.not_decoded[file].append((offset, reason))
 
     def gap(self, file: str, offset: int, following: int) -> None:
         self.gaps[file].append((offset, following))
@@ -69,6 +76,9 @@ class Findings:
         for file, pairs in self.gaps.items():
             report.append(f"Non-consecutive offsets in {file}")
             report += [f"  {offset} is followed by {following}" for offset, following in reversed(pairs)]
+        for file, undecoded in self.not_decoded.items():
+            offset, reason = undecoded[0]
+            report.append(f"{file}: records that were not decoded: {len(undecoded)}; at offset {offset}: {reason}")
         return report + self.failures
 
     def objects(self) -> list[dict[str, object]]:
@@ -85,5 +95,10 @@ class Findings:
             for kind, (table, first_name, second_name) in kinds.items()
             for file, pairs in table.items()
             for first, second in pairs
+        ]
+        found += [
+            {"type": "finding", "kind": "notDecoded", "file": file, "offset": offset, "message": reason}
+            for file, undecoded in self.not_decoded.items()
+            for offset, reason in undecoded
         ]
         return found + [{"type": "finding", "kind": "failure", "message": sentence} for sentence in self.failures]

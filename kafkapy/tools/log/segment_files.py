@@ -1,19 +1,21 @@
-"""Readers of the files of a partition directory, for tools that look at them from outside.
+"""The reader of .log files, for tools that look at them from outside: every message format, and any mixture.
 
-They open files read-only, believe nothing that a file says about sizes, and keep at most one chunk or one batch
-in memory, so a segment of any length can be read. Layouts: Kafka's `FileLogInputStream` (.log), `OffsetIndex`
-(.index), `TimeIndex` (.timeindex), `AbortedTxn` (.txnindex) and `ProducerStateManager` (.snapshot).
+It opens files read-only, believes nothing that a file says about sizes, and keeps at most one chunk or one batch in
+memory, so that a segment of any length can be read. Source: Kafka's `FileLogInputStream`.
 """
 
 import os
-import struct
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 from types import TracebackType
 from typing import NamedTuple
 
-from kafkapy._ext.batch import BatchHeader, read_header
+from kafkapy._ext.batch import BatchHeader, CorruptBatch
+from kafkapy._ext.crc32 import crc32
 from kafkapy._ext.crc32c import crc32c
+from kafkapy.record.batch import Record, payload_of, records_of
+from kafkapy.record.legacy import Entry, iter_entries, read_entry
 from kafkapy.tools.errors import ToolError
 
 LOG_OVERHEAD = 12  # base offset and length, which the length does not count
@@ -22,60 +24,58 @@ SMALLEST_MESSAGE = 14  # Kafka's LegacyRecord.RECORD_OVERHEAD_V0
 V2_HEADER = 61
 CHUNK = 1 << 20
 
-_PREFIX = struct.Struct(">qiib")
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
-_ABORTED = struct.Struct(">hqqqq")
-_SNAPSHOT_HEAD = struct.Struct(">hIi")
-_PRODUCER = struct.Struct(">qhiqiqiq")
+# Batches above this are rare, lengths above this in a damaged file are not: its checksum is made from the file, in
+# chunks, before so much memory is taken.
+LARGE = 32 << 20
+
+_PREFIX = Struct(">qiib")
+# By magic: where the checksum (4 bytes) is, and where what it covers begins, behind it.
+_CRC_AT = {0: 12, 1: 12, 2: 17}
+_CRC_FROM = {magic: at + 4 for magic, at in _CRC_AT.items()}
 
 
 class StoredBatch(NamedTuple):
-    """A batch, where it lies in its file, and its bytes (valid until the next batch is asked for)."""
+    """A batch of format 2, or a message or compressed wrapper of formats 0 and 1: where it lies in its file, and its
+    bytes (valid until the next one is asked for). What `header` answers is alike for all of them."""
 
     position: int
-    header: BatchHeader
+    header: Entry
     data: memoryview
 
     @property
     def crc_is_right(self) -> bool:
-        return crc32c(self.data[21:]) == self.header.crc
-
-
-class OffsetEntry(NamedTuple):
-    offset: int
-    position: int
-
-
-class TimeEntry(NamedTuple):
-    timestamp: int
-    offset: int
-
-
-class AbortedTransaction(NamedTuple):
-    version: int
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-
-class ProducerEntry(NamedTuple):
-    """One producer of a snapshot; `last_offset` is -1 when it has written no data that is still known."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    coordinator_epoch: int
-    current_txn_first_offset: int
+        crc = crc32c if self.header.magic == 2 else crc32
+        return crc(self.data[_CRC_FROM[self.header.magic] :]) == self.header.crc
 
     @property
-    def first_sequence(self) -> int:
-        """Sequences wrap within the non-negative int32 (Kafka's DefaultRecordBatch.decrementSequence)."""
-        return (self.last_sequence - self.offset_delta) % (1 << 31)
+    def end(self) -> int:
+        """Where the next batch begins."""
+        return self.position + self.header.size
+
+    @property
+    def place(self) -> str:
+        """Which one it is, for a sentence."""
+        head = self.header
+        if isinstance(head, BatchHeader):
+            return f"batch at position {self.position} (base offset {head.base_offset})"
+        return f"message at position {self.position} (offset {head.offset})"
+
+    def records(self) -> list[Record]:
+        """As a consumer gets them: absolute offsets, timestamps of the log. Raises ValueError."""
+        return records_of(self.data, self.header)
+
+    def checksums(self) -> list[tuple[bool, int]]:
+        """Of formats 0 and 1, where every message has one: for each of `records`, whether it is right, and it.
+
+        Raises ValueError.
+        """
+        if self.header.codec == 0:
+            return [(self.crc_is_right, self.header.crc)]
+        inner = memoryview(payload_of(self.data, self.header))
+        return [
+            (crc32(inner[one.position + 16 : one.position + one.size]) == one.crc, one.crc)
+            for one in iter_entries(inner)
+        ]
 
 
 def base_offset_of(path: Path) -> int:
@@ -89,12 +89,13 @@ def base_offset_of(path: Path) -> int:
 
 
 class LogReader:
-    """Walks the batches of one .log file, as far as its size was when it was opened."""
+    """Walks the batches of one .log file, as far as its size was when it was opened (or by `refresh`)."""
 
     def __init__(self, path: Path, limit: int | None = None) -> None:
+        """`limit`: how many bytes to look at, all by default. Raises OSError."""
         self.path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        size = os.fstat(self._fd).st_size
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        size = os.fstat(self.fd).st_size
         self.size = size if limit is None else min(size, limit)
         self._chunk = b""
         self._chunk_start = 0
@@ -103,57 +104,88 @@ class LogReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self._fd)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self.fd)
+
+    def refresh(self) -> int:
+        """Looks how long the file is now; returns that."""
+        self.size = os.fstat(self.fd).st_size
+        self._chunk = b""
+        return self.size
 
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
         """Whole batches from `position` on; ends where the rest is too short for one, as Kafka's readers do.
 
-        Raises ToolError where the bytes cannot be a batch, or are one of an older message format.
+        Raises ToolError where the bytes cannot be a batch.
         """
         while self.size - position > UP_TO_MAGIC:
-            _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
-            if length < SMALLEST_MESSAGE:
-                raise ToolError(
-                    f"{self.path} has no batch at position {position}: the length there is {length}, "
-                    f"and the smallest message has {SMALLEST_MESSAGE} bytes."
-                )
-            size = LOG_OVERHEAD + length
+            size, magic = self._look(position)
             if size > self.size - position:
                 return
-            self._refuse_other_formats(position, magic, size)
+            if size > LARGE and not self._crc_of_large(position, size, magic):
+                raise ToolError(
+                    f"{self.path} is damaged at position {position}: a batch of {size} bytes is said to begin there, "
+                    "and its CRC is wrong."
+                )
             data = self._bytes(position, size)
-            yield StoredBatch(position, read_header(data), data)
+            yield StoredBatch(position, self._header(position, data), data)
             position += size
 
-    def last_offset_at(self, position: int) -> int | None:
-        """The last offset of the batch that begins at `position`; None when no whole batch can begin there."""
-        if position < 0 or self.size - position < V2_HEADER:
+    def header_at(self, position: int) -> Entry | None:
+        """The header of the batch that begins at `position`; None when no whole batch can begin there."""
+        if position < 0 or self.size - position <= UP_TO_MAGIC:
             return None
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
-        if length < SMALLEST_MESSAGE or LOG_OVERHEAD + length > self.size - position:
+        if length < SMALLEST_MESSAGE or LOG_OVERHEAD + length > self.size - position or magic not in _CRC_FROM:
             return None
-        self._refuse_other_formats(position, magic, LOG_OVERHEAD + length)
-        header = read_header(self._bytes(position, V2_HEADER))
-        return int(header.last_offset)
+        return self._header(position, self._bytes(position, min(V2_HEADER, LOG_OVERHEAD + length)))
 
-    def _refuse_other_formats(self, position: int, magic: int, size: int) -> None:
-        if magic in (0, 1):
+    def _look(self, position: int) -> tuple[int, int]:
+        """Size and magic of what begins there; raises ToolError where that is no batch."""
+        _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
+        if length < SMALLEST_MESSAGE:
             raise ToolError(
-                f"{self.path} has message format {magic} at position {position}; "
-                "log dump reads format 2 (Kafka 0.11 and later)."
+                f"{self.path} has no batch at position {position}: the length there is {length}, "
+                f"and the smallest message has {SMALLEST_MESSAGE} bytes."
             )
-        if magic != 2 or size < V2_HEADER:
-            raise ToolError(
-                f"{self.path} has no batch at position {position}: magic {magic} and {size} bytes are of no message "
-                "format. Is it a Kafka segment?"
-            )
+        size = LOG_OVERHEAD + length
+        if size <= self.size - position and magic not in _CRC_FROM:
+            raise self._no_batch(position, magic, size)
+        return size, magic
+
+    def _header(self, position: int, data: memoryview) -> Entry:
+        try:
+            return read_entry(data)
+        except CorruptBatch:
+            _, length, _, magic = _PREFIX.unpack_from(data)
+            raise self._no_batch(position, magic, LOG_OVERHEAD + length) from None
+
+    def _no_batch(self, position: int, magic: int, size: int) -> ToolError:
+        return ToolError(
+            f"{self.path} has no batch at position {position}: magic {magic} and {size} bytes are of no message "
+            "format. Is it a Kafka segment?"
+        )
+
+    def _crc_of_large(self, position: int, size: int, magic: int) -> bool:
+        """Whether the checksum of a batch is right, without ever having all of it in memory."""
+        stored = int.from_bytes(self._bytes(position + _CRC_AT[magic], 4), "big")
+        crc, total = crc32c if magic == 2 else crc32, 0
+        at, end = position + _CRC_FROM[magic], position + size
+        while at < end:
+            part = self._bytes(at, min(CHUNK, end - at))
+            total = crc(part, total)
+            at += len(part)
+        return total == stored
 
     def _bytes(self, position: int, size: int) -> memoryview:
         """`size` bytes, out of a chunk read ahead; a batch longer than a chunk is read whole."""
         start = position - self._chunk_start
         if start < 0 or start + size > len(self._chunk):
             wanted = min(max(size, CHUNK), self.size - position)
-            self._chunk = _read_fully(self._fd, wanted, position)
+            self._chunk = read_fully(self.fd, wanted, position)
             self._chunk_start = position
             start = 0
             if len(self._chunk) < size:
@@ -161,60 +193,11 @@ class LogReader:
         return memoryview(self._chunk)[start : start + size]
 
 
-def _read_fully(fd: int, size: int, position: int) -> bytes:
+def read_fully(fd: int, size: int, position: int) -> bytes:
+    """Up to `size` bytes, fewer only where the file ends."""
     parts = []
     while size > 0 and (part := os.pread(fd, size, position)):
         parts.append(part)
         size -= len(part)
         position += len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def offset_entries(path: Path, base_offset: int) -> Iterator[OffsetEntry]:
-    """Entries up to the first one of zeros after the first (what a file that was not trimmed still has)."""
-    for number, (relative, position) in enumerate(_entries(path, _OFFSET_ENTRY)):
-        if relative == 0 and number > 0:
-            return
-        yield OffsetEntry(base_offset + relative, position)
-
-
-def time_entries(path: Path, base_offset: int) -> Iterator[TimeEntry]:
-    for number, (timestamp, relative) in enumerate(_entries(path, _TIME_ENTRY)):
-        if relative == 0 and number > 0:
-            return
-        yield TimeEntry(timestamp, base_offset + relative)
-
-
-def aborted_transactions(path: Path) -> Iterator[AbortedTransaction]:
-    for fields in _entries(path, _ABORTED):
-        entry = AbortedTransaction(*fields)
-        if entry.version != 0:
-            raise ToolError(
-                f"{path} has an aborted transaction of version {entry.version}; only version 0 is known. Is it damaged?"
-            )
-        yield entry
-
-
-def producer_entries(path: Path) -> list[ProducerEntry]:
-    """The producers of a .snapshot file, in file order; raises ToolError when it is torn or its CRC is wrong."""
-    data = path.read_bytes()
-    if len(data) < _SNAPSHOT_HEAD.size:
-        raise ToolError(f"{path} is not a producer snapshot: it has {len(data)} bytes, the header alone has 10.")
-    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != 1:
-        raise ToolError(f"{path} is a producer snapshot of version {version}; only version 1 is known.")
-    computed = crc32c(memoryview(data)[6:])
-    if computed != crc:
-        raise ToolError(f"{path} is damaged: its CRC is {crc}, but that of its content is {computed}.")
-    if count < 0 or count * _PRODUCER.size > len(data) - _SNAPSHOT_HEAD.size:
-        raise ToolError(f"{path} is damaged: it claims {count} producers and has {len(data)} bytes.")
-    end = _SNAPSHOT_HEAD.size + count * _PRODUCER.size
-    return [ProducerEntry(*fields) for fields in _PRODUCER.iter_unpack(data[_SNAPSHOT_HEAD.size : end])]
-
-
-def _entries(path: Path, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
-    """Entries of an array file; a torn one at the end is left out. Chunks are whole numbers of entries."""
-    chunk = layout.size * 4096
-    with open(path, "rb") as file:
-        while data := file.read(chunk):
-            yield from layout.iter_unpack(data[: len(data) - len(data) % layout.size])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.record.batch import build
+from kafkapy.tools.log.decoders import text
 from kafkapy.tools.log.dump_files import Dump, DumpOptions
-from kafkapy.tools.log.dump_text import text
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data" / "v2-none-0"
 NAME = "00000000000000000000"
@@ -62,12 +62,20 @@ def test_zeros_at_the_end_are_told_by_position(kafkapy, partition):
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_an_older_message_format_is_named(kafkapy, partition, magic):
+def test_a_flipped_magic_is_told_by_the_checksum(kafkapy, partition, magic):
     log = partition / f"{NAME}.log"
     change(log, 80 + 16, bytes([magic]))
     code, out, err = kafkapy("log", "dump", log)
+    assert (code, out.count("baseOffset:"), out.count("isvalid: false")) == (1, 6, 1)
+    assert "the message at position 80 (offset 1) has a wrong CRC" in err
+
+
+def test_a_magic_that_there_is_not_ends_the_file(kafkapy, partition):
+    log = partition / f"{NAME}.log"
+    change(log, 80 + 16, b"\7")
+    code, out, err = kafkapy("log", "dump", log)
     assert (code, out.count("baseOffset:")) == (1, 1)
-    assert f"message format {magic} at position 80" in err
+    assert "no batch at position 80: magic 7 and" in err
 
 
 def test_bytes_that_are_no_segment_get_a_sentence(kafkapy, tmp_path):
@@ -79,12 +87,29 @@ def test_bytes_that_are_no_segment_get_a_sentence(kafkapy, tmp_path):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "meta.properties", "notes.log", "leader-epoch-checkpoint"])
+@pytest.mark.parametrize("name", ["notes.txt", "notes.log", "meta.properties.bak"])
 def test_a_file_that_is_not_a_segment_by_its_name_gets_a_sentence(kafkapy, tmp_path, name):
     (tmp_path / name).write_bytes(b"x" * 100)
     code, out, err = kafkapy("log", "dump", tmp_path / name)
     assert (code, out) == (1, "")
     assert err.startswith(f"{tmp_path / name} is not a segment file: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("leader-epoch-checkpoint", b"0\n2\n0 0\n", "announces 2 entries and holds 1"),
+        ("recovery-point-offset-checkpoint", b"0\n1\nt 0 x\n", "has 'x' where a number belongs"),
+        ("cleaner-offset-checkpoint", b"hello", "has 'hello' where a number belongs"),
+        ("partition.metadata", b"version: 0\ntopic_id: ?", "has the topic id '?'"),
+        ("meta.properties", b"x" * 100, "has no version"),
+        (".kafka_cleanshutdown", b"no json", "Expecting value"),
+    ],
+)
+def test_a_small_file_with_nonsense_gets_a_sentence(kafkapy, tmp_path, name, content, words):
+    (tmp_path / name).write_bytes(content)
+    code, _, err = kafkapy("log", "dump", tmp_path / name)
+    assert (code, words in err, err.count("\n")) == (1, True, 1)
 
 
 def test_the_next_file_is_dumped_after_one_that_cannot_be(kafkapy, partition):
@@ -197,6 +222,63 @@ def test_records_that_cannot_be_read_do_not_end_the_dump(kafkapy, tmp_path):
     assert code == 1
     assert out.endswith("payload: after\n")
     assert "the records of the batch at position 0 (base offset 0) cannot be read: " in err
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), 'key: \x01k payload: {"b": [1, 2]}'),
+        (("--key-decoder", "hex"), 'key: 016b payload: {"b": [1, 2]}'),
+        (("--value-decoder", "json", "--key-decoder", "hex"), 'key: 016b payload: {"b":[1,2]}'),
+        (("--value-decoder", "json:loads"), "key: \x01k payload: {'b': [1, 2]}"),
+        (("--key-decoder", "builtins:len", "--value-decoder", "utf-8"), 'key: 2 payload: {"b": [1, 2]}'),
+    ],
+)
+def test_decoders_say_how_keys_and_values_are_shown(kafkapy, tmp_path, options, shown):
+    log = tmp_path / f"{NAME}.log"
+    log.write_bytes(build([(0, b"\1k", b'{"b": [1, 2]}', ())]))
+    code, out, err = kafkapy("log", "dump", *(options or ("--print-data-log",)), log)
+    assert (code, err) == (0, "")
+    assert out.endswith(f"headerKeys: [] {shown}\n")
+
+
+def test_decoded_values_are_json_in_json(kafkapy, tmp_path):
+    log = tmp_path / f"{NAME}.log"
+    log.write_bytes(build([(0, b"\1k", b'{"b": [1, 2]}', ()), (0, None, None, ())]))
+    _, out, _ = kafkapy("log", "dump", "--json", "--key-decoder", "hex", "--value-decoder", "json", log)
+    records = json.loads(out)["records"]
+    assert [(one["key"], one["value"]) for one in records] == [("016b", {"b": [1, 2]}), (None, None)]
+
+
+def test_what_a_decoder_does_not_understand_is_shown_without_it(kafkapy, tmp_path):
+    log = tmp_path / f"{NAME}.log"
+    log.write_bytes(build([(0, b"k", b"{", ()), (0, b"k", b"1", ())]))
+    code, out, err = kafkapy("log", "dump", "--value-decoder", "json", log)
+    assert (code, out.count("payload: {\n"), out.count("payload: 1\n")) == (0, 1, 1)
+    assert err.startswith(f"{log}: records that were not decoded: 1; at offset 0: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--value-decoder", "avro"), "--value-decoder 'avro' is none of utf-8, json, hex, and not MODULE:FUNCTION"),
+        (("--key-decoder", "no_such_module:f"), "No module named 'no_such_module'"),
+        (("--key-decoder", "json:nothing"), "has no attribute 'nothing'"),
+        (("--key-decoder", "json:__name__"), "is a str, not a function that takes bytes"),
+        (("--offsets-decoder", "--value-decoder", "hex"), "use one of --offsets-decoder"),
+    ],
+)
+def test_a_decoder_that_there_is_not_is_a_wrong_call(kafkapy, options, words):
+    code, _, err = kafkapy("log", "dump", *options, GOLDEN)
+    assert (code, words in err) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--offsets-decoder", "--transaction-log-decoder"])
+def test_records_of_another_topic_are_told_by_a_decoder_of_an_internal_one(kafkapy, option):
+    code, out, err = kafkapy("log", "dump", option, GOLDEN / f"{NAME}.log")
+    assert (code, err) == (0, "")
+    assert "Traceback" not in out
+    assert out.count("skipping.") + out.count("unknown::version") == out.count("| offset:")
 
 
 def test_findings_are_objects_for_programs(kafkapy, partition):
