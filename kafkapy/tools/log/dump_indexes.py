@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
+from kafkapy._ext.batch import BatchHeader
+from kafkapy.record.compression import NONE
+from kafkapy.record.legacy import Entry
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.findings import Findings
 from kafkapy.tools.log.index_files import (
@@ -19,13 +22,26 @@ from kafkapy.tools.log.segment_files import LogReader
 
 
 def check_offset_index(path: Path, base_offset: int, findings: Findings) -> Iterator[OffsetEntry]:
-    """Yields the entries; one whose offset is not the last offset of the batch at its position is a finding."""
+    """Yields the entries; one whose offset is not the last offset of the batch at its position is a finding.
+
+    It is damage only where a search would miss something: brokers before 0.11 index the first offset of an append,
+    and one that copies several batches at once, as followers do, the last offset of them all.
+    """
     with LogReader(_log_beside(path)) as log:
         for entry in offset_entries(path, base_offset):
             batch = log.header_at(entry.position)
             if batch is None or batch.last_offset != entry.offset:
-                findings.index_mismatch(str(path), entry.offset, -1 if batch is None else batch.last_offset)
+                found = -1 if batch is None else batch.last_offset
+                misses = batch is None or entry.offset < _first_known_offset(batch)
+                findings.index_mismatch(str(path), entry.offset, found, misses=misses)
             yield entry
+
+
+def _first_known_offset(header: Entry) -> int:
+    """The base offset, as far as a header tells it: a wrapper of formats 0 and 1 does not."""
+    if isinstance(header, BatchHeader):
+        return header.base_offset
+    return header.offset if header.codec == NONE else 0
 
 
 def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterator[TimeEntry]:
@@ -42,7 +58,7 @@ def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterat
             batch = next((b for b in log.batches(start) if b.header.last_offset >= entry.offset), None)
             if batch is None or batch.header.last_offset != entry.offset:
                 found = -1 if batch is None else batch.header.last_offset
-                findings.offset_not_found(str(path), entry.offset, found)
+                findings.offset_not_found(str(path), entry.offset, found, misses=batch is None)
             else:
                 latest = max((record.timestamp for record in batch.records()), default=-1)
                 if latest != entry.timestamp:

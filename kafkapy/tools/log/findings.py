@@ -35,8 +35,9 @@ class Findings:
     def invalid_tail(self, file: str, position: int, size: int) -> None:
         self.failed(f"{file} has no whole batch from position {position} on: {size} bytes are left over.")
 
-    def index_mismatch(self, file: str, index_offset: int, log_offset: int) -> None:
-        self.damaged = True
+    def index_mismatch(self, file: str, index_offset: int, log_offset: int, *, misses: bool) -> None:
+        """`misses`: whether a search that trusts the entry misses records."""
+        self.damaged |= misses
         self.index_mismatches[file].append((index_offset, log_offset))
 
     def timestamp_mismatch(self, file: str, index_timestamp: int, log_timestamp: int) -> None:
@@ -46,8 +47,8 @@ class Findings:
         self.damaged = True
         self.timestamps_out_of_order[file].append((timestamp, previous))
 
-    def offset_not_found(self, file: str, index_offset: int, log_offset: int) -> None:
-        self.damaged = True
+    def offset_not_found(self, file: str, index_offset: int, log_offset: int, *, misses: bool) -> None:
+        self.damaged |= misses
         self.offsets_not_found[file].append((index_offset, log_offset))
 
     def undecoded(self, file: str, offset: int, reason: str) -> None:

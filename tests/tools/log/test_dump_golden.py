@@ -144,6 +144,14 @@ def test_offsets_positions_and_contents_are_those_that_an_older_tool_printed(kaf
     assert [one[1] for one in found] == [one[1] for one in wanted]
 
 
+@pytest.mark.parametrize(("folder", "partition"), partitions(OLDER))
+def test_indexes_by_the_rules_of_older_brokers_are_no_damage(kafkapy, go_to, folder, partition):
+    go_to(folder)
+    code, _, err = kafkapy("log", "dump", "--verify-index-only", partition)
+    assert code == 0
+    assert not [line for line in err.splitlines() if "damaged" in line]
+
+
 @pytest.mark.parametrize("path", sorted((GOLDEN / "kafka-0.7.2" / "data").iterdir()), ids=lambda path: path.name)
 def test_segments_of_0_7_hold_what_0_7_read(kafkapy, monkeypatch, path):
     if not path.is_dir():
