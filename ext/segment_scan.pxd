@@ -25,7 +25,7 @@ cdef struct Walk:
     Py_ssize_t window_size      # bytes in it
     int error
     # Of the current batch:
-    const uint8_t *header       # at least 61 bytes for magic 2, at least 26 or the rest of the file for less
+    const uint8_t *header       # 61 bytes, or as many as there are before walk.end
     int64_t size                # with the 12 bytes of offset and length
     int64_t base_offset         # magic 0 and 1: the same as last_offset
     int64_t last_offset

@@ -1,5 +1,8 @@
 """Searches in segment and index files, and the scan that recovery makes, in C.
 
+A segment may hold any mixture of message formats. Of formats 0 and 1 each message is a batch here, a compressed
+wrapper one with the offset of its last message: nothing is decompressed.
+
 A search that may not wait (`nowait`) asks the kernel for what is in memory only and raises BlockingIOError when
 the disk would be needed; it keeps the interpreter's lock, since it takes microseconds. All others release it.
 
@@ -13,7 +16,8 @@ from libc.errno cimport EAGAIN, EINTR, EIO, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memmove, memset
-from kafkapy._ext.crc32c cimport crc_of
+from kafkapy._ext.crc32 cimport crc_of as crc32_of
+from kafkapy._ext.crc32c cimport crc_of as crc32c_of
 from kafkapy._ext.cursor cimport load16, load32, load64
 
 import os
@@ -37,9 +41,10 @@ cdef enum:
     LOG_OVERHEAD = 12           # base offset and length, which the length does not count
     UP_TO_MAGIC = 17            # Kafka looks at a batch only when this much is there
     SMALLEST_MESSAGE = 14       # length of the smallest message, magic 0
+    SMALLEST_MESSAGE_V1 = 22
     V2_HEADER = 61
-    LEGACY_HEADER = 26          # up to the timestamp of magic 1
-    CRC_COVERS_FROM = 21        # attributes and all that follows
+    CRC_COVERS_FROM = 21        # attributes and all that follows; before them a CRC-32C
+    OLD_CRC_COVERS_FROM = 16    # magic 0 and 1: magic and all that follows; before it a CRC-32
     LOOK = 8192                 # window of a search: about two index intervals
     CHECK = 262144              # window of a full scan: stays in the second-level cache
     RECENT_SLOTS = 1024
@@ -124,6 +129,13 @@ cdef Py_ssize_t read_some(Walk *walk, Py_ssize_t kept, Py_ssize_t size, Py_ssize
 
 # --- the walk
 
+cdef int64_t smallest(int magic) noexcept nogil:
+    """How many bytes the smallest batch or message of a format has."""
+    if magic >= 2:
+        return V2_HEADER
+    return LOG_OVERHEAD + (SMALLEST_MESSAGE_V1 if magic == 1 else SMALLEST_MESSAGE)
+
+
 cdef Step look(Walk *walk) noexcept nogil:
     """Reads the header of the batch at walk.position."""
     cdef int64_t left = walk.end - walk.position
@@ -141,7 +153,7 @@ cdef Step look(Walk *walk) noexcept nogil:
         return STEP_CORRUPT
     walk.size += LOG_OVERHEAD
     walk.magic = <int><signed char>at[16]
-    if walk.magic >= 2 and walk.size < V2_HEADER:
+    if walk.size < smallest(walk.magic):
         return STEP_CORRUPT
     if walk.size > left:
         return STEP_END
@@ -150,9 +162,7 @@ cdef Step look(Walk *walk) noexcept nogil:
         walk.max_timestamp = <int64_t>load64(at + 35)
     else:
         walk.last_offset = walk.base_offset
-        walk.max_timestamp = -1
-        if walk.magic == 1 and walk.size >= LEGACY_HEADER:
-            walk.max_timestamp = <int64_t>load64(at + 18)
+        walk.max_timestamp = <int64_t>load64(at + 18) if walk.magic == 1 else -1
     return STEP_BATCH
 
 
@@ -343,14 +353,14 @@ cdef class Scan:
     cdef readonly bytes epochs                  # native pairs of int64: leader epoch, offset at which it begins
     cdef readonly bytes producers               # struct "=qqqqqiiihh" each, see ProducerBatch
     cdef readonly object stopped_by             # None, or a sentence: why the bytes behind valid_end are no batch
-    cdef readonly bint foreign                  # stopped at a whole batch of another magic
 
 
 cdef Stop check_crc(Walk *walk) noexcept nogil:
     """Walks the rest of the batch through the window."""
-    cdef int64_t at = walk.position + CRC_COVERS_FROM
+    cdef bint old = walk.magic < 2
+    cdef int64_t at = walk.position + (OLD_CRC_COVERS_FROM if old else CRC_COVERS_FROM)
     cdef int64_t stop = walk.position + walk.size
-    cdef uint32_t stored = load32(walk.header + 17)
+    cdef uint32_t stored = load32(walk.header + (12 if old else 17))
     cdef uint32_t crc = 0
     cdef Py_ssize_t part
     cdef const uint8_t *data
@@ -361,7 +371,7 @@ cdef Stop check_crc(Walk *walk) noexcept nogil:
         part = walk.window_size - (data - walk.window)
         if part > stop - at:
             part = stop - at
-        crc = crc_of(crc, data, part)
+        crc = crc32_of(crc, data, part) if old else crc32c_of(crc, data, part)
         at += part
     return STOP_END if crc == stored else STOP_CRC
 
@@ -413,8 +423,8 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
     cdef Heap *epochs = &heaps[3]
     cdef Heap *producers = &heaps[4]
     cdef int64_t last_entry = walk.position, last_stamp = -1, latest_epoch = -1, producer_id, relative
-    cdef int32_t epoch, base_sequence, delta
-    cdef int16_t attributes, producer_epoch
+    cdef int32_t epoch, base_sequence = -1, delta = 0
+    cdef int16_t attributes = 0, producer_epoch = -1
     cdef uint8_t *at
     cdef Step step
     cdef Stop stop
@@ -426,14 +436,17 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
             return STOP_LENGTH
         if step == STEP_ERROR:
             return STOP_ERROR
-        if walk.magic != 2:
+        if walk.magic < 0 or walk.magic > 2:
             return STOP_MAGIC
-        epoch = <int32_t>load32(walk.header + 12)
-        attributes = <int16_t>load16(walk.header + 21)
-        producer_id = <int64_t>load64(walk.header + 43)
-        producer_epoch = <int16_t>load16(walk.header + 51)
-        base_sequence = <int32_t>load32(walk.header + 53)
-        delta = <int32_t>load32(walk.header + 23)
+        epoch = -1
+        producer_id = -1
+        if walk.magic == 2:
+            epoch = <int32_t>load32(walk.header + 12)
+            attributes = <int16_t>load16(walk.header + 21)
+            producer_id = <int64_t>load64(walk.header + 43)
+            producer_epoch = <int16_t>load16(walk.header + 51)
+            base_sequence = <int32_t>load32(walk.header + 53)
+            delta = <int32_t>load32(walk.header + 23)
         if walk.base_offset < base_offset or walk.base_offset < found.next_offset or walk.last_offset < walk.base_offset:
             return STOP_OFFSET
         relative = walk.last_offset - base_offset
@@ -483,7 +496,8 @@ cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bin
 def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t interval, bint verify=True):
     """Walks the batches from `position` to `end`, checking each (`verify`) or only their headers; returns a Scan.
 
-    It stops at the first thing that is not a good batch: wrong length, magic or CRC, or offsets that go back.
+    It stops at the first thing that is not a good batch: wrong length, magic or CRC, or offsets that go back. Format 0
+    has no timestamps and so adds nothing to the time index.
     Index entries are made as an append of each batch would have made them (Kafka's LogSegment.recover): one when
     more than `interval` bytes lie between it and the last; relative to `base_offset`. Of each producer's plain
     batches those from the last five on are collected, of transactional and control batches all, unordered.
@@ -518,7 +532,6 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
         found.time_offsets = taken(&heaps[2])
         found.epochs = taken(&heaps[3])
         found.producers = taken(&heaps[4])
-        found.foreign = stop == STOP_MAGIC and 0 <= walk.magic < 2
         found.stopped_by = sentence(&walk, stop)
     finally:
         free(recent)
@@ -539,7 +552,7 @@ cdef object sentence(Walk *walk, Stop stop):
     if stop == STOP_LENGTH:
         return f"the length {where} is not that of a batch"
     if stop == STOP_MAGIC:
-        return f"the batch {where} has magic {walk.magic}, expected 2"
+        return f"the batch {where} has magic {walk.magic}, which is no message format"
     if stop == STOP_CRC:
         return f"the batch {where} (base offset {walk.base_offset}, {walk.size} bytes) has a wrong CRC"
     if stop == STOP_OFFSET:

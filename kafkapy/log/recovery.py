@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from struct import Struct
 
-from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.producer_rebuild import rebuild_producer_state, replay, take_snapshot
 from kafkapy.log.producer_snapshots import SnapshotFiles
@@ -34,8 +33,7 @@ def recover_segment(
     """Returns how many bytes were cut off. `segments` are those around it, for the producer state before it.
 
     `state` becomes that at the segment's end. Handed from segment to segment it keeps the last five batches of each
-    producer, of which a snapshot holds one. Raises OSError, and KafkaError if the segment holds messages of the
-    formats before 2.
+    producer, of which a snapshot holds one. Raises OSError.
     """
     rebuild_producer_state(state, snapshots, segments, log_start_offset, segment.base_offset, now_ms)
     cut = rebuild_segment(segment, state, epochs)
@@ -50,10 +48,6 @@ def rebuild_segment(segment: Segment, state: ProducerState, epochs: LeaderEpochC
     segment.txn_index.reset()
     file = segment.handle()
     found = segment.files.scan(file, 0, segment.size, segment.base_offset, segment.index_interval)
-    if found.foreign:
-        raise KafkaError(
-            Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{segment.handle().path} cannot be recovered: {found.stopped_by}"
-        )
     segment.offset_index.take(found.offset_entries)
     segment.time_index.take(found.time_stamps, found.time_offsets)
     for epoch, offset in _EPOCH.iter_unpack(found.epochs):

@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 
 from kafkapy._ext.segment_scan import Scan
-from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Buffer, Files
@@ -304,7 +303,4 @@ class Segment:
     def tail(self) -> Scan:
         """The headers from the last index entry on: where the batches end, and what stands behind them."""
         begin = min(self.offset_index.lookup(self.offset_index.last_offset), self.size)
-        found = self.files.scan(self.handle(), begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)
-        if found.foreign:
-            raise KafkaError(Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"{self.handle().path}: {found.stopped_by}")
-        return found
+        return self.files.scan(self.handle(), begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)

@@ -2,14 +2,17 @@
 
 import os
 import struct
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy._ext.batch import iter_batches
+from kafkapy._ext.entries import iter_entries
 from kafkapy._ext.segment_scan import CorruptSegment, floor_entry, locate, locate_timestamp, scan
 from kafkapy.record.batch import build
+from kafkapy.record.legacy import build_set
 
 PRODUCER = struct.Struct("=qqqqqiiihh")
 FOREVER = 1 << 62
@@ -144,7 +147,6 @@ def test_a_scan_stops_at_a_damaged_batch(open_file, where):
     found = scan(open_file(broken), 0, len(data), 100, FOREVER)
     assert (found.valid_end, found.next_offset) == (each, 101)
     assert f"byte {each}" in found.stopped_by
-    assert not found.foreign
 
 
 def test_a_batch_longer_than_the_window_is_checked(open_file):
@@ -155,13 +157,110 @@ def test_a_batch_longer_than_the_window_is_checked(open_file):
     assert scan(open_file(broken), 0, len(data), 100, FOREVER).valid_end == 0
 
 
-def test_batches_of_old_formats_are_told_apart_from_damage(open_file):
+def old_segment(magic, counts, codec, *, first=100, stamps=None, size=10):
+    """Message sets of these numbers of messages: wrappers, or without a codec messages of their own."""
+    data, offset = b"", first
+    for number, count in enumerate(counts):
+        stamp = 1000 + number if stamps is None else stamps[number]
+        data += build_set([(stamp, b"key", bytes(size))] * count, magic, codec, base_offset=offset)
+        offset += count
+    return data
+
+
+OLD = pytest.mark.parametrize(("magic", "codec"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+
+
+@OLD
+def test_messages_and_wrappers_of_old_formats_are_scanned_like_batches(open_file, magic, codec):
+    data = old_segment(magic, [2] * 10, codec, stamps=[5, 4, 9, 9, 8, 12, 1, 1, 1, 13])
+    entries = list(iter_entries(data))
+    found = scan(open_file(data), 0, len(data), 100, 2 * entries[0].size)
+    assert (found.valid_end, found.next_offset, found.batches, found.stopped_by) == (len(data), 120, len(entries), None)
+    assert (found.epochs, found.producers) == (b"", b"")
+    positions = {one.position: one.last_offset for one in entries}
+    seen = [divmod(one, 1 << 32) for (one,) in struct.iter_unpack("=Q", found.offset_entries)]
+    assert len(seen) > 2
+    assert all(positions[position] == 100 + relative for relative, position in seen)
+    if magic == 0:
+        assert (found.max_timestamp, found.time_stamps, found.time_offsets) == (-1, b"", b"")
+    else:
+        assert (found.max_timestamp, found.max_timestamp_offset) == (13, 119 if codec else 118)
+        assert [one for (one,) in struct.iter_unpack("=q", found.time_stamps)][-1] >= 12
+
+
+@OLD
+def test_entries_of_old_formats_are_located_by_offset_and_time(open_file, magic, codec):
+    data = old_segment(magic, [3] * 5, codec)
+    entries = list(iter_entries(data))
+    fd = open_file(data)
+    for offset in range(98, 117):
+        found = next((one for one in entries if one.last_offset >= offset), None)
+        expected = (found.position, found.size, found.last_offset) if found is not None else None
+        assert locate(fd, 0, len(data), offset) == expected
+    for time in range(998, 1007):
+        found = next((one for one in entries if one.max_timestamp >= time), None)
+        assert locate_timestamp(fd, 0, len(data), time, 0) == (None if found is None else (found.position, found.size))
+
+
+@OLD
+@pytest.mark.parametrize("where", [0, 8, 11, 12, 16, 17, 18, 25, 30, 40])
+def test_a_scan_stops_at_a_damaged_message_of_an_old_format(open_file, magic, codec, where):
+    data = old_segment(magic, [1, 1, 1], codec, size=30)
+    each = len(data) // 3
+    broken = bytearray(data)
+    broken[each + where] ^= 0x40
+    found = scan(open_file(broken), 0, len(data), 100, FOREVER)
+    assert (found.valid_end, found.next_offset) == (each, 101)
+    assert f"byte {each}" in found.stopped_by
+
+
+@pytest.mark.parametrize(("magic", "least"), [(0, 14), (1, 22)])
+def test_messages_smaller_than_their_format_allows_are_corrupt(open_file, magic, least):
+    data = build_set([(5, None, None)], magic)
+    assert scan(open_file(data), 0, len(data), 0, FOREVER).batches == 1
+    assert len(data) == 12 + least
+    short = bytearray(data[:-1])
+    short[8:12] = (least - 1).to_bytes(4, "big")
+    short[12:16] = zlib.crc32(short[16:]).to_bytes(4, "big")
+    found = scan(open_file(short), 0, len(short), 0, FOREVER)
+    assert (found.batches, found.stopped_by) == (0, "the length at byte 0 is not that of a batch")
+
+
+def test_segments_of_all_formats_are_scanned_as_one(open_file):
+    parts = [
+        old_segment(0, [2], 0, first=0),
+        old_segment(1, [2, 3], 2, first=2),
+        segment([4, 1], first=7),
+        old_segment(1, [2], 0, first=12),
+        old_segment(0, [2], 3, first=14),
+        segment([1], first=16),
+    ]
+    data = b"".join(parts)
+    found = scan(open_file(data), 0, len(data), 0, 0)
+    assert (found.next_offset, found.batches, found.stopped_by) == (17, 10, None)
+    assert list(struct.iter_unpack("=qq", found.epochs)) == [(0, 7)]
+    fd = open_file(data)
+    entries = list(iter_entries(data))
+    for offset in range(17):
+        found = next(one for one in entries if one.last_offset >= offset)
+        assert locate(fd, 0, len(data), offset)[:2] == (found.position, found.size)
+
+
+def test_a_message_longer_than_the_window_is_checked(open_file):
+    data = old_segment(1, [1, 1], 0, size=700_000)
+    assert scan(open_file(data), 0, len(data), 100, FOREVER).batches == 2
+    broken = bytearray(data)
+    broken[600_000] ^= 1
+    assert scan(open_file(broken), 0, len(data), 100, FOREVER).valid_end == 0
+
+
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_a_magic_that_is_no_format_is_damage(open_file, magic):
     data = bytearray(segment([1]))
-    for magic in (0, 1):
-        data[16] = magic
-        assert scan(open_file(data), 0, len(data), 100, FOREVER).foreign
-    data[16] = 3
-    assert not scan(open_file(data), 0, len(data), 100, FOREVER).foreign
+    data[16] = magic
+    found = scan(open_file(data), 0, len(data), 100, FOREVER)
+    assert (found.valid_end, found.batches) == (0, 0)
+    assert "which is no message format" in found.stopped_by
 
 
 @given(st.binary(max_size=300), st.integers(-5, 400), st.integers(-5, 400))

@@ -14,6 +14,7 @@ from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY
 from kafkapy.log.config import LogConfig
 from kafkapy.log.dir_lock import DirLocked
 from kafkapy.log.files import Files
+from kafkapy.log.loader import Loader
 from kafkapy.log.manager import LogManager, NoLogDir
 from kafkapy.log.meta_properties import MetaPropertiesError
 from kafkapy.log.settings import LogSettings
@@ -274,19 +275,24 @@ def test_a_partition_in_two_directories_stops_the_start(dirs):
         Broker(*dirs)
 
 
-def test_a_log_that_cannot_be_read_is_named_and_not_made_anew(dirs):
+def test_a_log_that_cannot_be_read_is_named_and_not_made_anew(dirs, monkeypatch):
     broker = Broker(dirs[0])
     broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
     broker.manager.create("u", 0, TOPIC_ID, CONFIG)
     broker.manager.close()
-    with open(dirs[0] / "t-0" / f"{0:020d}.log", "r+b") as file:
-        file.seek(16)
-        file.write(b"\0")
+    load = Loader.load
+
+    def refusing(loader):
+        if loader._directory.endswith("t-0"):
+            raise KafkaError(Errors.CORRUPT_MESSAGE, "made up")
+        return load(loader)
+
+    monkeypatch.setattr(Loader, "load", refusing)
     manager = Broker(dirs[0]).manager
     assert [log.name for log in manager] == ["u-0"]
     with pytest.raises(KafkaError) as refused:
         manager.create("t", 0, TOPIC_ID, CONFIG)
-    assert refused.value.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    assert refused.value.code == Errors.CORRUPT_MESSAGE
     manager.close()
 
 

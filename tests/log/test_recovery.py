@@ -5,8 +5,9 @@ import os
 
 import pytest
 
-from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.segment import Segment
+from kafkapy.record.compression import GZIP, NONE
+from kafkapy.record.legacy import build_set
 
 from .support import NOW, Bench, batch, contents, idempotent, values_of
 
@@ -103,18 +104,23 @@ def test_batches_whose_offsets_go_back_end_the_log(tmp_path):
     assert again.size == 3 * each
 
 
-def test_old_message_formats_are_refused_and_not_cut_off(tmp_path):
-    filled(tmp_path, 2).close()
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_messages_of_old_formats_are_recovered_and_cut_where_they_are_broken(tmp_path, magic, codec):
+    filled(tmp_path, 1).close()
     path = tmp_path / "t-0" / LOG
-    with open(path, "r+b") as file:
-        file.seek(16)
-        file.write(b"\1")
-    before = path.read_bytes()
-    for clean in (True, False):
-        with pytest.raises(KafkaError) as refused:
-            Bench(tmp_path, **SETTINGS).load(clean=clean)
-        assert refused.value.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
-        assert path.read_bytes() == before
+    sets = [
+        build_set([(NOW + number, b"k", b"v" * 50)] * 3, magic, codec, base_offset=3 * number) for number in range(9)
+    ]
+    path.write_bytes(b"".join(sets) + sets[0][:40])
+    os.remove(path.with_suffix(".timeindex"))
+    again = Bench(tmp_path, segment_bytes=1 << 20, index_interval_bytes=100).load(clean=False)
+    assert again.log_end_offset == 27
+    assert path.read_bytes() == b"".join(sets)
+    segment = again.segments.active
+    assert segment.max_timestamp == ((NOW + 8, 26 if codec else 24) if magic else (-1, 0))
+    assert segment.offset_index.count > 2
+    assert [segment.locate(offset, segment.size)[2] for offset in (0, 13)] == ([2, 14] if codec else [0, 13])
 
 
 def test_garbage_behind_the_end_after_a_clean_stop_is_noticed(tmp_path):
