@@ -1,0 +1,87 @@
+# Records as Arrow-ready columns: plain memory in Arrow's layout, without a Python object for any record.
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkapy._ext.aborted cimport AbortedTransactions
+from kafkapy._ext.stored_records cimport Stored, StoredRecords
+
+# Memory that grows; plain, since it is filled without the interpreter's lock.
+ctypedef struct Growing:
+    uint8_t *data
+    size_t size
+    size_t room
+
+# A column of bytes in Arrow's layout.
+ctypedef struct ByteColumn:
+    Growing offsets             # `width` bytes each, one more than there are rows
+    Growing data
+    Growing validity            # a bit a row, the lowest first; empty until the first null
+    int64_t nulls
+    int64_t rows
+
+# The columns that may be asked for, as bits.
+cdef enum:
+    COL_PARTITION = 1           # int32, the same for all
+    COL_OFFSET = 2              # int64
+    COL_TIMESTAMP = 4           # int64, milliseconds as a consumer gets them; -1: none
+    COL_TIMESTAMP_TYPE = 8      # int8: 0 create time, 1 append time, -1 none (format 0)
+    COL_KEY = 16                # bytes
+    COL_VALUE = 32              # bytes
+    COL_HEADERS = 64            # list of (text, bytes)
+    COL_PRODUCER_ID = 128       # int64, -1: none
+    COL_PRODUCER_EPOCH = 256    # int16, -1: none
+    COL_SEQUENCE = 512          # int32, -1: none
+    COL_LEADER_EPOCH = 1024     # int32, -1: none
+    COL_ATTRIBUTES = 2048       # int16, of the batch as stored
+
+
+@cython.final
+cdef class Memory:
+    cdef uint8_t *_data         # owned
+    cdef readonly Py_ssize_t size
+
+
+@cython.final
+cdef class ColumnBuilder:
+    cdef StoredRecords _walk
+    cdef AbortedTransactions _aborted
+    cdef tuple _names               # of the columns asked for
+    cdef int _columns               # the same as bits
+    cdef int _width                 # bytes of an offset into keys and values: 4 or 8
+    cdef int64_t _max_rows
+    cdef int64_t _max_bytes
+    cdef bint _skip_control
+    # Which records are taken, first and last included.
+    cdef int64_t _min_offset
+    cdef int64_t _max_offset
+    cdef int64_t _min_timestamp
+    cdef int64_t _max_timestamp
+    cdef int32_t _partition
+    # Where the walk is:
+    cdef bint _in_batch
+    cdef bint _dropped              # nothing of this batch is taken
+    cdef bint _pending              # the walk's record waits for room
+    cdef bint _no_memory
+    cdef readonly bint past_end     # a batch behind the last offset was seen: nothing more will be taken
+    cdef readonly int64_t batches   # seen so far
+    # The rows so far:
+    cdef readonly int64_t rows
+    cdef readonly int64_t size      # bytes of them
+    cdef int64_t _without_timestamp
+    cdef Growing _fixed[9]          # in the order of the bits, without those that are no numbers
+    cdef ByteColumn _key
+    cdef ByteColumn _value
+    cdef Growing _header_lists      # int32 offsets
+    cdef ByteColumn _header_names
+    cdef ByteColumn _header_values
+
+    cdef Stored _run(self) noexcept nogil
+    cdef bint _begin_batch(self) noexcept nogil
+    cdef int _advance(self) except -1
+    cdef bint _selected(self) noexcept nogil
+    cdef int64_t _row_size(self) noexcept nogil
+    cdef bint _append(self) noexcept nogil
+    cdef bint _append_headers(self) noexcept nogil
+    cdef void _free(self) noexcept
+    cdef object _take(self)

@@ -1,0 +1,475 @@
+"""Batches of any format in, Arrow-ready columns out: for exports, and for whatever reads topics as tables.
+
+A ColumnBuilder is fed buffers of whole batches and gives columns of a bounded size. The memory of a column has
+Arrow's own layout (values, offsets, validity bits), so that it becomes an Arrow array without a copy:
+`pyarrow.py_buffer(column.data)`. Only what was asked for is collected. The interpreter's lock is held for the
+decompression of batches alone, which gives it up itself.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc.stdint cimport int8_t, int16_t, int32_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from kafkapy._ext.stored_records cimport (
+    STORED_BATCH, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch, StoredRecords,
+)
+from kafkapy._ext.utf8 cimport utf8_is_valid, utf8_length
+from kafkapy._ext.varint cimport get_varint32
+
+from collections import namedtuple
+
+# What a batch of columns consists of; all memory is read-only and lives as long as anything refers to it.
+Bytes = namedtuple("Bytes", "offsets data validity nulls")
+Headers = namedtuple("Headers", "offsets names values")
+Columns = namedtuple("Columns", "rows size without_timestamp columns")
+
+# Name -> bit, in the order in which columns are given.
+COLUMNS = {
+    "partition": COL_PARTITION,
+    "offset": COL_OFFSET,
+    "timestamp": COL_TIMESTAMP,
+    "timestamp_type": COL_TIMESTAMP_TYPE,
+    "key": COL_KEY,
+    "value": COL_VALUE,
+    "headers": COL_HEADERS,
+    "producer_id": COL_PRODUCER_ID,
+    "producer_epoch": COL_PRODUCER_EPOCH,
+    "sequence": COL_SEQUENCE,
+    "leader_epoch": COL_LEADER_EPOCH,
+    "attributes": COL_ATTRIBUTES,
+}
+# Where the numbers are kept.
+cdef dict _PLACES = {
+    "partition": 0, "offset": 1, "timestamp": 2, "timestamp_type": 3, "producer_id": 4, "producer_epoch": 5,
+    "sequence": 6, "leader_epoch": 7, "attributes": 8,
+}
+
+cdef enum:
+    NUMBERS = 9
+    ABORT = 0                   # the type of an abort marker
+    # An offset of 4 bytes counts up to 2^31 - 1, and one record, which always goes in, has less than that.
+    MOST_BYTES = 0x7FFFFFFF
+    FIRST_ROOM = 65536
+
+cdef int64_t LEAST = -<int64_t>0x7FFFFFFFFFFFFFFF - 1
+cdef int64_t MOST = 0x7FFFFFFFFFFFFFFF
+cdef uint8_t NOTHING = 0
+
+
+@cython.final
+cdef class Memory:
+    """Memory of a column: any consumer of buffers can read it in place."""
+
+    def __cinit__(self) -> None:
+        self._data = NULL
+
+    def __dealloc__(self) -> None:
+        PyMem_RawFree(self._data)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, &NOTHING if self._data == NULL else self._data, self.size, 1, flags)
+
+
+cdef object _taken(Growing *memory):
+    """The memory as an object; nothing is left in `memory`."""
+    cdef Memory taken = Memory.__new__(Memory)
+    taken._data = memory.data
+    taken.size = memory.size
+    memset(memory, 0, sizeof(Growing))
+    return taken
+
+
+cdef inline uint8_t *_more(Growing *memory, size_t size) noexcept nogil:
+    """Room for `size` bytes more, counted as used; NULL without memory."""
+    cdef size_t room = memory.room
+    cdef uint8_t *data
+    if size > room - memory.size:
+        room = room * 2 if room else FIRST_ROOM
+        while size > room - memory.size:
+            room *= 2
+        data = <uint8_t *>PyMem_RawRealloc(memory.data, room)
+        if data == NULL:
+            return NULL
+        memory.data = data
+        memory.room = room
+    memory.size += size
+    return memory.data + memory.size - size
+
+
+cdef inline bint _put64(Growing *memory, int64_t value) noexcept nogil:
+    cdef uint8_t *at = _more(memory, 8)
+    if at == NULL:
+        return False
+    (<int64_t *>at)[0] = value
+    return True
+
+
+cdef inline bint _put32(Growing *memory, int32_t value) noexcept nogil:
+    cdef uint8_t *at = _more(memory, 4)
+    if at == NULL:
+        return False
+    (<int32_t *>at)[0] = value
+    return True
+
+
+cdef inline bint _put16(Growing *memory, int16_t value) noexcept nogil:
+    cdef uint8_t *at = _more(memory, 2)
+    if at == NULL:
+        return False
+    (<int16_t *>at)[0] = value
+    return True
+
+
+cdef inline bint _put8(Growing *memory, int8_t value) noexcept nogil:
+    cdef uint8_t *at = _more(memory, 1)
+    if at == NULL:
+        return False
+    at[0] = <uint8_t>value
+    return True
+
+
+cdef inline bint _put_offset(Growing *memory, int width, int64_t value) noexcept nogil:
+    return _put64(memory, value) if width == 8 else _put32(memory, <int32_t>value)
+
+
+cdef bint _mark(ByteColumn *column, bint valid) noexcept nogil:
+    """The validity of the next row. There is no bitmap as long as all are valid."""
+    cdef size_t wanted = <size_t>(column.rows >> 3) + 1
+    cdef size_t before = column.validity.size
+    cdef uint8_t *at
+    if wanted > before:
+        at = _more(&column.validity, wanted - before)
+        if at == NULL:
+            return False
+        memset(at, 0xFF, wanted - before)
+    if not valid:
+        column.validity.data[column.rows >> 3] &= ~(1 << (column.rows & 7))
+        column.nulls += 1
+    return True
+
+
+cdef inline bint _put_bytes(ByteColumn *column, int width, const uint8_t *start, int32_t length) noexcept nogil:
+    """One row more; `start` NULL: null."""
+    cdef uint8_t *at
+    if (start == NULL or column.nulls) and not _mark(column, start != NULL):
+        return False
+    if column.rows == 0 and not _put_offset(&column.offsets, width, 0):
+        return False
+    if length:
+        at = _more(&column.data, length)
+        if at == NULL:
+            return False
+        memcpy(at, start, length)
+    column.rows += 1
+    return _put_offset(&column.offsets, width, column.data.size)
+
+
+cdef bint _put_text(ByteColumn *column, const uint8_t *start, int32_t length) noexcept nogil:
+    """One row of text more; bytes that are no UTF-8 become U+FFFD, as in Kafka's own clients."""
+    cdef const uint8_t *end = start + length
+    cdef uint8_t *at
+    cdef int taken
+    if utf8_is_valid(start, end):
+        return _put_bytes(column, 4, start, length)
+    if column.rows == 0 and not _put32(&column.offsets, 0):
+        return False
+    while start < end:
+        taken = utf8_length(start, end)
+        at = _more(&column.data, taken if taken else 3)
+        if at == NULL:
+            return False
+        memcpy(at, start if taken else <const uint8_t *>b"\xef\xbf\xbd", taken if taken else 3)
+        start += taken if taken else 1
+    if column.data.size > MOST_BYTES:
+        return False        # a gigabyte of header names that are no text
+    column.rows += 1
+    return _put32(&column.offsets, <int32_t>column.data.size)
+
+
+# One length and its bytes inside of a record that was checked before; a negative length leaves `start` NULL.
+cdef inline const uint8_t *_field(const uint8_t *at, const uint8_t *end, const uint8_t **start,
+                                  int32_t *length) noexcept nogil:
+    at += get_varint32(at, end, length)
+    if length[0] < 0:
+        length[0] = 0
+        start[0] = NULL
+        return at
+    start[0] = at
+    return at + length[0]
+
+
+@cython.final
+cdef class ColumnBuilder:
+    """Collects the records of batches as columns.
+
+    decompress(codec, view, magic): gives a batch's records piece by piece, raises ValueError
+        (kafkapy.record.columns has the one that all but tests want).
+    names: the columns that are wanted, of COLUMNS.
+    max_rows, max_bytes: where a batch of columns ends. One record always goes in, however large it is; headers that
+        are no UTF-8 may take up to three times their bytes.
+    large_offsets: offsets into keys and values have 8 bytes instead of 4.
+    skip_control: leave out control batches (transaction markers).
+    min_offset, end_offset, min_timestamp, end_timestamp: only records with min <= it < end.
+    aborted: (producer id, first offset) of the aborted transactions whose records are left out; see `set_aborted`.
+    partition: the number in the column of that name.
+    check_crc: whether batches with a wrong checksum are refused.
+    """
+
+    def __cinit__(
+        self,
+        decompress,
+        names=tuple(COLUMNS),
+        *,
+        int64_t max_rows=1 << 17,
+        int64_t max_bytes=32 << 20,
+        bint large_offsets=False,
+        bint skip_control=True,
+        min_offset=None,
+        end_offset=None,
+        min_timestamp=None,
+        end_timestamp=None,
+        aborted=(),
+        int32_t partition=-1,
+        bint check_crc=True,
+    ) -> None:
+        # First, since __dealloc__ also runs when an argument is refused.
+        memset(self._fixed, 0, sizeof(self._fixed))
+        memset(&self._key, 0, sizeof(ByteColumn))
+        memset(&self._value, 0, sizeof(ByteColumn))
+        memset(&self._header_lists, 0, sizeof(Growing))
+        memset(&self._header_names, 0, sizeof(ByteColumn))
+        memset(&self._header_values, 0, sizeof(ByteColumn))
+        if unknown := set(names) - set(COLUMNS):
+            raise ValueError(f"there is no column {sorted(unknown)[0]!r}; there are {', '.join(COLUMNS)}")
+        if max_rows < 1 or max_bytes < 1 or max_bytes > MOST_BYTES:
+            raise ValueError(f"columns of at most {max_rows} rows and {max_bytes} bytes cannot be made")
+        self._walk = StoredRecords.__new__(StoredRecords, decompress, check_crc)
+        self._names = tuple(name for name in COLUMNS if name in names)
+        self._columns = sum(COLUMNS[name] for name in self._names)
+        self._width = 8 if large_offsets else 4
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._skip_control = skip_control
+        self._min_offset = LEAST if min_offset is None else min_offset
+        self._max_offset = MOST if end_offset is None else end_offset - 1
+        self._min_timestamp = LEAST if min_timestamp is None else min_timestamp
+        self._max_timestamp = MOST if end_timestamp is None else end_timestamp - 1
+        self._partition = partition
+        self.set_aborted(aborted)
+
+    def __dealloc__(self) -> None:
+        self._free()
+
+    cdef void _free(self) noexcept:
+        cdef int i
+        for i in range(NUMBERS):
+            PyMem_RawFree(self._fixed[i].data)
+        PyMem_RawFree(self._header_lists.data)
+        _free_bytes(&self._key)
+        _free_bytes(&self._value)
+        _free_bytes(&self._header_names)
+        _free_bytes(&self._header_values)
+
+    def set_aborted(self, aborted) -> None:
+        """Begin with another list of aborted transactions: that of the next Fetch response."""
+        self._aborted = AbortedTransactions(aborted)
+
+    @property
+    def consumed(self) -> int:
+        """Where the last batch that was read ends in the buffer: bytes behind it are the beginning of a batch.
+
+        After a DamagedBatch: where the damaged one begins.
+        """
+        return self._walk.batch.position if self._in_batch else self._walk.position
+
+    def feed(self, buffer, Py_ssize_t position=0):
+        """Take the batches of a buffer from byte `position` on; yields Columns each time that they are full.
+
+        Has to be iterated to its end, and only then fed again. Raises DamagedBatch; what was read before stays.
+        """
+        self._in_batch = self._pending = False
+        self._walk.open(buffer, position)
+        try:
+            while self._advance():
+                yield self._take()
+        finally:
+            self._walk.close()
+
+    def finish(self):
+        """The rows that are not yet given, as Columns; None if there are none."""
+        return self._take() if self.rows else None
+
+    cdef int _advance(self) except -1:
+        """Goes on in the buffer: 1 when the columns are full, 0 at its end."""
+        cdef Stored found
+        while True:
+            with nogil:
+                found = self._run()
+            if self._no_memory or self._aborted.failed:
+                raise MemoryError
+            if found == STORED_RECORD:
+                return 1
+            if found == STORED_DAMAGE:
+                raise self._walk.damage()
+            if found != STORED_MORE:
+                return 0
+            self._walk.fill()
+
+    cdef Stored _run(self) noexcept nogil:
+        """STORED_RECORD: the columns are full and a record waits."""
+        cdef Stored found
+        while True:
+            if not self._pending:
+                if not self._in_batch:
+                    found = self._walk.next_batch()
+                    if found != STORED_BATCH:
+                        return found
+                    if not self._begin_batch():
+                        continue
+                found = self._walk.next_record()
+                if found == STORED_END:
+                    self._in_batch = False
+                    continue
+                if found != STORED_RECORD:
+                    return found
+                if not self._selected():
+                    continue
+            if self.rows and (self.rows == self._max_rows or self.size + self._row_size() > self._max_bytes):
+                self._pending = True
+                return STORED_RECORD
+            self._pending = False
+            if not self._append():
+                self._no_memory = True
+                return STORED_END
+
+    cdef bint _begin_batch(self) noexcept nogil:
+        """Whether its records have to be looked at."""
+        cdef StoredBatch *batch = &self._walk.batch
+        self.batches += 1
+        self._dropped = self._aborted.drops(batch) or (batch.control and self._skip_control)
+        if batch.last_offset < self._min_offset:
+            self._dropped = True
+        if batch.count >= 0 and batch.base_offset > self._max_offset:
+            self._dropped = self.past_end = True
+        if batch.magic == 2 and batch.max_timestamp < self._min_timestamp:
+            self._dropped = True
+        # The type of a marker is in its record.
+        self._in_batch = batch.control or not self._dropped
+        return self._in_batch
+
+    cdef bint _selected(self) noexcept nogil:
+        if self._walk.batch.control and self._walk.record.key_length >= 4:
+            if self._walk.record.key[2] == 0 and self._walk.record.key[3] == ABORT:
+                self._aborted.ended(self._walk.batch.producer_id)
+        return (
+            not self._dropped
+            and self._min_offset <= self._walk.offset <= self._max_offset
+            and self._min_timestamp <= self._walk.timestamp <= self._max_timestamp
+        )
+
+    cdef int64_t _row_size(self) noexcept nogil:
+        """About what a row takes; headers by what they take in the batch."""
+        cdef int64_t size = 0
+        if self._columns & COL_KEY:
+            size += self._walk.record.key_length
+        if self._columns & COL_VALUE:
+            size += self._walk.record.value_length
+        if self._columns & COL_HEADERS:
+            size += self._walk.record.end - self._walk.record.headers
+        return size + 8
+
+    cdef bint _append(self) noexcept nogil:
+        cdef int columns = self._columns
+        self.size += self._row_size()
+        self.rows += 1
+        if columns & COL_PARTITION and not _put32(&self._fixed[0], self._partition):
+            return False
+        if columns & COL_OFFSET and not _put64(&self._fixed[1], self._walk.offset):
+            return False
+        if columns & COL_TIMESTAMP:
+            if not _put64(&self._fixed[2], self._walk.timestamp):
+                return False
+            if self._walk.timestamp == -1:
+                self._without_timestamp += 1
+        if columns & COL_TIMESTAMP_TYPE and not _put8(&self._fixed[3], self._walk.batch.timestamp_type):
+            return False
+        if columns & COL_KEY and not _put_bytes(&self._key, self._width, self._walk.record.key, self._walk.record.key_length):
+            return False
+        if columns & COL_VALUE:
+            if not _put_bytes(&self._value, self._width, self._walk.record.value, self._walk.record.value_length):
+                return False
+        if columns & COL_HEADERS and not self._append_headers():
+            return False
+        if columns & COL_PRODUCER_ID and not _put64(&self._fixed[4], self._walk.batch.producer_id):
+            return False
+        if columns & COL_PRODUCER_EPOCH and not _put16(&self._fixed[5], self._walk.batch.producer_epoch):
+            return False
+        if columns & COL_SEQUENCE and not _put32(&self._fixed[6], self._walk.sequence):
+            return False
+        if columns & COL_LEADER_EPOCH and not _put32(&self._fixed[7], self._walk.batch.leader_epoch):
+            return False
+        if columns & COL_ATTRIBUTES and not _put16(&self._fixed[8], self._walk.batch.attributes):
+            return False
+        return True
+
+    cdef bint _append_headers(self) noexcept nogil:
+        cdef const uint8_t *at = self._walk.record.headers
+        cdef const uint8_t *end = self._walk.record.end
+        cdef const uint8_t *start
+        cdef int32_t length = 0, i
+        if self._header_lists.size == 0 and not _put32(&self._header_lists, 0):
+            return False
+        for i in range(self._walk.record.header_count):
+            at = _field(at, end, &start, &length)
+            if not _put_text(&self._header_names, start, length):
+                return False
+            at = _field(at, end, &start, &length)
+            if not _put_bytes(&self._header_values, 4, start, length):
+                return False
+        return _put32(&self._header_lists, <int32_t>self._header_names.rows)
+
+    cdef object _take(self):
+        """The rows so far as Columns; none are left."""
+        columns = {}
+        for name in self._names:
+            if name == "key":
+                columns[name] = _taken_bytes(&self._key, self._width)
+            elif name == "value":
+                columns[name] = _taken_bytes(&self._value, self._width)
+            elif name == "headers":
+                columns[name] = Headers(
+                    _taken(&self._header_lists),
+                    _taken_bytes(&self._header_names, 4),
+                    _taken_bytes(&self._header_values, 4),
+                )
+            else:
+                columns[name] = _taken(&self._fixed[<int>_PLACES[name]])
+        made = Columns(self.rows, self.size, self._without_timestamp, columns)
+        self.rows = self.size = self._without_timestamp = 0
+        return made
+
+
+cdef void _free_bytes(ByteColumn *column) noexcept:
+    PyMem_RawFree(column.offsets.data)
+    PyMem_RawFree(column.data.data)
+    PyMem_RawFree(column.validity.data)
+
+
+cdef object _taken_bytes(ByteColumn *column, int width):
+    cdef int64_t nulls = column.nulls
+    cdef uint8_t *at
+    if column.rows == 0:
+        at = _more(&column.offsets, width)
+        if at == NULL:
+            raise MemoryError
+        memset(at, 0, width)
+    column.rows = column.nulls = 0
+    offsets = _taken(&column.offsets)
+    data = _taken(&column.data)
+    validity = _taken(&column.validity)
+    return Bytes(offsets, data, validity if nulls else None, nulls)

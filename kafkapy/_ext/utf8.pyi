@@ -1,0 +1,3 @@
+"""Types of ext/utf8.pyx."""
+
+def is_valid(data: bytes | bytearray | memoryview) -> bool: ...
