@@ -160,7 +160,8 @@ class TopicController:
         """Leads an expected partition whose log is there now, or is known not to be.
 
         Takes no lock, so that a long change of other topics does not hold it up. If its own topic is deleted
-        meanwhile, the replica manager refuses it; if its settings are changed, it gets them anew.
+        meanwhile, the replica manager refuses it; if its settings were changed since the loading began, it gets them
+        anew.
         """
         topic = self._topics.get(name)
         if topic is None or index not in topic.assignment:
@@ -174,7 +175,8 @@ class TopicController:
             return
         if self._lead(topic, [index], config, is_new=False):
             return
-        if self._check_config(self._configs.topic(name)).values != config.values:
+        log_config = self._replicas.config_of(name, index)
+        if log_config is not None and log_config.values != self._check_config(self._configs.topic(name)).values:
             with self._changing:
                 self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
 

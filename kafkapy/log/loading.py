@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError
@@ -133,11 +134,9 @@ class Loading:
         """By log directory."""
         return {str(load.log_dir.path): load.progress for load in self._loads}
 
-    def in_dir(self, log_dir: str) -> list[tuple[TopicPartition, int]]:
-        """The logs of one directory that are not ready, with the bytes that are still to be checked."""
-        return [
-            (job.key, job.bytes_left) for job in list(self._jobs.values()) if job.load.log_dir.env.log_dir == log_dir
-        ]
+    def in_dir(self, directory: Path) -> list[TopicPartition]:
+        """The logs in one of log.dirs that are not ready yet."""
+        return [job.key for job in list(self._jobs.values()) if job.load.log_dir.path == directory]
 
     # --- one log
 
@@ -165,7 +164,7 @@ class Loading:
         except Exception as error:
             _log.exception("%s cannot be served", job.path)
             clean = False
-            self._refuse(job, log_dir, KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"{job.path}: {error}"))
+            self._refuse(job, log_dir, KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{job.path}: {error}"))
         if not clean:
             log_dir.not_recovered.add(job.key)
         return True

@@ -125,7 +125,7 @@ class LogDir:
         """A full disk is no reason to go offline: the old file stays, which costs a longer recovery at most."""
         try:
             with self._writing:  # read under the lock too, so that an older state never replaces a newer one
-                kept = {key: read[key] for key in list(self.not_loaded) if key in read}
+                kept = {key: offset for key, offset in read.items() if key in self.not_loaded}
                 checkpoint.write({**kept, **offsets()})
         except OSError as error:
             refusal = self.env.disk_error(f"writing {checkpoint.path}", error)

@@ -142,6 +142,11 @@ class ReplicaManager:
                 left.append(error.message)
         return left
 
+    def config_of(self, topic: str, index: int) -> LogConfig | None:
+        """The settings of a partition that is led; None for any other."""
+        partition = self._find(topic, index)
+        return partition.log.config if partition is not None else None
+
     def update_config(self, topic: str, config: LogConfig) -> None:
         """New settings of a topic, for every log of it."""
         for partition in self._topics.get(topic, {}).values():

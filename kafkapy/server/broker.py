@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kafkapy.controller.topic_changes import TopicController
+from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
-from kafkapy.log.meta_properties import NAME as META_PROPERTIES
 from kafkapy.log.settings import LogSettings
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
 from kafkapy.metadata.configs import ConfigRegistry
@@ -38,6 +38,7 @@ from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import MetricsPage
 from kafkapy.server.retention_policy import load_policy
 from kafkapy.server.services import Node, Services
+from kafkapy.server.unadopted import why_not_ours
 
 log = logging.getLogger("kafkapy.server.broker")
 
@@ -50,11 +51,15 @@ class BrokerServer:
     """A broker in this process, on threads of its own. `start` once, `stop` once.
 
     `on_failure(reason)` is called, from any thread, when a running broker cannot go on: the directory that holds
-    its metadata failed, or the last of its log directories did.
+    its metadata failed, or the last of its log directories did. `files` are the operations on the logs' disk.
     """
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock = SYSTEM_CLOCK, on_failure: Callable[[str], None] | None = None
+        self,
+        config: BrokerConfig,
+        clock: Clock = SYSTEM_CLOCK,
+        on_failure: Callable[[str], None] | None = None,
+        files: Files | None = None,
     ) -> None:
         self.listeners: list[str] = []
         self.services = services = Services()
@@ -68,6 +73,7 @@ class BrokerServer:
         # and the administration that wait for the disk pool.
         self._background_pool = DiskPool(2, "background")
         self._on_failure = on_failure
+        self._files = files
         self._scheduler = Scheduler(clock, config.background_threads)
         self._timer = Timer(clock)
         self._tree: LocalTree | None = None
@@ -155,6 +161,7 @@ class BrokerServer:
                 max_decompressed=config.kafkapy_decompressed_max_bytes,
                 retention=load_policy(config.kafkapy_retention_policy),
             ),
+            files=self._files,
             on_dir_failure=self._directory_failed,
         )
         return self._logs
@@ -165,20 +172,10 @@ class BrokerServer:
         if home in offline:
             raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
         path = home / FILE_NAME
-        partitions = logs.dirs.stored_partitions()
-        if partitions and not path.exists():
-            topic, index = partitions[0]
-            if logs.dirs.stored_cluster_id() is not None and not (home / META_PROPERTIES).exists():
-                raise StartError(
-                    f"{home} is the first of log.dirs and should hold the metadata, but is empty, while others of "
-                    f"log.dirs hold partitions ({topic}-{index} is one): bring it back, or name first the directory "
-                    f"that has {FILE_NAME}"
-                )
-            raise StartError(
-                f"log.dirs holds partitions ({topic}-{index} is one) and {home} no kafkapy metadata: another broker, "
-                "such as Apache Kafka, wrote them, and nobody adopted them (which will be done by `kafkapy log adopt`, "
-                "not in this version). Name an empty directory in log.dirs"
-            )
+        if not path.exists():
+            reason = why_not_ours(self.services.config.log_dirs, logs.dirs)
+            if reason is not None:
+                raise StartError(reason)
         return LocalTree(path, self._metadata_failed)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,3 +30,30 @@ def register_gauges(services: Services) -> None:
         "Writes that took longer than kafkapy.stall.threshold.ms",
         lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),
     )
+    _register_loading(services)
+
+
+def _register_loading(services: Services) -> None:
+    """How far the start is, by the names of Kafka's LogManager (KIP-831); all of them are 0 in the end."""
+    counters = services.counters
+    for directory, progress in services.log_manager.loading.progress().items():
+        at = {"dir": directory}
+        counters.gauge(
+            "remaining_logs_to_recover",
+            "Logs of a directory that are not loaded yet",
+            partial(getattr, progress, "logs_left"),
+            at,
+        )
+        counters.gauge(
+            "remaining_bytes_to_recover",
+            "Bytes of a directory's segments that recovery has to check yet",
+            partial(getattr, progress, "bytes_left"),
+            at,
+        )
+        for number in range(len(progress.segments_left)):
+            counters.gauge(
+                "remaining_segments_to_recover",
+                "Segments that recovery has to check yet of the log at which one of its threads is",
+                partial(progress.segments_left.__getitem__, number),
+                {**at, "thread_num": str(number)},
+            )

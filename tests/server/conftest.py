@@ -11,8 +11,8 @@ from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
 
 
-def start_broker(log_dir, **settings):
-    """A started broker on a free port; names of settings with underscores for dots."""
+def start_broker(log_dir, *, files=None, wait=True, **settings):
+    """A started broker on a free port, with all logs loaded; names of settings with underscores for dots."""
     config = BrokerConfig(
         {
             "log.dirs": str(log_dir),
@@ -20,9 +20,10 @@ def start_broker(log_dir, **settings):
             **{name.replace("_", "."): value for name, value in settings.items()},
         }
     )
-    server = BrokerServer(config)
+    server = BrokerServer(config, files=files)
     server.start()
-    server.wait_until_loaded()
+    if wait:
+        server.wait_until_loaded()
     return server
 
 

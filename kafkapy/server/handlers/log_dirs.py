@@ -27,15 +27,18 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         if error is not None:
             results.append(make.Results(error_code=Errors.KAFKA_STORAGE_ERROR, log_dir=str(directory), topics=[]))
             continue
+        found = [
+            (log.topic, log.partition, log.size, max(0, log.high_watermark - log.log_end_offset))
+            for log in broker.log_manager.logs_in(directory)
+        ]
+        # Of a log that is being recovered nobody knows yet how much of it will stay.
+        found += [(*key, 0, 0) for key in broker.log_manager.loading.in_dir(directory)]
         by_topic: dict[str, list[Any]] = {}
-        for log in broker.log_manager.logs_in(directory):
-            if wanted is None or (log.topic, log.partition) in wanted:
-                by_topic.setdefault(log.topic, []).append(
+        for topic, index, size, lag in found:
+            if wanted is None or (topic, index) in wanted:
+                by_topic.setdefault(topic, []).append(
                     make.Results.Topics.Partitions(
-                        partition_index=log.partition,
-                        partition_size=log.size,
-                        offset_lag=max(0, log.high_watermark - log.log_end_offset),
-                        is_future_key=False,
+                        partition_index=index, partition_size=size, offset_lag=lag, is_future_key=False
                     )
                 )
         total, usable = _room(directory)

@@ -1,0 +1,310 @@
+"""Loading while the broker serves: the order, what is asked for meanwhile, and a stop in the middle."""
+
+import errno
+import os
+import threading
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log import clean_shutdown
+from kafkapy.log.checkpoints import LOG_START_OFFSETS
+from kafkapy.log.files import Files
+
+from .support import GatedFiles, batch, values_of
+from .test_manager import CONFIG, TOPIC_ID, Broker
+
+OTHER_ID = bytes(16)
+WAIT_S = 60
+
+
+def filled(*dirs, topics=("slow", "a", "b"), deleted_before=0, count=20):
+    """Directories with a log of some segments a topic, of a broker that was killed."""
+    broker = Broker(*dirs)
+    for topic in topics:
+        log = broker.manager.create(topic, 0, TOPIC_ID, CONFIG)
+        log.append([batch(number) for number in range(count)], 0)
+        log.set_high_watermark(count)
+        if deleted_before:
+            log.delete_records(deleted_before)
+    broker.manager.checkpoint()
+    broker.kill()
+
+
+class Loading(Broker):
+    """A broker that loads behind the test's back; `left` are the logs as they became ready or refused."""
+
+    def __init__(self, *dirs, files=None, is_stray=None, **settings):
+        super().__init__(*dirs, files=files, load=False, **settings)
+        self.left = []
+        self.manager.loading.begin(None, is_stray, lambda topic, partition: self.left.append(topic))
+
+    def start(self):
+        self.manager.loading.start()
+        return self.manager
+
+    def finish(self):
+        assert self.manager.loading.wait(WAIT_S)
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A broker that is at the recovery of `slow`, and has `a` and `b` behind it, on one thread."""
+    filled(tmp_path)
+    os.utime(newest(tmp_path / "slow-0"), (2**31, 2**31))
+    files = GatedFiles("slow-0")
+    broker = Loading(tmp_path, files=files)
+    broker.start()
+    assert files.arrived.wait(WAIT_S)
+    yield broker, files
+    files.open_gate()
+    broker.manager.close()
+
+
+def newest(directory):
+    return max(directory.glob("*.log"))
+
+
+def test_logs_that_were_written_last_come_first(tmp_path):
+    filled(tmp_path, topics=("a", "b", "c"))
+    for topic, time in (("a", 2_000), ("b", 3_000), ("c", 1_000)):
+        os.utime(newest(tmp_path / f"{topic}-0"), (time, time))
+    broker = Loading(tmp_path)
+    broker.start()
+    broker.finish()
+    assert broker.left == ["b", "a", "c"]
+    broker.manager.close()
+
+
+def test_a_log_that_is_asked_for_comes_first(held):
+    broker, files = held
+    broker.manager.loading.hasten(("b", 0))
+    broker.manager.loading.hasten(("b", 0))
+    broker.manager.loading.hasten(("nothing", 0))
+    files.open_gate()
+    broker.finish()
+    assert broker.left[:2] == ["slow", "b"]
+
+
+def test_logs_are_ready_one_by_one(tmp_path):
+    filled(tmp_path)
+    files = GatedFiles("slow-0")
+    broker = Loading(tmp_path, files=files, recovery_threads_per_dir=2)
+    ready = threading.Event()
+    broker.left = _Signalling(2, ready)
+    manager = broker.start()
+    assert ready.wait(WAIT_S)
+    assert not manager.is_loading("a", 0)
+    assert len(values_of(manager.get("a", 0))) == 20
+    assert manager.is_loading("slow", 0)
+    assert manager.get("slow", 0) is None
+    assert not manager.loading.wait(0)
+    assert manager.loading.in_dir(tmp_path) == [("slow", 0)]
+    files.open_gate()
+    broker.finish()
+    assert len(values_of(manager.get("slow", 0))) == 20
+    manager.close()
+
+
+class _Signalling(list):
+    def __init__(self, count, event):
+        super().__init__()
+        self.count, self.event = count, event
+
+    def append(self, item):
+        super().append(item)
+        if len(self) == self.count:
+            self.event.set()
+
+
+def test_progress_counts_down_to_nothing(held):
+    broker, files = held
+    (progress,) = broker.manager.loading.progress().values()
+    segments = len(list(newest(next(broker.manager.dirs.opened[0].path.glob("slow-0"))).parent.glob("*.log")))
+    assert progress.logs_left == progress.logs == 3
+    assert progress.segments_left == [segments]
+    assert (
+        progress.bytes_left
+        == progress.bytes
+        == sum(path.stat().st_size for path in broker.manager.dirs.opened[0].path.glob("*-0/*.log"))
+    )
+    files.open_gate()
+    broker.finish()
+    assert (progress.logs_left, progress.segments_left, progress.bytes_left) == (0, [0], 0)
+
+
+def test_a_stop_in_the_middle_loses_nothing_and_is_not_clean(tmp_path):
+    filled(tmp_path, deleted_before=3)
+    os.utime(newest(tmp_path / "slow-0"), (2**31, 2**31))
+    files = GatedFiles("slow-0")
+    broker = Loading(tmp_path, files=files)
+    manager = broker.start()
+    assert files.arrived.wait(WAIT_S)
+    (load,) = manager.loading._loads
+    stopping = threading.Thread(target=manager.loading.stop)
+    stopping.start()
+    while not load._stopping:
+        stopping.join(0.001)
+    files.open_gate()
+    manager.close()
+    stopping.join(WAIT_S)
+    assert broker.left == []
+    assert not manager.loading.wait(0)
+    assert not (tmp_path / clean_shutdown.NAME).exists()
+    assert sorted((tmp_path / LOG_START_OFFSETS).read_text().splitlines()[2:]) == ["a 0 3", "b 0 3", "slow 0 3"]
+    manager = Broker(tmp_path).manager
+    assert {log.name: (log.log_start_offset, log.log_end_offset) for log in manager} == {
+        "a-0": (3, 20),
+        "b-0": (3, 20),
+        "slow-0": (3, 20),
+    }
+    manager.close()
+    assert (tmp_path / clean_shutdown.NAME).exists()
+
+
+def test_a_stop_before_clean_logs_are_open_is_clean(tmp_path):
+    filled(tmp_path)
+    Broker(tmp_path).manager.close()
+    Loading(tmp_path).manager.close()
+    assert (tmp_path / clean_shutdown.NAME).exists()
+    manager = Broker(tmp_path).manager
+    assert {log.log_end_offset for log in manager} == {20}
+    manager.close()
+
+
+def test_checkpoints_keep_what_they_say_of_logs_that_are_not_ready(tmp_path):
+    filled(tmp_path, deleted_before=15)
+    broker = Loading(tmp_path)
+    broker.manager.create("new", 0, TOPIC_ID, CONFIG)
+    broker.manager.checkpoint()
+    broker.kill()
+    manager = Broker(tmp_path).manager
+    assert {log.name: log.log_start_offset for log in manager} == {"a-0": 15, "b-0": 15, "new-0": 0, "slow-0": 15}
+    manager.close()
+
+
+# --- changes meanwhile
+
+
+def test_a_log_that_nobody_has_begun_to_load_is_deleted_unread(held):
+    broker, files = held
+    broker.manager.delete("a", 0)
+    assert not broker.manager.is_loading("a", 0)
+    assert broker.left == ["a"]
+    log = broker.manager.create("a", 0, OTHER_ID, CONFIG)
+    assert (log.log_end_offset, log.topic_id) == (0, OTHER_ID)
+    files.open_gate()
+    broker.finish()
+    assert "a-0" not in files.scanned
+    assert broker.manager.get("a", 0) is log
+
+
+def test_a_log_that_is_being_recovered_is_deleted_when_that_has_been_stopped(held):
+    broker, files = held
+    with pytest.raises(KafkaError) as refused:
+        broker.manager.delete("slow", 0)
+    assert refused.value.code == Errors.NOT_LEADER_OR_FOLLOWER
+    assert broker.manager.is_loading("slow", 0)
+    files.open_gate()
+    broker.finish()
+    assert files.scanned.count("slow-0") == 1  # it has several segments
+    with pytest.raises(KafkaError):
+        broker.manager.create("slow", 0, OTHER_ID, CONFIG)
+    broker.manager.delete("slow", 0)
+    assert broker.manager.create("slow", 0, OTHER_ID, CONFIG).log_end_offset == 0
+    directory = broker.manager.dirs.opened[0].path
+    broker.manager.close()
+    assert (directory / clean_shutdown.NAME).exists()
+
+
+def test_a_log_that_cannot_be_loaded_can_be_deleted(tmp_path):
+    filled(tmp_path, topics=["a"])
+
+    def refuse(topic):
+        raise KafkaError(Errors.INVALID_CONFIG, "nothing fits")
+
+    broker = Broker(tmp_path, load=False)
+    broker.manager.load(refuse)
+    broker.manager.delete("a", 0)
+    assert broker.manager.create("a", 0, OTHER_ID, CONFIG).log_end_offset == 0
+    broker.manager.close()
+    assert (tmp_path / clean_shutdown.NAME).exists()
+
+
+def is_stray(topic, partition, topic_id):
+    return topic_id == TOPIC_ID
+
+
+def test_a_stray_makes_way_for_a_new_log_of_its_name(tmp_path):
+    filled(tmp_path)
+    broker = Loading(tmp_path, is_stray=is_stray)
+    assert broker.manager.create("a", 0, OTHER_ID, CONFIG).log_end_offset == 0
+    assert [path.name[:4] for path in tmp_path.glob("*-stray")] == ["a-0."]
+    broker.manager.close()
+
+
+def test_a_new_log_waits_until_a_stray_of_its_name_is_recovered_and_set_aside(held):
+    broker, files = held
+    broker.manager.loading._is_stray = is_stray
+    made = []
+    making = threading.Thread(target=lambda: made.append(broker.manager.create("slow", 0, OTHER_ID, CONFIG)))
+    making.start()
+    files.open_gate()
+    making.join(WAIT_S)
+    assert [log.topic_id for log in made] == [OTHER_ID]
+    broker.finish()
+    directory = broker.manager.dirs.opened[0].path
+    assert len(list(directory.glob("slow-0.*-stray"))) == 1
+    assert files.scanned.count("slow-0") > 1
+
+
+def test_a_log_is_not_made_anew_when_the_stop_leaves_it_unloaded(tmp_path):
+    filled(tmp_path)
+    broker = Loading(tmp_path)
+    broker.manager.loading.stop()
+    with pytest.raises(KafkaError) as refused:
+        broker.manager.create("slow", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.NOT_LEADER_OR_FOLLOWER
+    broker.manager.close()
+
+
+def test_a_directory_that_fails_while_loading_does_not_hold_up_the_others(tmp_path):
+    class Broken(Files):
+        def scan(self, file, *arguments):
+            if "/one/" in file.path:
+                raise OSError(errno.EIO, "the disk is broken")
+            return super().scan(file, *arguments)
+
+    one, two = tmp_path / "one", tmp_path / "two"
+    filled(one, topics=("a", "b"))
+    filled(two, topics=("c", "d"))
+    broker = Loading(one, two, files=Broken())
+    manager = broker.start()
+    broker.finish()
+    assert sorted(broker.left) == ["a", "b", "c", "d"]
+    assert broker.failed == [one]
+    assert sorted(log.topic for log in manager) == ["c", "d"]
+    with pytest.raises(KafkaError) as refused:
+        manager.create("a", 0, TOPIC_ID, CONFIG)
+    assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
+    manager.close()
+    assert not (one / clean_shutdown.NAME).exists()
+    assert (two / clean_shutdown.NAME).exists()
+
+
+def test_a_log_whose_loading_breaks_keeps_nobody_else_from_being_loaded(tmp_path):
+    class Confused(Files):
+        def scan(self, file, *arguments):
+            if "a-0" in file.path:
+                raise ValueError("nobody thought of this")
+            return super().scan(file, *arguments)
+
+    filled(tmp_path, topics=("a", "b"))
+    broker = Loading(tmp_path, files=Confused())
+    manager = broker.start()
+    broker.finish()
+    assert [log.topic for log in manager] == ["b"]
+    with pytest.raises(KafkaError, match="nobody thought of this"):
+        manager.create("a", 0, TOPIC_ID, CONFIG)
+    manager.close()
+    assert not (tmp_path / clean_shutdown.NAME).exists()

@@ -1,0 +1,242 @@
+"""A broker that serves while it recovers: what it answers for a log that is not ready, and that it goes on."""
+
+import threading
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import (
+    DELETE_RECORDS,
+    DESCRIBE_LOG_DIRS,
+    DESCRIBE_PRODUCERS,
+    ELECT_LEADERS,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from tests.log.support import GatedFiles
+from tests.server import test_fetch, test_produce
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import batch, make_topic, produce
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A broker that recovers `slow` until the gate is opened, and has recovered `quick`."""
+    server = start_broker(tmp_path, broker_id=0)
+    wire = Wire(server)
+    for topic in ("slow", "quick"):
+        make_topic(wire, topic)
+        produce(wire, topic, batch(b"one", b"two"))
+    wire.close()
+    server.stop()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    files = GatedFiles("slow-0")
+    server = start_broker(tmp_path, files=files, wait=False, num_recovery_threads_per_data_dir=2)
+    while server.services.log_manager.is_loading("quick", 0):
+        pass
+    wire = Wire(server)
+    yield server, files, wire
+    files.open_gate()
+    wire.close()
+    server.stop()
+
+
+def ask_one(wire, api, version, **fields):
+    """The answer for partition 0 of `slow`, of an API whose topics have partitions."""
+    request = api.Request(**fields)
+    response = wire.call(api, version, request)
+    return response.topics[0].partitions[0]
+
+
+def leader_of(wire, topic):
+    asked = METADATA.Request(topics=[METADATA.Request.Topics(name=topic)], allow_auto_topic_creation=True)
+    answer = wire.call(METADATA, 12, asked).topics[0]
+    assert answer.error_code == Errors.NONE
+    (partition,) = answer.partitions
+    return partition.error_code, partition.leader_id, list(partition.replica_nodes), list(partition.offline_replicas)
+
+
+def test_metadata_tells_that_a_partition_has_no_leader_yet(held):
+    server, files, wire = held
+    assert leader_of(wire, "slow") == (Errors.LEADER_NOT_AVAILABLE, -1, [0], [])
+    assert leader_of(wire, "quick") == (Errors.NONE, 0, [0], [])
+    files.open_gate()
+    assert server.wait_until_loaded(WAIT_S)
+    assert leader_of(wire, "slow") == (Errors.NONE, 0, [0], [])
+
+
+def test_every_other_api_answers_that_this_is_not_the_leader(held):
+    _, _, wire = held
+    answers = [
+        produce(wire, "slow", batch(b"three")),
+        test_fetch.fetch(wire, "slow"),
+        ask_one(
+            wire,
+            LIST_OFFSETS,
+            9,
+            replica_id=-1,
+            topics=[
+                LIST_OFFSETS.Request.Topics(
+                    name="slow",
+                    partitions=[LIST_OFFSETS.Request.Topics.Partitions(partition_index=0, timestamp=-1)],
+                )
+            ],
+        ),
+        ask_one(
+            wire,
+            OFFSET_FOR_LEADER_EPOCH,
+            4,
+            topics=[
+                OFFSET_FOR_LEADER_EPOCH.Request.Topics(
+                    topic="slow",
+                    partitions=[OFFSET_FOR_LEADER_EPOCH.Request.Topics.Partitions(partition=0, leader_epoch=0)],
+                )
+            ],
+        ),
+        ask_one(
+            wire,
+            DELETE_RECORDS,
+            2,
+            topics=[
+                DELETE_RECORDS.Request.Topics(
+                    name="slow", partitions=[DELETE_RECORDS.Request.Topics.Partitions(partition_index=0, offset=1)]
+                )
+            ],
+        ),
+        ask_one(
+            wire,
+            DESCRIBE_PRODUCERS,
+            0,
+            topics=[DESCRIBE_PRODUCERS.Request.Topics(name="slow", partition_indexes=[0])],
+        ),
+        wire.call(
+            ELECT_LEADERS,
+            2,
+            ELECT_LEADERS.Request(
+                topic_partitions=[ELECT_LEADERS.Request.TopicPartitions(topic="slow", partitions=[0])]
+            ),
+        )
+        .replica_election_results[0]
+        .partition_result[0],
+    ]
+    assert [answer.error_code for answer in answers] == [Errors.NOT_LEADER_OR_FOLLOWER] * len(answers)
+    assert test_produce.fetch_values(wire, "quick") == [b"one", b"two"]
+
+
+def test_a_fetch_session_goes_on_when_the_log_is_ready(held):
+    server, files, wire = held
+    opened = wire.call(FETCH, 12, test_fetch.request("slow", session=(0, 0)))
+    assert opened.responses[0].partitions[0].error_code == Errors.NOT_LEADER_OR_FOLLOWER
+    files.open_gate()
+    assert server.wait_until_loaded(WAIT_S)
+    nothing_new = FETCH.Request(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=opened.session_id,
+        session_epoch=1,
+        topics=[],
+    )
+    partition = wire.call(FETCH, 12, nothing_new).responses[0].partitions[0]
+    assert (partition.error_code, partition.high_watermark) == (Errors.NONE, 2)
+    assert len(bytes(partition.records)) > 0
+
+
+def test_the_start_is_told_in_the_metrics_and_in_the_log_directories(held):
+    server, files, wire = held
+    counters, directory = server.services.counters, str(server.services.config.log_dirs[0].absolute())
+    at = {"dir": directory}
+
+    def told():
+        return [
+            counters.value("remaining_logs_to_recover", at),
+            counters.value("remaining_bytes_to_recover", at) > 0,
+            sum(
+                counters.value("remaining_segments_to_recover", {**at, "thread_num": str(number)})
+                for number in range(2)
+            ),
+        ]
+
+    assert told() == [1, True, 1]
+    (result,) = wire.call(DESCRIBE_LOG_DIRS, 4, DESCRIBE_LOG_DIRS.Request(topics=None)).results
+    assert [topic.name for topic in result.topics] == ["quick", "slow"]
+    files.open_gate()
+    assert server.wait_until_loaded(WAIT_S)
+    assert told() == [0, False, 0]
+
+
+def test_topics_are_made_and_deleted_meanwhile(held):
+    server, files, wire = held
+    make_topic(wire, "new")
+    produce(wire, "new", batch(b"x"))
+    controller = server.services.controller
+    controller.delete("slow")
+    assert "slow" not in server.services.topics
+    with pytest.raises(KafkaError) as refused:
+        controller.create("slow", partitions=1)
+    assert refused.value.code == Errors.TOPIC_ALREADY_EXISTS  # it is still being deleted
+    with pytest.raises(KafkaError) as refused:
+        server.services.replicas.get("slow", 0)
+    assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    files.open_gate()
+    assert server.wait_until_loaded(WAIT_S)
+    assert not server.services.topics.marked()
+    controller.create("slow", partitions=1)
+    assert test_produce.fetch_values(wire, "slow") == []
+    assert test_produce.fetch_values(wire, "new") == [b"x"]
+
+
+def test_settings_that_are_changed_meanwhile_count(held):
+    server, files, _ = held
+    server.services.controller.alter_topic("slow", lambda _: {"retention.ms": "77"}, validate_only=False)
+    server.services.controller.add_partitions("slow", 2, None, validate_only=False)
+    assert server.services.replicas.holds("slow", 1)
+    files.open_gate()
+    assert server.wait_until_loaded(WAIT_S)
+    assert server.services.replicas.get("slow", 0).log.config.retention_ms == 77
+
+
+def test_a_stop_does_not_wait_for_what_is_not_recovered(tmp_path, held):
+    server, files, _ = held
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    while not server.services.stopping:
+        stopping.join(0.001)
+    assert not server.wait_until_loaded(0)
+    files.open_gate()
+    stopping.join(WAIT_S)
+    assert not stopping.is_alive()
+    again = start_broker(tmp_path)
+    wire = Wire(again)
+    for topic in ("slow", "quick"):
+        assert test_produce.fetch_values(wire, topic) == [b"one", b"two"]
+    wire.close()
+    again.stop()
+
+
+def test_a_partition_whose_log_cannot_be_loaded_tells_why(tmp_path):
+    class Confused(GatedFiles):
+        def scan(self, file, *arguments):
+            if self.text in file.path:
+                raise ValueError("nobody thought of this")
+            return super().scan(file, *arguments)
+
+    server = start_broker(tmp_path)
+    wire = Wire(server)
+    make_topic(wire, "t")
+    produce(wire, "t", batch(b"one"))
+    wire.close()
+    server.stop()
+    server = start_broker(tmp_path, files=Confused("t-0"))
+    wire = Wire(server)
+    code, leader, _, offline = leader_of(wire, "t")
+    assert (code, leader, len(offline)) == (Errors.LEADER_NOT_AVAILABLE, -1, 1)
+    assert test_fetch.fetch(wire, "t").error_code == Errors.KAFKA_STORAGE_ERROR
+    wire.close()
+    server.stop()
