@@ -10,13 +10,13 @@ from kafkapy.log.meta_properties import MetaProperties, MetaPropertiesError, che
 
 def stored(log_dirs: Iterable[LogDir]) -> MetaProperties | None:
     """What the files say; None if there are none. Raises MetaPropertiesError if they disagree."""
-    found = {meta: log_dir for log_dir, meta in _read(log_dirs).items() if meta is not None}
+    found = {meta.identity: (log_dir, meta) for log_dir, meta in _read(log_dirs).items() if meta is not None}
     if len(found) > 1:
         told = "; ".join(
-            f"{log_dir.path}: broker {meta.broker_id} of {meta.cluster_id}" for meta, log_dir in found.items()
+            f"{log_dir.path}: broker {meta.broker_id} of {meta.cluster_id}" for log_dir, meta in found.values()
         )
         raise MetaPropertiesError(f"the directories in log.dirs do not belong together ({told})")
-    return next(iter(found), None)
+    return next((meta for _, meta in found.values()), None)
 
 
 def stamp(log_dirs: Iterable[LogDir], wanted: MetaProperties, now_ms: int) -> None:
@@ -26,7 +26,7 @@ def stamp(log_dirs: Iterable[LogDir], wanted: MetaProperties, now_ms: int) -> No
         if meta is not None:
             check_meta(meta, wanted, log_dir.env.log_dir)
     for log_dir, meta in metas.items():
-        if meta != wanted:
+        if meta is None or meta.identity != wanted.identity:
             try:
                 write_meta(log_dir.env.files, log_dir.env.log_dir, wanted, now_ms / 1000)
             except OSError as error:

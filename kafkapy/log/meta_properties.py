@@ -1,4 +1,8 @@
-"""`meta.properties`: which cluster and broker a log directory belongs to (Kafka's MetaProperties, version 0)."""
+"""`meta.properties`: which cluster and broker a log directory belongs to (Kafka's MetaProperties).
+
+Version 0 is of ZooKeeper mode and what is written here. Version 1 is of KRaft: it is read, and left as it is in a
+directory that was adopted, so that Kafka still knows its directory.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from kafkapy.log.files import Files
 
 NAME = "meta.properties"
 
+_KRAFT = 1
+
 
 class MetaPropertiesError(ValueError):
     """The file contradicts itself or the broker: names the file, the key and the values."""
@@ -20,6 +26,16 @@ class MetaProperties(NamedTuple):
 
     broker_id: int
     cluster_id: str | None
+    version: int = 0
+
+    @property
+    def identity(self) -> tuple[int, str | None]:
+        """What files of both versions say."""
+        return self.broker_id, self.cluster_id
+
+    @property
+    def is_kraft(self) -> bool:
+        return self.version == _KRAFT
 
 
 def parse_properties(data: bytes, path: str) -> MetaProperties:
@@ -29,13 +45,15 @@ def parse_properties(data: bytes, path: str) -> MetaProperties:
         if line and line[0] not in "#!":
             key, _, value = line.partition("=")
             fields[key.strip()] = value.strip()
-    if fields.get("version") != "0":
-        raise MetaPropertiesError(f"{path} has version={fields.get('version')}: only 0 (ZooKeeper mode) can be served")
+    if fields.get("version") not in ("0", "1"):
+        raise MetaPropertiesError(f"{path} has version={fields.get('version')}: only 0 and 1 are known")
+    version = int(fields["version"])
+    key = "node.id" if version == _KRAFT else "broker.id"
     try:
-        broker_id = int(fields["broker.id"])
+        broker_id = int(fields[key])
     except (KeyError, ValueError):
-        raise MetaPropertiesError(f"{path} has broker.id={fields.get('broker.id')}: expected a number") from None
-    return MetaProperties(broker_id, fields.get("cluster.id"))
+        raise MetaPropertiesError(f"{path} has {key}={fields.get(key)}: expected a number") from None
+    return MetaProperties(broker_id, fields.get("cluster.id"), version)
 
 
 def format_properties(properties: MetaProperties, at: float) -> bytes:

@@ -22,6 +22,9 @@ DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"
 FUTURE_DIR = "-future"
 
+# The topic whose directory is the own log of a KRaft broker: not one of the cluster's, and never loaded.
+KRAFT_METADATA = "__cluster_metadata"
+
 _NAME_MAX = 255
 _OFFSET = re.compile(r"(\d+)(\.[a-z.]+)")
 _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-stray|-future)")
@@ -57,7 +60,7 @@ def marked_dir_name(topic: str, partition: int, kind: str) -> str:
 
 
 def parse_dir_name(name: str) -> LogDirName | None:
-    """None if this is not the name of a partition's directory."""
+    """None if this is not the name of a partition's directory; the own log of KRaft is none."""
     kind = LIVE_DIR
     for marker in (DELETE_DIR, STRAY_DIR, FUTURE_DIR):
         if name.endswith(marker):
@@ -65,6 +68,6 @@ def parse_dir_name(name: str) -> LogDirName | None:
                 return None
             kind, name = marker, name[: name.rindex(".")]
     topic, dash, partition = name.rpartition("-")
-    if not dash or not topic or not partition.isascii() or not partition.isdigit():
+    if not dash or not topic or topic == KRAFT_METADATA or not partition.isascii() or not partition.isdigit():
         return None
     return LogDirName(topic, int(partition), kind)

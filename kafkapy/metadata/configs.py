@@ -46,7 +46,7 @@ class ConfigRegistry:
             else:
                 done(_as_kafka(error))
 
-        self._tree.submit([Set(path, _encode(overrides))], written)
+        self._tree.submit([Set(path, encode_settings(overrides))], written)
 
     def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
         """Replaces a broker's own dynamic settings."""
@@ -73,7 +73,7 @@ class ConfigRegistry:
         return {str(name): str(value) for name, value in stored.items()}
 
     def _write(self, path: str, values: Mapping[str, str], done: Finished) -> None:
-        data = _encode(values)
+        data = encode_settings(values)
 
         def created(_: list[Any] | None, error: TreeError | None) -> None:
             if isinstance(error, NodeExists):
@@ -90,7 +90,8 @@ class ConfigRegistry:
             self._tree.submit([Create(path, data)], created)
 
 
-def _encode(values: Mapping[str, str]) -> bytes:
+def encode_settings(values: Mapping[str, str]) -> bytes:
+    """What a node of stored settings holds."""
     return paths.to_json({"version": 1, "config": dict(values)})
 
 

@@ -7,11 +7,12 @@ clients), its logs are removed, then its nodes. A crash between the steps leaves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
+from kafkapy.metadata.configs import encode_settings
 from kafkapy.metadata.ids import ZERO_ID, decode_id, encode_id, new_id
 from kafkapy.metadata.topic_rules import (
     Assignment,
@@ -131,14 +132,9 @@ class TopicRegistry:
         topic = Topic(
             name, topic_id or new_id(), {partition: list(replicas) for partition, replicas in assignment.items()}
         )
-        config_path = paths.config("topics", name)
-        config = paths.to_json({"version": 1, "config": dict(overrides)})
-        operations: list[Operation] = [
-            Set(config_path, config) if self._tree.exists(config_path) else Create(config_path, config),
-            Create(paths.topic(name), _encode(topic)),
-            Create(paths.partitions(name)),
-        ]
-        operations += _new_partitions(name, topic.assignment, controller_epoch)
+        config_exists = self._tree.exists(paths.config("topics", name))
+        states = _first_states(topic.assignment, controller_epoch)
+        operations = list(creation(topic, overrides, states, config_exists=config_exists))
 
         def made(_: list[Any] | None, error: TreeError | None) -> None:
             if error is not None:
@@ -170,7 +166,7 @@ class TopicRegistry:
         new = _copied(added)
         grown = Topic(topic.name, topic.id, {**topic.assignment, **new})
         operations: list[Operation] = [Set(path, _encode(grown), node.version)]
-        operations += _new_partitions(topic.name, new, controller_epoch)
+        operations += _new_partitions(topic.name, _first_states(new, controller_epoch))
 
         def made(_: list[Any] | None, error: TreeError | None) -> None:
             if error is not None:
@@ -274,9 +270,32 @@ def _encode_state(state: PartitionState) -> bytes:
     )
 
 
-def _new_partitions(name: str, assignment: Mapping[int, Sequence[int]], controller_epoch: int) -> Iterable[Operation]:
-    for partition, replicas in assignment.items():
-        state = PartitionState(replicas[0], 0, list(replicas), controller_epoch)
+def creation(
+    topic: Topic,
+    overrides: Mapping[str, str],
+    states: Mapping[int, PartitionState],
+    *,
+    config_exists: bool = False,
+) -> Iterator[Operation]:
+    """The operations that make a topic whose partitions are in these states; `config_exists`: so does its config."""
+    config_path = paths.config("topics", topic.name)
+    config = encode_settings(overrides)
+    yield Set(config_path, config) if config_exists else Create(config_path, config)
+    yield Create(paths.topic(topic.name), _encode(topic))
+    yield Create(paths.partitions(topic.name))
+    yield from _new_partitions(topic.name, states)
+
+
+def _first_states(assignment: Assignment, controller_epoch: int) -> dict[int, PartitionState]:
+    """Of new partitions, each led by its first replica."""
+    return {
+        partition: PartitionState(replicas[0], 0, list(replicas), controller_epoch)
+        for partition, replicas in assignment.items()
+    }
+
+
+def _new_partitions(name: str, states: Mapping[int, PartitionState]) -> Iterator[Operation]:
+    for partition, state in states.items():
         yield Create(f"{paths.partitions(name)}/{partition}")
         yield Create(paths.partition_state(name, partition), _encode_state(state))
 

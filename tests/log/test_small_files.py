@@ -122,17 +122,28 @@ def test_garbled_partition_metadata_is_refused(data):
 
 @pytest.mark.parametrize(
     ("data", "names_it"),
-    [(b"version=1\nnode.id=1\n", "version=1"), (b"version=0\n", "broker.id"), (b"version=0\nbroker.id=x\n", "x")],
+    [
+        (b"version=2\nnode.id=1\n", "version=2"),
+        (b"version=1\nbroker.id=1\n", "node.id"),
+        (b"version=0\n", "broker.id"),
+        (b"version=0\nbroker.id=x\n", "x"),
+    ],
 )
 def test_meta_properties_of_another_kind_are_refused(data, names_it):
     with pytest.raises(MetaPropertiesError, match=names_it):
         parse_properties(data, "a/path")
 
 
+def test_meta_properties_of_kraft_are_read():
+    found = parse_properties(b"node.id=3\ndirectory.id=eOQk2t7fTX6z\nversion=1\ncluster.id=c\n", "a/path")
+    assert (found.broker_id, found.cluster_id, found.is_kraft) == (3, "c", True)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
         ("t-0", ("t", 0, "")),
+        ("__cluster_metadata-0", None),
         ("a-b.c_d-12", ("a-b.c_d", 12, "")),
         ("t-0.0123456789abcdef0123456789abcdef-delete", ("t", 0, "-delete")),
         ("t-3.x-stray", ("t", 3, "-stray")),

@@ -1,0 +1,60 @@
+"""The whole of it: lock, look, plan, write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kafkapy.log import dir_lock
+from kafkapy.log.dir_lock import DirLock, DirLocked
+from kafkapy.server.adoption.errors import AdoptionError
+from kafkapy.server.adoption.inventory import Inventory, take_inventory
+from kafkapy.server.adoption.knowledge import Knowledge
+from kafkapy.server.adoption.plan import Plan, make_plan
+from kafkapy.server.adoption.tree import give_to_owner, write_tree
+
+
+def adopt(
+    dirs: Sequence[Path],
+    known: Knowledge,
+    *,
+    broker_id: int | None = None,
+    dry_run: bool = False,
+    show: Callable[[int], None] = lambda done: None,
+) -> tuple[Inventory, Plan]:
+    """Adopts the directories of one broker, the first of which gets the metadata; gives what was found and done.
+
+    dry_run: changes nothing, and may be asked beside a running broker. show: called with the bytes looked through.
+    Raises AdoptionError, OSError, or LocalTreeError; then nothing has been changed.
+    """
+    whole = [Path(os.path.abspath(directory)) for directory in dirs]
+    for directory in whole:
+        if not directory.is_dir():
+            raise AdoptionError(f"{directory} is not a directory: name the directories of Kafka's log.dirs")
+    if len({path.resolve() for path in whole}) < len(whole):
+        raise AdoptionError(f"a directory is named twice: {', '.join(map(str, whole))}")
+    if dry_run:
+        found = take_inventory(whole, show)
+        return found, make_plan(found, known, broker_id)
+    with locked(whole):
+        found = take_inventory(whole, show)
+        plan = make_plan(found, known, broker_id)
+        write_tree(whole[0], plan)
+    return found, plan
+
+
+@contextmanager
+def locked(dirs: Sequence[Path]) -> Iterator[None]:
+    """Holds the lock that brokers hold, Apache Kafka's included. Raises AdoptionError where one does."""
+    with ExitStack() as held:
+        for directory in dirs:
+            is_new = not (directory / dir_lock.NAME).exists()
+            try:
+                held.callback(DirLock(str(directory)).release)
+            except DirLocked:
+                raise AdoptionError(f"{directory} is in use by a running broker: stop it first") from None
+            if is_new:
+                give_to_owner(directory / dir_lock.NAME, directory)
+        yield

@@ -1,0 +1,89 @@
+"""The highest producer id and leader epoch in a segment, from the batches' headers alone.
+
+Only headers are looked at, so large batches are passed over without being read. What would be the highest yet is
+believed only if the batch's CRC is right: a flipped bit must not use up the producer ids of all time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from kafkapy._ext.batch import BatchHeader, read_header
+from kafkapy._ext.crc32c import crc32c
+from kafkapy.coordinator.transaction_records import decode_state
+from kafkapy.errors import KafkaError, ProtocolError
+from kafkapy.record.batch import records_of
+
+_PREFIX = Struct(">qiiB")  # base offset, length, leader epoch (CRC and magic in the older formats), magic
+_OVERHEAD = 12
+_SMALLEST = 14
+_V2_HEADER = 61
+_CRC_START = 21
+_PRODUCER_ID = Struct(">q")
+_PRODUCER_ID_AT = 43
+_CHUNK = 64 * 1024
+
+
+class Highest(NamedTuple):
+    """-1 where nothing has one: formats 0 and 1 have neither."""
+
+    producer_id: int = -1
+    leader_epoch: int = -1
+
+    def with_(self, other: Highest) -> Highest:
+        return Highest(max(self.producer_id, other.producer_id), max(self.leader_epoch, other.leader_epoch))
+
+
+def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_transactions: bool = False) -> Highest:
+    """`known`, raised by what the segment's batches hold; ends at the first bytes that are no batch.
+
+    `of_transactions`: the segment is one of `__transaction_state`, whose records name producer ids that may not have
+    written anything yet. `show` is called with the bytes that are done. Raises OSError.
+    """
+    with open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        chunk, start = b"", 0
+        position = 0
+        while size - position >= _V2_HEADER:
+            if position + _V2_HEADER > start + len(chunk):
+                chunk, start = os.pread(file.fileno(), _CHUNK, position), position
+                show(position)
+                if len(chunk) < _V2_HEADER:
+                    break
+            at = position - start
+            _, length, leader_epoch, magic = _PREFIX.unpack_from(chunk, at)
+            end = position + _OVERHEAD + length
+            if length < _SMALLEST or end > size or magic > 2 or (magic == 2 and end - position < _V2_HEADER):
+                break
+            if magic == 2:
+                (producer_id,) = _PRODUCER_ID.unpack_from(chunk, at + _PRODUCER_ID_AT)
+                if producer_id > known.producer_id or leader_epoch > known.leader_epoch or of_transactions:
+                    found = _checked(os.pread(file.fileno(), end - position, position), of_transactions)
+                    known = known.with_(found)
+            position = end
+    show(size)
+    return known
+
+
+def _checked(batch: bytes, of_transactions: bool) -> Highest:
+    """What one batch holds; nothing if its CRC is wrong."""
+    header = read_header(batch)
+    if crc32c(memoryview(batch)[_CRC_START:]) != header.crc:
+        return Highest()
+    producer_id = header.producer_id
+    if of_transactions and not header.is_control:
+        producer_id = max([producer_id, *_producers_named_in(batch, header)])
+    return Highest(producer_id, header.leader_epoch)
+
+
+def _producers_named_in(batch: bytes, header: BatchHeader) -> Iterator[int]:
+    try:
+        for record in records_of(batch, header):
+            if record.value is not None:
+                yield decode_state(record.value).producer_id
+    except (ValueError, KafkaError, ProtocolError):
+        return  # of a later Kafka, or nonsense under a right CRC: it tells nothing

@@ -1,0 +1,85 @@
+"""One partition's directory: its topic id, how far its leader epochs go, the producer ids in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkapy.log import leader_epochs, names
+from kafkapy.log.checkpoints import CheckpointError, numbers, parse_lines
+from kafkapy.log.files import Files
+from kafkapy.log.partition_metadata import PartitionMetadataError, read_topic_id
+from kafkapy.log.producer_snapshots import SnapshotError, parse_snapshot
+from kafkapy.server.adoption.errors import AdoptionError
+from kafkapy.server.adoption.log_walk import Highest, walk_segment
+
+TRANSACTIONS = "__transaction_state"
+_SUFFIX_07 = ".kafka"
+
+
+class FoundPartition(NamedTuple):
+    """`topic_id` is None before Kafka 2.8; `highest` has -1 where nothing tells; `size` is that of the segments."""
+
+    topic: str
+    partition: int
+    directory: Path
+    topic_id: bytes | None
+    highest: Highest
+    segments: int
+    size: int
+
+
+def read_partition(topic: str, partition: int, directory: Path, show: Callable[[int], None]) -> FoundPartition:
+    """Looks through the directory; `show` is called with the bytes that are done. Raises AdoptionError, OSError."""
+    sizes = {entry.name: entry.size for entry in Files().entries(str(directory)) if not entry.is_dir}
+    logs = [name for name in sizes if name.endswith(names.LOG)]
+    highest = Highest(-1, _stored_epoch(directory))
+    for name in sizes:
+        if name.endswith(names.SNAPSHOT):
+            highest = highest.with_(_in_snapshot(directory / name))
+    done = 0
+    for name in logs:
+        highest = walk_segment(directory / name, highest, shifted(show, done), of_transactions=topic == TRANSACTIONS)
+        done += sizes[name]
+    return FoundPartition(topic, partition, directory, _topic_id(directory), highest, len(logs), done)
+
+
+def refuse_07(directory: Path) -> None:
+    """Raises AdoptionError for a directory of Kafka 0.7."""
+    if any(entry.name.endswith(_SUFFIX_07) for entry in Files().entries(str(directory))):
+        raise AdoptionError(
+            f"{directory} was written by Kafka 0.7, whose offsets are byte positions: it cannot be adopted; import it "
+            "into a topic with `kafkapy log import`"
+        )
+
+
+def shifted(show: Callable[[int], None], done: int) -> Callable[[int], None]:
+    """`show` for a part of the work, when `done` bytes lie before it."""
+    return lambda more: show(done + more)
+
+
+def _topic_id(directory: Path) -> bytes | None:
+    try:
+        return read_topic_id(Files(), str(directory))
+    except PartitionMetadataError as error:
+        raise AdoptionError(f"{error}: take the file from another partition of the topic, or remove it") from error
+
+
+def _stored_epoch(directory: Path) -> int:
+    """The latest epoch of the checkpoint; a damaged one tells nothing, the batches do."""
+    path = directory / leader_epochs.NAME
+    try:
+        lines = parse_lines(path.read_bytes(), str(path))
+        return max((numbers(line, 2, str(path))[0] for line in lines), default=-1)
+    except (FileNotFoundError, CheckpointError):
+        return -1
+
+
+def _in_snapshot(path: Path) -> Highest:
+    """A damaged snapshot tells nothing: the broker does not use it either."""
+    try:
+        entries = parse_snapshot(path.read_bytes(), str(path))
+    except SnapshotError:
+        return Highest()
+    return Highest(max((entry.producer_id for entry in entries), default=-1))

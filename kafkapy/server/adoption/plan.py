@@ -1,0 +1,111 @@
+"""What adoption will write: the directories and what is known beside them, brought together and checked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from kafkapy.metadata.cluster import ProducerIds
+from kafkapy.metadata.paths import DEFAULT_ENTITY
+from kafkapy.server.adoption.errors import AdoptionError
+from kafkapy.server.adoption.inventory import Inventory
+from kafkapy.server.adoption.knowledge import Knowledge
+from kafkapy.server.adoption.partition_dir import FoundPartition
+from kafkapy.server.adoption.topic_plan import NOT_KNOWN, PlannedTopic, plan_topic
+
+
+@dataclass
+class Plan:
+    """`last_producer_id`: new ones begin behind it; `controller_epoch`: that of the last controller, 0 if not known."""
+
+    broker_id: int
+    cluster_id: str | None
+    controller_epoch: int
+    last_producer_id: int
+    topics: list[PlannedTopic]
+    broker_settings: dict[str, dict[str, str]]
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def without_settings(self) -> list[str]:
+        """Topics that keep all their records because nobody said what their settings are."""
+        return [topic.name for topic in self.topics if topic.source == NOT_KNOWN]
+
+
+def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) -> Plan:
+    """`broker_id`: for directories that do not say it. Raises AdoptionError for what cannot all be true at once."""
+    warnings: list[str] = []
+    by_topic: defaultdict[str, dict[int, FoundPartition]] = defaultdict(dict)
+    for (topic, partition), one in sorted(found.partitions.items()):
+        by_topic[topic][partition] = one
+    chosen = _broker_id(found, known, broker_id)
+    cluster_id = _cluster_id(found, known)
+    topics = [plan_topic(name, partitions, known, chosen, warnings) for name, partitions in by_topic.items()]
+    warnings += _warnings(found, known, chosen)
+    return Plan(
+        chosen,
+        cluster_id,
+        known.controller_epoch or 0,
+        _end_of_block(max(found.highest_producer_id, known.last_producer_id)),
+        topics,
+        _broker_settings(known, chosen),
+        warnings,
+    )
+
+
+def _broker_id(found: Inventory, known: Knowledge, wanted: int | None) -> int:
+    """From meta.properties; in Kafka 0.8, which has none, from ZooKeeper if one broker holds all, or as `wanted`."""
+    if found.meta is not None:
+        if wanted not in (None, found.meta.broker_id):
+            raise AdoptionError(f"these are directories of broker {found.meta.broker_id}, not of broker {wanted}")
+        return found.meta.broker_id
+    if wanted is not None:
+        return wanted
+    assignments = [topic.assignment for topic in (known.topics or {}).values()]
+    holders = {broker for assignment in assignments for replicas in assignment.values() for broker in replicas}
+    if len(holders) == 1:
+        return holders.pop()
+    raise AdoptionError(
+        "no meta.properties says which broker these directories are of (Kafka 0.8 wrote none): name its broker.id "
+        "with --broker-id"
+    )
+
+
+def _cluster_id(found: Inventory, known: Knowledge) -> str | None:
+    stored = found.meta.cluster_id if found.meta is not None else None
+    if stored is not None and known.cluster_id not in (None, stored):
+        raise AdoptionError(
+            f"the directories are of cluster {stored}, but this ZooKeeper is of {known.cluster_id}: name the right one"
+        )
+    return stored or known.cluster_id
+
+
+def _end_of_block(producer_id: int) -> int:
+    """The last id of the block that this one is from: blocks begin at multiples of their size."""
+    if producer_id < 0:
+        return -1
+    return (producer_id // ProducerIds.BLOCK_SIZE + 1) * ProducerIds.BLOCK_SIZE - 1
+
+
+def _broker_settings(known: Knowledge, broker_id: int) -> dict[str, dict[str, str]]:
+    """The dynamic settings of this broker and those of all, where there are any."""
+    wanted = {entity: known.broker_settings.get(entity) for entity in (str(broker_id), DEFAULT_ENTITY)}
+    return {entity: settings for entity, settings in wanted.items() if settings}
+
+
+def _warnings(found: Inventory, known: Knowledge, broker_id: int) -> list[str]:
+    warnings = []
+    here = {topic for topic, _ in found.partitions}
+    for name, topic in (known.topics or {}).items():
+        if name not in here and any(broker_id in replicas for replicas in topic.assignment.values()):
+            warnings.append(f"{name} is in ZooKeeper, but has no directory here: is a log directory missing?")
+    if strange := sorted(known.settings.keys() - here - set(known.topics or {})):
+        warnings.append(f"settings are given for topics that are not here: {', '.join(strange)}")
+    if broker_id in known.live_brokers:
+        warnings.append(f"broker {broker_id} is registered in ZooKeeper: does Kafka run elsewhere, on a copy?")
+    if found.is_kraft and not known.settings:
+        warnings.append(
+            "in KRaft mode topic settings are in Kafka's own metadata log, which is not read: --topic-configs takes "
+            "what kafka-configs.sh --describe prints"
+        )
+    return warnings

@@ -1,0 +1,83 @@
+"""The metadata of adopted directories, written in one go and under its name only when it is complete."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkapy.log.files import Files
+from kafkapy.metadata import paths
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.configs import BROKERS, encode_settings
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.topics import PartitionState, Topic, creation
+from kafkapy.metadata.tree import Create, Operation, Set
+from kafkapy.server.adoption.plan import Plan
+
+UNFINISHED = f"{FILE_NAME}.adopting"
+
+
+def write_tree(home: Path, plan: Plan) -> Path:
+    """Makes the tree in `home`, which holds none; returns its path. The rename at the end is what adopts.
+
+    A crash before it leaves a file that nothing reads and that the next adoption replaces. Raises OSError.
+    """
+    unfinished, final = home / UNFINISHED, home / FILE_NAME
+    _remove(unfinished)
+    try:
+        tree = LocalTree(unfinished)
+        try:
+            ClusterRegistry(tree)  # makes the nodes that are always there
+            tree.commit(list(_operations(plan)))
+        finally:
+            tree.close()
+        give_to_owner(unfinished, home)
+        files = Files()
+        files.sync_path(str(unfinished))
+        files.rename(str(unfinished), str(final))
+        files.sync_dir(str(home))
+    except BaseException:
+        _remove(unfinished)
+        raise
+    return final
+
+
+def _operations(plan: Plan) -> Iterator[Operation]:
+    if plan.cluster_id is not None:
+        yield Create(paths.CLUSTER_ID, paths.to_json({"version": "1", "id": plan.cluster_id}))
+    if plan.controller_epoch:
+        yield Create(paths.CONTROLLER_EPOCH, str(plan.controller_epoch).encode())
+    if plan.last_producer_id >= 0:
+        yield Set(paths.PRODUCER_ID_BLOCK, paths.to_json(_block(plan)))
+    for entity, settings in plan.broker_settings.items():
+        yield Create(paths.config(BROKERS, entity), encode_settings(settings))
+    for topic in plan.topics:
+        states = {
+            partition: PartitionState(plan.broker_id, epoch, [plan.broker_id], plan.controller_epoch)
+            for partition, epoch in topic.epochs.items()
+        }
+        assignment = {partition: [plan.broker_id] for partition in topic.epochs}
+        yield from creation(Topic(topic.name, topic.id, assignment), topic.settings, states)
+
+
+def _block(plan: Plan) -> dict[str, object]:
+    """As if the last block of ids had been this broker's, and all of it had been used."""
+    return {
+        "version": 1,
+        "broker": plan.broker_id,
+        "block_start": str(plan.last_producer_id),
+        "block_end": str(plan.last_producer_id),
+    }
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
+def give_to_owner(path: Path, home: Path) -> None:
+    """Who adopts as root must not leave a file that the broker's own user cannot write."""
+    owner = home.stat()
+    if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
+        os.chown(path, owner.st_uid, owner.st_gid)

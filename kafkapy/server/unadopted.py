@@ -1,0 +1,35 @@
+"""Log directories that hold no kafkapy metadata but are not new either: why a broker must not start on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kafkapy.log import identity
+from kafkapy.log.log_dirs import LogDirs
+from kafkapy.log.meta_properties import NAME as META_PROPERTIES
+from kafkapy.metadata.local import FILE_NAME
+
+
+def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
+    """None if a tree may be made in the first of them; else the reason, and what to do."""
+    home = log_dirs[0].absolute()
+    partitions = dirs.stored_partitions()
+    meta = identity.stored(dirs.online)
+    if not partitions and (meta is None or not meta.is_kraft):
+        return None
+    found = f"partitions ({partitions[0][0]}-{partitions[0][1]} is one)" if partitions else "a KRaft broker's files"
+    for directory in log_dirs[1:]:
+        if (directory / FILE_NAME).exists():
+            return f"the metadata is in {directory.absolute()}, not in {home}: name that directory first in log.dirs"
+    adopt = f"`kafkapy log adopt {' '.join(str(directory.absolute()) for directory in log_dirs)}`"
+    if meta is not None and not (home / META_PROPERTIES).exists():
+        return (
+            f"{home} is the first of log.dirs and should hold the metadata, but is empty, while others of log.dirs "
+            f"hold {found}: bring it back, or name first the directory that has {FILE_NAME}. If Apache Kafka wrote "
+            f"them: {adopt}"
+        )
+    return (
+        f"log.dirs holds {found} and {home} no kafkapy metadata: another broker, such as Apache Kafka, wrote them. "
+        f"Adopt them with {adopt}, or name an empty directory in log.dirs"
+    )
