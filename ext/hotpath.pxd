@@ -6,7 +6,7 @@ cdef class ProduceRequest:
     cdef readonly int16_t api_version
     cdef readonly int32_t correlation_id
     cdef readonly str client_id             # "" for null, as Kafka takes it
-    cdef readonly object transactional_id   # str or None
+    cdef readonly object transactional_id   # str or None; None before v3
     cdef readonly int16_t acks
     cdef readonly int32_t timeout_ms
     cdef readonly list topics               # of (name, list of (partition, records)); records: memoryview or None
@@ -21,8 +21,8 @@ cdef class FetchRequest:
     cdef readonly int64_t replica_epoch     # v15+, else -1
     cdef readonly int32_t max_wait_ms
     cdef readonly int32_t min_bytes
-    cdef readonly int32_t max_bytes
-    cdef readonly int8_t isolation_level    # 0 read_uncommitted, 1 read_committed
+    cdef readonly int32_t max_bytes         # 2^31 - 1 before v3
+    cdef readonly int8_t isolation_level    # 0 read_uncommitted, 1 read_committed; 0 before v4
     cdef readonly int32_t session_id        # 0 before v7
     cdef readonly int32_t session_epoch     # -1 before v7: a full fetch without a session
     cdef readonly list topics               # of (name, topic id, list of partition tuples; see the .pyx)

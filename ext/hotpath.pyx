@@ -1,8 +1,8 @@
 """Produce and Fetch requests decoded, header and all, without a message object in between.
 
 The codec does the same for every API; this module and `hotpath_responses` (whose functions are here too) do it in a
-call for the two that carry the records, and tests compare them with the codec. Versions: Produce 3 to 11, Fetch 4 to
-17 (those that carry record batches). A request that breaks the protocol raises ProtocolError, where the codec does.
+call for the two that carry the records, and tests compare them with the codec. Versions: Produce 0 to 11, Fetch 0 to
+17. A request that breaks the protocol raises ProtocolError, where the codec does.
 """
 
 cimport cython
@@ -46,12 +46,13 @@ cdef extern from *:
 cdef enum:
     PRODUCE = 0
     FETCH = 1
-    PRODUCE_FIRST = 3
+    PRODUCE_FIRST = 0
     PRODUCE_LAST = 11
     PRODUCE_FLEXIBLE = 9
-    FETCH_FIRST = 4
+    FETCH_FIRST = 0
     FETCH_LAST = 17
     FETCH_FLEXIBLE = 12
+    NO_LIMIT = 0x7FFFFFFF
     MAX_STRING = 0x7FFF
     MAX_ELEMENTS = 1000000      # as kafkapy.protocol.apis.MAX_REQUEST_ELEMENTS, and for its reason
     KNOWN_NAMES = 4096          # topic names and client ids kept as str
@@ -83,7 +84,7 @@ cdef class FetchRequest:
 
 
 def decode_produce_frame(frame) -> ProduceRequest | None:
-    """Read header and request of a frame (without its size); None if it is not a Produce request of v3 to v11."""
+    """Read header and request of a frame (without its size); None if it is not a Produce request of v0 to v11."""
     cdef Reader reader = Reader(frame)
     cdef int version = version_of(reader, PRODUCE, PRODUCE_FIRST, PRODUCE_LAST)
     cdef ProduceRequest request
@@ -105,7 +106,7 @@ def decode_produce(buffer, int version, Py_ssize_t offset=0) -> ProduceRequest:
     cdef Reader reader = Reader(buffer, offset)
     cdef ProduceRequest request = ProduceRequest.__new__(ProduceRequest)
     if not PRODUCE_FIRST <= version <= PRODUCE_LAST:
-        raise ValueError(f"decode_produce reads the versions 3 to 11, not {version}")
+        raise ValueError(f"decode_produce reads the versions 0 to 11, not {version}")
     request.api_version = version
     request.client_id = ""
     try:
@@ -116,7 +117,7 @@ def decode_produce(buffer, int version, Py_ssize_t offset=0) -> ProduceRequest:
 
 
 def decode_fetch_frame(frame) -> FetchRequest | None:
-    """Read header and request of a frame (without its size); None if it is not a Fetch request of v4 to v17."""
+    """Read header and request of a frame (without its size); None if it is not a Fetch request of v0 to v17."""
     cdef Reader reader = Reader(frame)
     cdef int version = version_of(reader, FETCH, FETCH_FIRST, FETCH_LAST)
     cdef FetchRequest request
@@ -164,7 +165,7 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
     cdef Py_ssize_t elements = MAX_ELEMENTS
     cdef list parts
     cdef int32_t index
-    request.transactional_id = read_string(reader, flexible, True)
+    request.transactional_id = read_string(reader, flexible, True) if request.api_version >= 3 else None
     request.acks = reader.get_int16()
     request.timeout_ms = reader.get_int32()
     request.topics = []
@@ -200,8 +201,8 @@ cdef int read_fetch(Reader reader, FetchRequest request) except -1:
     request.replica_epoch = -1
     request.max_wait_ms = reader.get_int32()
     request.min_bytes = reader.get_int32()
-    request.max_bytes = reader.get_int32()
-    request.isolation_level = reader.get_int8()
+    request.max_bytes = reader.get_int32() if version >= 3 else NO_LIMIT
+    request.isolation_level = reader.get_int8() if version >= 4 else 0
     request.session_id = reader.get_int32() if version >= 7 else 0
     request.session_epoch = reader.get_int32() if version >= 7 else -1
     request.topics = []

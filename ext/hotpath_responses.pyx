@@ -14,10 +14,10 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
 
 cdef enum:
-    PRODUCE_FIRST = 3
+    PRODUCE_FIRST = 0
     PRODUCE_LAST = 11
     PRODUCE_FLEXIBLE = 9
-    FETCH_FIRST = 4
+    FETCH_FIRST = 0
     FETCH_LAST = 17
     FETCH_FLEXIBLE = 12
     MAX_STRING = 0x7FFF
@@ -37,7 +37,7 @@ def encode_produce_response(int version, int32_t correlation_id, topics, int32_t
     cdef list parts
     cdef str name
     if not PRODUCE_FIRST <= version <= PRODUCE_LAST:
-        raise ValueError(f"encode_produce_response writes the versions 3 to 11, not {version}")
+        raise ValueError(f"encode_produce_response writes the versions 0 to 11, not {version}")
     writer = Writer(128)
     writer.put_int32(0)
     writer.put_int32(correlation_id)
@@ -51,7 +51,8 @@ def encode_produce_response(int version, int32_t correlation_id, topics, int32_t
             writer.put_int32(index)
             writer.put_int16(error_code)
             writer.put_int64(base_offset)
-            writer.put_int64(append_time)
+            if version >= 2:
+                writer.put_int64(append_time)
             if version >= 5:
                 writer.put_int64(log_start_offset)
             if version >= 8:
@@ -61,7 +62,8 @@ def encode_produce_response(int version, int32_t correlation_id, topics, int32_t
                 writer.put_int8(0)
         if flexible:
             writer.put_int8(0)
-    writer.put_int32(throttle_ms)
+    if version >= 1:
+        writer.put_int32(throttle_ms)
     if flexible:
         writer.put_int8(0)
     store32(writer.data, writer.size - 4)
@@ -96,7 +98,7 @@ def encode_fetch_response(
     cdef FrameParts frame
     cdef list parts
     if not FETCH_FIRST <= version <= FETCH_LAST:
-        raise ValueError(f"encode_fetch_response writes the versions 4 to 17, not {version}")
+        raise ValueError(f"encode_fetch_response writes the versions 0 to 17, not {version}")
     frame = FrameParts.__new__(FrameParts)
     frame.writer = writer = Writer(256)
     frame.parts = []
@@ -104,7 +106,8 @@ def encode_fetch_response(
     writer.put_int32(correlation_id)
     if flexible:
         writer.put_int8(0)
-    writer.put_int32(throttle_ms)
+    if version >= 1:
+        writer.put_int32(throttle_ms)
     if version >= 7:
         writer.put_int16(error_code)
         writer.put_int32(session_id)
@@ -119,10 +122,12 @@ def encode_fetch_response(
             writer.put_int32(index)
             writer.put_int16(code)
             writer.put_int64(high_watermark)
-            writer.put_int64(stable_offset)
+            if version >= 4:
+                writer.put_int64(stable_offset)
             if version >= 5:
                 writer.put_int64(log_start_offset)
-            write_aborted(writer, aborted, flexible)
+            if version >= 4:
+                write_aborted(writer, aborted, flexible)
             if version >= 11:
                 writer.put_int32(replica)
             frame.write_records(records, flexible)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
@@ -29,6 +29,9 @@ from kafkapy.log.producer_rebuild import take_snapshot
 from kafkapy.log.results import BUSY, AppendResult, Busy, ReadResult, TimestampOffset
 from kafkapy.log.retention import RetentionPolicy
 from kafkapy.record.file_region import FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.log.down_conversion import DownConversion
 
 __all__ = ["BUSY", "CLIENT", "COORDINATOR", "AppendResult", "PartitionLog", "ReadResult"]
 
@@ -165,6 +168,22 @@ class PartitionLog(LogState):
             )
         except BlockingIOError:
             return BUSY
+
+    def down_convert(self, region: FileRegion, magic: int, first_offset: int) -> DownConversion | None:
+        """A region, read at `first_offset`, for a client that knows formats up to `magic`; None: as it is.
+
+        May wait for the disk, here and in `make`. Raises LogDirFailure and what DownConversion does.
+        """
+        from kafkapy.log.down_conversion import Chunks, DownConversion  # rarely needed: not at the start
+
+        doing = f"converting {self.name} from offset {first_offset}"
+        limit = self.env.max_decompressed
+
+        def look() -> DownConversion | None:
+            known = Chunks(region).all_known(magic)
+            return None if known else DownConversion(region, magic, first_offset, limit)
+
+        return self._looked_up(doing, look)
 
     def _looked_up(self, doing: str, look: Callable[[], _T]) -> _T:
         """`look()`, which holds no lock: a file that it needs may go meanwhile, with its segment or with the log.

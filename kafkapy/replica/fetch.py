@@ -10,6 +10,7 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import Busy
+from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.partition import READ_COMMITTED, Partition
 from kafkapy.runtime.purgatory import DelayedOperation
@@ -34,7 +35,7 @@ class FetchRead:
         high_watermark: int = -1,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
-        records: FileRegion | None = None,
+        records: FileRegion | Pieces | None = None,
         aborted: list[tuple[int, int]] | None = None,
         diverging: tuple[int, int] | None = None,
     ) -> None:
@@ -48,17 +49,27 @@ class FetchRead:
 
 
 class FetchPlan:
-    """One fetch: `wanted` holds (partition or the error that stands for it, FetchPartition) in the order asked."""
+    """One fetch: `wanted` holds (partition or the error that stands for it, FetchPartition) in the order asked.
 
-    __slots__ = ("isolation", "max_bytes", "min_bytes", "wanted")
+    `cut`: the limits count for the first batch too, which is cut off where it is larger; else it comes whole.
+    """
+
+    __slots__ = ("cut", "isolation", "max_bytes", "min_bytes", "wanted")
 
     def __init__(
-        self, wanted: Sequence[tuple[Partition | KafkaError, Any]], *, min_bytes: int, max_bytes: int, isolation: int
+        self,
+        wanted: Sequence[tuple[Partition | KafkaError, Any]],
+        *,
+        min_bytes: int,
+        max_bytes: int,
+        isolation: int,
+        cut: bool = False,
     ) -> None:
         self.wanted = wanted
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         self.isolation = isolation
+        self.cut = cut
 
     def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
         """(one read a partition, bytes in all, whether the answer should not wait: an error or a divergence).
@@ -67,7 +78,7 @@ class FetchPlan:
         may wait. Or, with `busy_is_empty`, such a partition answers without records, and its reader asks again.
         """
         reads = []
-        left, total, urgent, min_one = self.max_bytes, 0, False, True
+        left, total, urgent, min_one = self.max_bytes, 0, False, not self.cut
         for partition, asked in self.wanted:
             read = self._read_one(partition, asked, left, min_one, blocking)
             if read is None:
@@ -106,7 +117,12 @@ class FetchPlan:
                         diverging=diverging,
                     )
             result = partition.read(
-                asked.fetch_offset, min(asked.max_bytes, left), self.isolation, min_one=min_one, blocking=blocking
+                asked.fetch_offset,
+                min(asked.max_bytes, left),
+                self.isolation,
+                min_one=min_one,
+                cut=self.cut,
+                blocking=blocking,
             )
             if isinstance(result, Busy):
                 return None
@@ -172,7 +188,12 @@ class DelayedFetch(DelayedOperation):
                 return True
             try:
                 result = partition.read(
-                    asked.fetch_offset, asked.max_bytes, plan.isolation, min_one=True, blocking=False
+                    asked.fetch_offset,
+                    asked.max_bytes,
+                    plan.isolation,
+                    min_one=not plan.cut,
+                    cut=plan.cut,
+                    blocking=False,
                 )
             except KafkaError:
                 return True  # the answer will say what is wrong

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy._ext.hotpath import FetchRequest, ProduceRequest, decode_fetch_frame, decode_produce_frame
 from kafkapy.errors import ProtocolError
+from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import CLOSE, Pending, Reply, Timed
 from kafkapy.protocol.api_versions import unsupported
 from kafkapy.protocol.apis import API_VERSIONS, FETCH
@@ -167,7 +168,9 @@ def _run_pooled(broker: Services, served: Served, call: Call, request: Any, late
 
 def _bytes_in_memory(reply: Reply) -> int:
     parts = reply.parts if isinstance(reply, Timed) else reply
-    return sum(len(part) for part in parts if type(part) is not FileRegion) if isinstance(parts, list) else 0
+    if not isinstance(parts, list):
+        return 0
+    return sum(len(part) for part in parts if type(part) is not FileRegion and type(part) is not Pieces)
 
 
 def _refuse(connection: Connection, what: str, error: Exception) -> Reply:

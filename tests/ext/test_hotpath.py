@@ -14,8 +14,8 @@ from kafkapy.protocol.apis import FETCH, MAX_REQUEST_ELEMENTS, METADATA, PRODUCE
 from kafkapy.protocol.compiler import ZERO_UUID
 from tests.protocol.random_messages import layout_of, mutate, random_message
 
-PRODUCE_VERSIONS = range(3, 12)
-FETCH_VERSIONS = range(4, 18)
+PRODUCE_VERSIONS = range(12)
+FETCH_VERSIONS = range(18)
 CLIENT_IDS = (None, "", "rdkafka", "été", "c" * 300)
 
 
@@ -135,7 +135,7 @@ def test_every_prefix_of_a_frame_is_refused(api: Api, version: int, decode: Any,
 
 
 @settings(max_examples=400, deadline=None)
-@given(key=st.sampled_from([0, 1]), version=st.integers(3, 17), rest=st.binary(max_size=120))
+@given(key=st.sampled_from([0, 1]), version=st.integers(0, 17), rest=st.binary(max_size=120))
 def test_any_bytes_are_read_or_refused_as_by_the_codec(key: int, version: int, rest: bytes) -> None:
     frame = bytes([0, key, 0, version]) + rest
     decode, expected = [
@@ -144,7 +144,7 @@ def test_any_bytes_are_read_or_refused_as_by_the_codec(key: int, version: int, r
     ][key]
     request = outcome(decode, frame)
     if request is None:
-        assert len(frame) < 8 or version > 11 or version < 4
+        assert len(frame) < 8 or version > 11
         return
     values = outcome(expected, frame)
     assert (request if values is ProtocolError else found(request, values)) == values
@@ -152,9 +152,9 @@ def test_any_bytes_are_read_or_refused_as_by_the_codec(key: int, version: int, r
 
 def test_frames_of_other_apis_and_versions_are_left_to_the_general_path() -> None:
     metadata = headers.request_frame(METADATA, 9, 1, "c", METADATA.Request())[4:]
-    old_produce = headers.request_frame(PRODUCE, 2, 1, "c", PRODUCE.Request())[4:]
-    old_fetch = headers.request_frame(FETCH, 3, 1, "c", FETCH.Request())[4:]
-    for frame in (metadata, old_produce, old_fetch, b"", bytes(7), bytes.fromhex("0000 000c 00000001 0000")):
+    new_produce = bytes.fromhex("0000 000c 00000001 0000")
+    new_fetch = bytes.fromhex("0001 0012 00000001 0000")
+    for frame in (metadata, new_produce, new_fetch, b"", bytes(7), bytes.fromhex("0000 ffff 00000001 0000")):
         assert hotpath.decode_produce_frame(frame) is None
         assert hotpath.decode_fetch_frame(frame) is None
 
@@ -179,7 +179,7 @@ def test_a_request_without_its_header() -> None:
     assert (request.acks, request.timeout_ms) == (message.acks, message.timeout_ms)
     with pytest.raises(ProtocolError):
         hotpath.decode_produce(data[:-1], 9, 2)
-    with pytest.raises(ValueError, match="versions 3 to 11, not 12"):
+    with pytest.raises(ValueError, match="versions 0 to 11, not 12"):
         hotpath.decode_produce(data, 12)
 
 
@@ -330,9 +330,9 @@ def test_values_that_do_not_fit_are_refused() -> None:
         hotpath.encode_produce_response(8, 1, [("t", [(1 << 31, 0, 0, -1, 0, None, None)])])
     with pytest.raises(ValueError, match="is no uuid"):
         hotpath.encode_fetch_response(13, 1, 0, 0, 0, [("", b"short", [])])
-    with pytest.raises(ValueError, match="versions 3 to 11, not 2"):
-        hotpath.encode_produce_response(2, 1, [])
-    with pytest.raises(ValueError, match="versions 4 to 17, not 18"):
+    with pytest.raises(ValueError, match="versions 0 to 11, not 12"):
+        hotpath.encode_produce_response(12, 1, [])
+    with pytest.raises(ValueError, match="versions 0 to 17, not 18"):
         hotpath.encode_fetch_response(18, 1, 0, 0, 0, [])
 
 

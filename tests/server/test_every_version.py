@@ -26,6 +26,7 @@ from kafkapy.protocol.apis import (
     PRODUCE,
 )
 from kafkapy.record.batch import build
+from kafkapy.record.legacy import build_set, iter_entries, messages_of
 from kafkapy.server.api_table import TABLE
 from kafkapy.server.dispatcher import handlers  # noqa: F401 - registers them
 
@@ -63,7 +64,7 @@ def produce(wire, name, version, acks=1, data=None):
 
 def test_what_is_promised_is_what_kafka_3_9_has_for_these_apis():
     for key, (low, high) in TABLE.versions().items():
-        expected_low = {PRODUCE.key: 3, FETCH.key: 4, LIST_OFFSETS.key: 1}.get(key, APIS[key].min_version)
+        expected_low = {PRODUCE.key: 3}.get(key, APIS[key].min_version)
         assert (low, high) == (expected_low, APIS[key].max_version), APIS[key].name
 
 
@@ -90,7 +91,10 @@ def test_metadata(wire, topic, version):
 
 @versions(PRODUCE)
 def test_produce(wire, topic, version):
-    answer = produce(wire, topic[0], version)
+    data = None
+    if version < 3:
+        data = build_set([(1_600_000_000_000 + i, b"k%d" % i, b"v%d" % i) for i in range(3)], 1 if version == 2 else 0)
+    answer = produce(wire, topic[0], version, data=data)
     assert (answer.error_code, answer.base_offset) == (Errors.NONE, 3)
 
 
@@ -107,7 +111,14 @@ def test_fetch(wire, topic, version):
     response = wire.call(FETCH, version, request)
     (answer,) = response.responses[0].partitions
     assert (answer.error_code, answer.high_watermark) == (Errors.NONE, 3)
-    assert bytes(answer.records)[61:] == records()[61:]
+    if version >= 4:
+        assert bytes(answer.records)[61:] == records()[61:]
+    else:
+        magic = 1 if version >= 2 else 0
+        found = [one for header in iter_entries(answer.records) for one in messages_of(answer.records, header)]
+        assert {header.magic for header in iter_entries(answer.records)} == {magic}
+        assert [(one.offset, one.key, one.value) for one in found] == [(i, b"k%d" % i, b"v%d" % i) for i in range(3)]
+        assert [one.timestamp for one in found] == [1_600_000_000_000 + i if magic else -1 for i in range(3)]
 
 
 @versions(LIST_OFFSETS)
@@ -117,7 +128,11 @@ def test_list_offsets(wire, topic, version, timestamp, offset):
     part = make.Topics.Partitions(partition_index=0, timestamp=timestamp)
     request = make(replica_id=-1, topics=[make.Topics(name=topic[0], partitions=[part])])
     answer = wire.call(LIST_OFFSETS, version, request).topics[0].partitions[0]
-    assert (answer.error_code, answer.offset) == (Errors.NONE, offset)
+    assert answer.error_code == Errors.NONE
+    if version == 0:  # one segment that was written now, and the end of the log
+        assert answer.old_style_offsets == {-2: [0], -1: [3]}.get(timestamp, [])
+    else:
+        assert answer.offset == offset
 
 
 @versions(LIST_OFFSETS)
@@ -126,7 +141,9 @@ def test_list_offsets_of_the_largest_timestamp(wire, topic, version):
     part = make.Topics.Partitions(partition_index=0, timestamp=-3)
     request = make(replica_id=-1, topics=[make.Topics(name=topic[0], partitions=[part])])
     answer = wire.call(LIST_OFFSETS, version, request).topics[0].partitions[0]
-    if version < 7:
+    if version == 0:
+        assert (answer.error_code, answer.old_style_offsets) == (Errors.NONE, [])
+    elif version < 7:
         assert answer.error_code == Errors.UNSUPPORTED_VERSION
     else:
         assert (answer.error_code, answer.offset, answer.timestamp) == (Errors.NONE, 2, 1_600_000_000_002)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kafkapy._ext.hotpath import FetchRequest, encode_fetch_response
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.file_region import FileRegion
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.fetch")
 
-OLDEST_SERVED = 4  # before v4 record data is message sets, not batches
+FORMAT_1_SINCE = 2
+FIRST_BATCH_WHOLE_SINCE = 3
+FORMAT_2_SINCE = 4
 KNOWS_STORAGE_ERROR = 6
 SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
@@ -36,10 +39,10 @@ MOST_INLINE = 1000
 NO_RECORDS = b""  # never null: librdkafka takes that for a broken response
 
 
-@serves(FETCH, low=OLDEST_SERVED)
+@serves(FETCH)
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
     """A send list (header bytes and file regions), or a Later in the fetch purgatory."""
-    if sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
+    if call.version < FORMAT_2_SINCE or sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
         return _on_the_pool(broker, call, request)
     context = _context(broker, call, request)
     if len(context.partitions) > MOST_INLINE:
@@ -61,6 +64,7 @@ def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchCon
         min_bytes=min(request.min_bytes, request.max_bytes),
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         isolation=request.isolation_level,
+        cut=request.api_version < FIRST_BATCH_WHOLE_SINCE,
     )
 
 
@@ -104,7 +108,7 @@ def _read_and_answer(
             plan = _plan(broker, call, request, context)
         outcome = plan.read(blocking=True)
         if outcome is not None and _answers_now(broker, request, context, plan, outcome):
-            later.complete(_send(broker, call, context, outcome[0]))
+            later.complete(_send(broker, call, context, _as_known(call, plan, outcome[0])))
         else:
             _delay(broker, call, request, context, plan, later)
     except Exception:
@@ -124,7 +128,7 @@ def _delay(
         return _send(broker, call, context, outcome[0])
 
     def respond() -> None:
-        if len(plan.wanted) > MOST_INLINE:
+        if call.version < FORMAT_2_SINCE or len(plan.wanted) > MOST_INLINE:
             broker.disk_pool.submit(_answer_with_what_is_there, broker, call, context, plan, later)
         else:
             later.complete_with(answer)
@@ -149,10 +153,19 @@ def _answer_with_what_is_there(
     try:
         outcome = plan.read(blocking=True)
         assert outcome is not None
-        later.complete(_send(broker, call, context, outcome[0]))
+        later.complete(_send(broker, call, context, _as_known(call, plan, outcome[0])))
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)
+
+
+def _as_known(call: Call, plan: FetchPlan, reads: list[FetchRead]) -> list[FetchRead]:
+    """The records in a message format that the client knows; only on the disk pool, for all that do not know all."""
+    if call.version >= FORMAT_2_SINCE:
+        return reads
+    from kafkapy.replica.old_clients import for_old_client  # rarely needed: a start that does without it is shorter
+
+    return for_old_client(plan.wanted, reads, 1 if call.version >= FORMAT_1_SINCE else 0)
 
 
 def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContext:
@@ -207,7 +220,7 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
             broker.meters.error("Fetch", code)
             if code == Errors.KAFKA_STORAGE_ERROR and call.version < KNOWS_STORAGE_ERROR:
                 code = Errors.NOT_LEADER_OR_FOLLOWER
-        records: FileRegion | bytes = NO_RECORDS
+        records: FileRegion | Pieces | bytes = NO_RECORDS
         if read.records is not None:
             records = read.records
             if name is not None:

@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def whole_entries(buffer: Buffer, highest_magic: int = 127) -> tuple[int, int, bool]: ...

@@ -1,0 +1,59 @@
+"""What was read for a client that does not know the stored message format (KafkaApis.maybeConvertFetchedData)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.network.pieces import Pieces
+from kafkapy.record.file_region import FileRegion
+from kafkapy.replica.fetch import FetchRead
+from kafkapy.replica.partition import Partition
+
+# The first batch of each partition is converted before anything is sent, for its size; so many bytes are kept for it.
+MOST_KEPT = 1 << 20
+
+
+def for_old_client(
+    wanted: Sequence[tuple[Partition | KafkaError, Any]], reads: Sequence[FetchRead], magic: int
+) -> list[FetchRead]:
+    """`reads` of what was `wanted` (see FetchPlan) for a client that knows formats up to `magic`. May wait.
+
+    What is stored in a newer format becomes Pieces, which are converted while they are sent. A topic that does not
+    allow it (message.downconversion.enable) answers UNSUPPORTED_VERSION: as in Kafka if its setting has a newer
+    format, and also if a record has one that was stored before the setting was what it is.
+    """
+    answers = []
+    kept = 0
+    for (partition, asked), read in zip(wanted, reads, strict=True):
+        answer = read
+        if isinstance(partition, Partition):
+            try:
+                kept += _convert(partition, asked.fetch_offset, read, magic, MOST_KEPT - kept)
+            except KafkaError as error:
+                answer = FetchRead(error.code)
+        answers.append(answer)
+    return answers
+
+
+def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, most_kept: int) -> int:
+    """Replaces the records where they have to be converted; how many bytes of the new ones are in memory now."""
+    config = partition.log.config
+    allowed = config.message_downconversion_enable
+    refusal = KafkaError(
+        Errors.UNSUPPORTED_VERSION, f"{partition} has a newer message format, and message.downconversion.enable=false"
+    )
+    if not allowed and config.record_magic > magic:
+        raise refusal
+    if not isinstance(read.records, FileRegion):
+        return 0
+    conversion = partition.log.down_convert(read.records, magic, offset)
+    if conversion is None:
+        return 0
+    if not allowed:
+        raise refusal
+    if len(conversion.first) > most_kept:
+        conversion.again()
+    read.records = Pieces(conversion.length, conversion.make, conversion.first)
+    return len(conversion.first)

@@ -1,0 +1,168 @@
+"""Records for clients that know older message formats only, converted piece by piece."""
+
+import os
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log import down_conversion
+from kafkapy.log.down_conversion import CHUNK, Chunks, DownConversion
+from kafkapy.record.batch import build
+from kafkapy.record.conversion import down_convert
+from kafkapy.record.file_region import FileHandle, FileRegion
+from kafkapy.record.legacy import build_set, iter_entries, messages_of
+
+LIMIT = 1 << 30
+
+
+def region_of(tmp_path, *parts, cut=0):
+    data = b"".join(parts)
+    path = tmp_path / f"log-{len(list(tmp_path.iterdir()))}"
+    path.write_bytes(b"in front" + data)
+    return FileRegion(FileHandle(os.open(path, os.O_RDONLY), path), 8, len(data) - cut)
+
+
+def batch(first, *values, codec=0, headers=(), **options):
+    records = [(1000 + first + at, b"k", value, headers) for at, value in enumerate(values)]
+    return build(records, codec=codec, base_offset=first, **options)
+
+
+def made(conversion):
+    """All bytes as a client gets them."""
+    data = conversion.first
+    while len(data) < conversion.length:
+        piece = conversion.make()
+        assert piece
+        data += piece
+    return data[: conversion.length]
+
+
+def messages(data):
+    return [one for header in iter_entries(data) for one in messages_of(data, header)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("again", [False, True])
+def test_pieces_are_the_conversion_of_the_whole_up_to_the_promised_size(tmp_path, magic, again):
+    values = [b"%d" % at * 40 for at in range(50)]
+    parts = [batch(at * 50, *values, codec=at % 2, headers=[("h", bytes(300))]) for at in range(90)]
+    region = region_of(tmp_path, *parts)
+    assert region.length > 5 * CHUNK
+    expected = b"".join(down_convert(part, magic) for part in parts)
+    conversion = DownConversion(region, magic, 0, LIMIT)
+    if again:
+        conversion.again()
+        assert conversion.first == b""
+    data = made(conversion)
+    assert len(data) == region.length
+    assert data.startswith(expected)
+    rest = data[len(expected) :]
+    offset, size = struct.unpack_from(">qi", rest)
+    assert (offset, size) == (-1, len(rest) + 1)
+    assert [one.offset for one in messages(data)] == list(range(4500))
+
+
+def test_no_more_is_read_at_once_than_a_chunk_or_a_batch(tmp_path, monkeypatch):
+    parts = [batch(at, bytes(5000)) for at in range(200)] + [batch(200, os.urandom(400_000))]
+    handed = []
+
+    def spy(chunk, *arguments, **options):
+        handed.append(len(chunk))
+        return down_convert(chunk, *arguments, **options)
+
+    monkeypatch.setattr(down_conversion, "down_convert", spy)
+    made(DownConversion(region_of(tmp_path, *parts), 1, 0, LIMIT))
+    assert handed[0] == len(parts[0])  # before anything is promised
+    assert handed[-1] == len(parts[-1])
+    assert max(handed[:-1]) <= CHUNK
+    assert sum(handed) == sum(map(len, parts))
+
+
+def test_the_first_batch_comes_whole_though_it_needs_more_room(tmp_path):
+    part = batch(0, *[b""] * 100)
+    region = region_of(tmp_path, part, part)
+    conversion = DownConversion(region, 1, 0, LIMIT)
+    expected = down_convert(part, 1)
+    assert conversion.length == len(expected) > region.length
+    assert made(conversion) == expected
+
+
+def test_a_batch_that_is_not_whole_is_left_out(tmp_path):
+    first, second = batch(0, b"a" * 100), batch(1, b"b" * 100)
+    conversion = DownConversion(region_of(tmp_path, first, second, cut=1), 0, 0, LIMIT)
+    data = made(conversion)
+    assert len(data) == len(first) + len(second) - 1
+    assert [one.offset for one in messages(data)] == [0]
+
+
+def test_where_nothing_is_left_a_message_that_was_cut_is_given(tmp_path):
+    """Control batches are nothing to old clients. Kafka sends the same twelve bytes."""
+    region = region_of(tmp_path, batch(0, b"a", control=True), batch(1, b"b", control=True))
+    conversion = DownConversion(region, 1, 0, LIMIT)
+    assert made(conversion) == struct.pack(">qi", -1, 61)
+
+
+def test_control_batches_and_records_before_the_offset_are_passed_over(tmp_path):
+    parts = [batch(0, b"a", control=True), batch(1, b"b", b"c"), batch(3, b"d", control=True), batch(4, b"e")]
+    conversion = DownConversion(region_of(tmp_path, *parts), 1, 2, LIMIT)
+    assert [(one.offset, one.value) for one in messages(made(conversion))] == [(2, b"c"), (4, b"e")]
+
+
+def test_zstd_first_is_refused_and_later_left_for_the_next_fetch(tmp_path):
+    plain, packed = batch(0, b"a"), batch(1, b"b", codec=4)
+    with pytest.raises(KafkaError) as refused:
+        DownConversion(region_of(tmp_path, packed, plain), 1, 0, LIMIT)
+    assert refused.value.code == Errors.UNSUPPORTED_COMPRESSION_TYPE
+    region = region_of(tmp_path, plain, packed)
+    for again in (False, True):
+        conversion = DownConversion(region, 1, 0, LIMIT)
+        if again:
+            conversion.again()
+        data = made(conversion)
+        assert len(data) == region.length
+        assert [one.offset for one in messages(data)] == [0]
+
+
+def test_damage_is_told_at_once_or_ends_the_reply(tmp_path):
+    good, bad = batch(0, b"a" * 100), bytearray(batch(1, b"b" * 50, b"c" * 50, codec=1))
+    bad[70:] = bytes(len(bad) - 70)
+    with pytest.raises(KafkaError) as refused:
+        DownConversion(region_of(tmp_path, bytes(bad), good), 1, 0, LIMIT)
+    assert refused.value.code == Errors.CORRUPT_MESSAGE
+    conversion = DownConversion(region_of(tmp_path, good, bytes(bad)), 1, 0, LIMIT)
+    with pytest.raises(KafkaError):
+        made(conversion)
+    no_length = good + struct.pack(">qi", 1, 3) + bytes(100)
+    with pytest.raises(KafkaError, match="no batch at byte 1"):
+        made(DownConversion(region_of(tmp_path, no_length), 1, 0, LIMIT))
+
+
+def test_a_batch_that_unpacks_to_too_much_is_refused(tmp_path):
+    region = region_of(tmp_path, batch(0, bytes(1_000_000), codec=1))
+    with pytest.raises(KafkaError) as refused:
+        DownConversion(region, 1, 0, 100_000)
+    assert refused.value.code == Errors.CORRUPT_MESSAGE
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    magics=st.lists(st.sampled_from([0, 1, 2]), min_size=1, max_size=12),
+    sizes=st.lists(st.sampled_from([0, 30, 1000, 200_000]), min_size=12, max_size=12),
+    known=st.sampled_from([0, 1]),
+    cut=st.sampled_from([0, 1, 50]),
+)
+def test_whether_all_is_known_is_told_by_the_whole_entries(tmp_path_factory, magics, sizes, known, cut):
+    parts = [
+        batch(at, bytes(sizes[at])) if magic == 2 else build_set([(5, b"k", bytes(sizes[at]))], magic, base_offset=at)
+        for at, magic in enumerate(magics)
+    ]
+    region = region_of(tmp_path_factory.mktemp("known"), *parts, cut=cut)
+    end, whole = 0, []
+    for magic, part in zip(magics, parts, strict=True):
+        end += len(part)
+        if end <= region.length:
+            whole.append(magic)
+    assert Chunks(region).all_known(known) == all(magic <= known for magic in whole)
