@@ -45,18 +45,20 @@ class ReplicaManager:
         # Partitions of this broker that it does not lead, by topic: why not, None for those whose logs are loading.
         self._absent: dict[str, dict[int, KafkaError | None]] = {}
 
-    def get(self, topic: str, index: int) -> Partition:
+    def get(self, topic: str, index: int, *, hasten: bool = True) -> Partition:
         """The partition, or KafkaError.
 
-        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while its log is loading (and then that comes first),
-        KAFKA_STORAGE_ERROR where it is offline, or whatever keeps its log from being served.
+        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while its log is loading (which comes first then, unless
+        the caller did not ask for this partition in particular), KAFKA_STORAGE_ERROR where it is offline, or whatever
+        keeps its log from being served.
         """
         partition = self._find(topic, index)
         if partition is None:
             absent = self._absent.get(topic)
             reason = absent.get(index, _UNKNOWN) if absent is not None else _UNKNOWN
             if reason is None:
-                self.log_manager.loading.hasten((topic, index))
+                if hasten:
+                    self.log_manager.loading.hasten((topic, index))
                 raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being recovered")
             if reason is not _UNKNOWN:
                 raise KafkaError(reason.code, reason.message)

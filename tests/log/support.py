@@ -1,8 +1,6 @@
 """What the tests of the log share: builders of batches, a scheduler that runs when told, a disk that fails."""
 
 import errno
-import os
-import threading
 from pathlib import Path
 
 from kafkapy.log.config import LogConfig
@@ -102,27 +100,6 @@ class FailingFiles(Files):
 
     def locate(self, *arguments):
         return self._act("read", lambda: super(FailingFiles, self).locate(*arguments))
-
-
-class GatedFiles(Files):
-    """A disk on which recovery waits: every full scan of a file whose path has the text, until `open_gate`."""
-
-    def __init__(self, text):
-        self.text = text
-        self.arrived = threading.Event()
-        self.scanned = []
-        self._gate = threading.Event()
-
-    def open_gate(self):
-        self._gate.set()
-
-    def scan(self, file, position, end, base_offset, interval, verify=True):
-        if verify:
-            if self.text in file.path:
-                self.arrived.set()
-                assert self._gate.wait(60)
-            self.scanned.append(os.path.basename(os.path.dirname(file.path)))
-        return super().scan(file, position, end, base_offset, interval, verify)
 
 
 class Bench:

@@ -10,8 +10,9 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import clean_shutdown
 from kafkapy.log.checkpoints import LOG_START_OFFSETS
 from kafkapy.log.files import Files
+from tests.harness.gated_files import GatedFiles
 
-from .support import GatedFiles, batch, values_of
+from .support import batch, values_of
 from .test_manager import CONFIG, TOPIC_ID, Broker
 
 OTHER_ID = bytes(16)

@@ -15,7 +15,7 @@ from kafkapy.protocol.apis import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
 )
-from tests.log.support import GatedFiles
+from tests.harness.gated_files import GatedFiles
 from tests.server import test_fetch, test_produce
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce

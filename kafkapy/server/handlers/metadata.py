@@ -145,17 +145,18 @@ def _topic(
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=[
-            _partition(broker, call, topic, index, replicas) for index, replicas in sorted(topic.assignment.items())
+            _partition(broker, request, topic, index, replicas) for index, replicas in sorted(topic.assignment.items())
         ],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(broker: Services, call: Call, topic: Any, index: int, replicas: list[int]) -> Any:
+def _partition(broker: Services, request: Any, topic: Any, index: int, replicas: list[int]) -> Any:
     make = METADATA.Response.Topics.Partitions
     code, leader, epoch, in_sync, offline = Errors.NONE, broker.broker_id, -1, list(replicas), []
     try:
-        epoch = broker.replicas.get(topic.name, index).leader_epoch
+        # A client that names the topic waits for it; one that asks for all does not want all of them first.
+        epoch = broker.replicas.get(topic.name, index, hasten=bool(request.topics)).leader_epoch
     except KafkaError as error:
         code, leader = Errors.LEADER_NOT_AVAILABLE, -1
         if error.code != Errors.NOT_LEADER_OR_FOLLOWER:  # not on its way: being made, or its directory is offline

@@ -1,0 +1,33 @@
+"""A disk on which the recovery of chosen logs waits until a test lets it go on."""
+
+import os
+import threading
+
+from kafkapy._ext.segment_scan import Scan
+from kafkapy.log.files import Files
+from kafkapy.record.file_region import FileHandle
+
+PATIENCE_S = 120
+
+
+class GatedFiles(Files):
+    """Every full scan of a file whose path has `text` waits until `open_gate`."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.arrived = threading.Event()  # a scan is waiting
+        self.scanned: list[str] = []  # the directory of each full scan
+        self._gate = threading.Event()
+
+    def open_gate(self) -> None:
+        self._gate.set()
+
+    def scan(
+        self, file: FileHandle, position: int, end: int, base_offset: int, interval: int, verify: bool = True
+    ) -> Scan:
+        if verify:
+            if self.text in file.path:
+                self.arrived.set()
+                assert self._gate.wait(PATIENCE_S), "nobody has opened the gate"
+            self.scanned.append(os.path.basename(os.path.dirname(file.path)))
+        return super().scan(file, position, end, base_offset, interval, verify)

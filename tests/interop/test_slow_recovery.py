@@ -1,0 +1,100 @@
+"""Clients of a broker that is still recovering their logs simply wait, and go on when it is ready."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness.clients.base import Client, Record
+from harness.clients.registry import KINDS
+from harness.gated_files import GatedFiles
+
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+
+WAIT_S = 90.0
+ABLE = [kind for kind in KINDS.values() if {"produce", "fetch"} <= kind.abilities]
+
+
+def started(directory: Path, files: GatedFiles | None = None) -> BrokerServer:
+    config = BrokerConfig({"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    server = BrokerServer(config, files=files)
+    server.start()
+    return server
+
+
+@pytest.fixture
+def recovering(tmp_path: Path) -> Iterator[tuple[BrokerServer, GatedFiles]]:
+    """A broker that was killed and is at the recovery of the first of the topics, one a kind of client."""
+    server = started(tmp_path)
+    for kind in ABLE:
+        server.services.controller.create(topic_of(kind), partitions=2)
+    server.stop()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    files = GatedFiles("slow-")
+    server = started(tmp_path, files)
+    yield server, files
+    files.open_gate()
+    server.stop()
+
+
+def topic_of(kind: type[Client]) -> str:
+    return f"slow-{kind.name}"
+
+
+def note_who_is_told(server: BrokerServer) -> dict[str, threading.Semaphore]:
+    """A semaphore a topic, released each time that a client is told that partition 0 has no leader."""
+    told = {topic_of(kind): threading.Semaphore(0) for kind in ABLE}
+    loading = server.services.log_manager.loading
+    hasten = loading.hasten
+
+    def noted(key: tuple[str, int]) -> None:
+        if key[0] in told and key[1] == 0:
+            told[key[0]].release()
+        hasten(key)
+
+    loading.hasten = noted  # type: ignore[method-assign]
+    return told
+
+
+class Attempt(threading.Thread):
+    """A client that writes and reads, as if nothing were the matter."""
+
+    def __init__(self, kind: type[Client], bootstrap: str) -> None:
+        super().__init__(daemon=True)
+        self.kind = kind
+        self.bootstrap = bootstrap
+        self.values: list[bytes | None] = []
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            client = self.kind(self.bootstrap)
+            try:
+                topic = topic_of(self.kind)
+                client.produce(topic, [Record(b"first", partition=0), Record(b"second", partition=0)])
+                got = client.fetch(topic, {0: 0, 1: 0}, {0: 2, 1: 0})
+                self.values = [record.value for record in got[0]]
+            finally:
+                client.close()
+        except BaseException as error:
+            self.error = error
+
+
+def test_every_client_waits_until_its_log_is_recovered(recovering: tuple[BrokerServer, GatedFiles]) -> None:
+    server, files = recovering
+    told = note_who_is_told(server)
+    attempts = [Attempt(kind, server.bootstrap_servers) for kind in ABLE]
+    for attempt in attempts:
+        attempt.start()
+    for kind in ABLE:
+        for _ in range(2):  # once, and again: it has not given up
+            assert told[topic_of(kind)].acquire(timeout=WAIT_S), f"{kind.name} does not ask for its topic"
+    assert [attempt.error for attempt in attempts if not attempt.is_alive()] == []
+    files.open_gate()
+    for attempt in attempts:
+        attempt.join(WAIT_S)
+    assert {attempt.kind.name: attempt.error for attempt in attempts if attempt.error is not None} == {}
+    assert {attempt.kind.name: attempt.values for attempt in attempts} == {
+        kind.name: [b"first", b"second"] for kind in ABLE
+    }
