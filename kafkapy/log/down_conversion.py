@@ -73,9 +73,8 @@ class DownConversion:
     """A region's records in a format up to `magic`: `length` bytes, which `make` gives one piece after the other.
 
     Uncompressed records before `first_offset` are left out: some clients rely on it. The first batch is converted at
-    once, and is `first`; a caller that does not want to keep it calls `again`, and it is converted once more. Raises
-    OSError, and KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the first batch cannot be told to such a client,
-    CORRUPT_MESSAGE. Runs where it may wait for the disk; not for two threads at a time.
+    once; `take_first` gives it. Raises OSError, and KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the first batch cannot
+    be told to such a client, CORRUPT_MESSAGE. Runs where it may wait for the disk; not for two threads at a time.
     """
 
     def __init__(self, region: FileRegion, magic: int, first_offset: int, max_decompressed: int) -> None:
@@ -84,16 +83,20 @@ class DownConversion:
         self._first_offset = first_offset
         self._max_decompressed = max_decompressed
         self._chunks = Chunks(region)
-        self.first = self._converted(_SMALLEST_BATCH)
+        self._first = self._converted(_SMALLEST_BATCH)
         any_whole = self._chunks.position > region.position
-        self.length = max(region.length, len(self.first)) if self.first else LEAST_FILLER if any_whole else 0
-        self._given = len(self.first)
+        self.length = max(region.length, len(self._first)) if self._first else LEAST_FILLER if any_whole else 0
+        self._given = len(self._first)
         self._anew = False
 
-    def again(self) -> None:
-        """Begins anew: the first piece that is made will be `first`, which is forgotten."""
+    def take_first(self, most: int) -> bytes:
+        """The first batch, which is let go of; nothing if it has more than `most` bytes: `make` makes it once more."""
+        first, self._first = self._first, b""
+        if len(first) <= most:
+            return first
         self._chunks = Chunks(self._region)
-        self.first, self._given, self._anew = b"", 0, True
+        self._given, self._anew = 0, True
+        return b""
 
     def make(self) -> bytes:
         """The next piece; may go beyond the length. An error leaves the reply incomplete, whose size is out already."""

@@ -53,7 +53,6 @@ def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, mos
         return 0
     if not allowed:
         raise refusal
-    if len(conversion.first) > most_kept:
-        conversion.again()
-    read.records = Pieces(conversion.length, conversion.make, conversion.first)
-    return len(conversion.first)
+    first = conversion.take_first(most_kept)
+    read.records = Pieces(conversion.length, conversion.make, first)
+    return len(first)
