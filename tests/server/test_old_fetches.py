@@ -1,0 +1,124 @@
+"""Fetches of clients that know older message formats: what converting costs, and what happens when it fails."""
+
+import os
+import struct
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import FETCH
+from kafkapy.record.batch import build
+from kafkapy.record.legacy import iter_entries
+from tests.network.conftest import rss
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import make_topic, produce
+
+PART = 100_000
+
+
+def batch(first, *values, codec=0):
+    return build([(first + at, None, value, []) for at, value in enumerate(values)], codec=codec)
+
+
+def old_fetch(*topics, offset=0, max_bytes=1 << 25, wait=0, min_bytes=1):
+    make = FETCH.Request
+    return make(
+        replica_id=-1,
+        max_wait_ms=wait,
+        min_bytes=min_bytes,
+        max_bytes=1 << 30,
+        topics=[
+            make.Topics(
+                topic=topic,
+                partitions=[make.Topics.Partitions(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)],
+            )
+            for topic in topics
+        ],
+    )
+
+
+@pytest.fixture
+def topic(wire, request):
+    return make_topic(wire, "old-" + "".join(char for char in request.node.name if char.isalnum() or char in "-_"))
+
+
+def test_clients_that_do_not_read_hold_little_memory(broker, wire, topic):
+    """Each is promised 12 MB, in which there is more than that to convert."""
+    for at in range(120):
+        assert produce(wire, topic, batch(0, os.urandom(PART // 2), os.urandom(PART // 2))).error_code == 0, at
+    wire.call(FETCH, 3, old_fetch(topic))
+    before = rss()
+    stalled = [Wire(broker) for _ in range(40)]
+    for one in stalled:
+        one.send(FETCH, 3, old_fetch(topic))
+    heads = [one._exactly(4) for one in stalled]
+    assert all(struct.unpack(">i", head)[0] > 120 * PART for head in heads)
+    assert wire.call(FETCH, 3, old_fetch("none")).responses[0].partitions[0].error_code != 0  # others are served
+    # For each what the kernel holds is not ours, and what is ours is a batch or two.
+    assert rss() - before < 40 * 4 * PART
+    for one in stalled[1:]:
+        one.close()
+    (size,) = struct.unpack(">i", heads[0])
+    data = stalled[0]._exactly(size)
+    assert len(data) == size
+    stalled[0].close()
+
+
+def test_several_partitions_in_one_answer(wire, topic):
+    names = [make_topic(wire, f"{topic}-{at}") for at in range(3)]
+    for at, name in enumerate(names):
+        for _ in range(at):
+            produce(wire, name, batch(0, b"%d" % at * 5000, b"x"))
+    answers = wire.call(FETCH, 1, old_fetch(*names, "missing")).responses
+    assert [one.partitions[0].error_code for one in answers] == [0, 0, 0, Errors.UNKNOWN_TOPIC_OR_PARTITION]
+    offsets = [[entry.last_offset for entry in iter_entries(one.partitions[0].records)] for one in answers]
+    assert offsets == [[], [0, 1], [0, 1, 2, 3], []]
+
+
+def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_or_ends_the_connection(tmp_path, caplog):
+    server = start_broker(tmp_path)
+    wire, other = Wire(server), Wire(server)
+    topic = make_topic(wire, "broken")
+    size = 0
+    for _ in range(8):
+        size = len(batch(0, os.urandom(PART), codec=1))
+        assert produce(wire, topic, batch(0, os.urandom(PART), codec=1)).error_code == 0
+    log = tmp_path / "broken-0" / "00000000000000000000.log"
+    entries = list(iter_entries(log.read_bytes()))
+    with log.open("r+b") as file:  # inside of the compressed records: headers and lengths stay right
+        file.seek(entries[5].position + size // 2)
+        file.write(bytes(1000))
+    wire.send(FETCH, 2, old_fetch(topic))
+    with pytest.raises(ConnectionError):
+        wire.frame()
+    assert "in the middle of a reply" in caplog.text
+    answer = other.call(FETCH, 2, old_fetch(topic, offset=5)).responses[0].partitions[0]
+    assert (answer.error_code, bytes(answer.records)) == (Errors.CORRUPT_MESSAGE, b"")
+    answer = other.call(FETCH, 2, old_fetch(topic, offset=6)).responses[0].partitions[0]
+    assert [entry.last_offset for entry in iter_entries(answer.records)] == [6, 7]
+    other.close()
+    server.stop()
+
+
+def test_a_client_that_goes_in_the_middle_disturbs_nobody(broker, wire, topic):
+    for _ in range(30):
+        produce(wire, topic, batch(0, os.urandom(PART)))
+    for taken in (1, 100, PART, 10 * PART):
+        one = Wire(broker)
+        one.send(FETCH, 3, old_fetch(topic))
+        one._exactly(taken)
+        one.close()
+    answer = wire.call(FETCH, 3, old_fetch(topic, max_bytes=3 * PART)).responses[0].partitions[0]
+    assert [entry.last_offset for entry in iter_entries(answer.records)] == [0, 1]
+
+
+def test_answers_to_requests_behind_one_another_come_in_order(wire, topic):
+    for _ in range(10):
+        produce(wire, topic, batch(0, os.urandom(PART)))
+    asked = [wire.send(FETCH, version, old_fetch(topic)) for version in (3, 4, 1, 12, 0, 3)]
+    for number, version in zip(asked, (3, 4, 1, 12, 0, 3), strict=True):
+        correlation, response = wire.receive(FETCH, version)
+        assert correlation == number
+        records = response.responses[0].partitions[0].records
+        assert len(records) >= 10 * PART
+        assert {entry.magic for entry in iter_entries(records)} == {0 if version < 2 else 1 if version < 4 else 2}
