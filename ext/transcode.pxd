@@ -61,6 +61,7 @@ ctypedef struct Target:
 # What a pass over all records comes to.
 ctypedef struct Tally:
     int64_t size                # bytes written, or to be written
+    int64_t largest             # of them the most that one record has
     int64_t base_timestamp      # the first record's; -1: no record
     int64_t max_timestamp       # at least -1, and that in format 0
     int64_t first_offset        # as read, of the first and the last record that was not left out
@@ -76,6 +77,7 @@ cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *t
 @cython.final
 cdef class Converted:
     cdef readonly bytes payload             # messages, or records of a batch without its header
+    cdef readonly int64_t largest
     cdef readonly int32_t count
     cdef readonly int64_t first_offset
     cdef readonly int64_t last_offset

@@ -150,6 +150,7 @@ cdef inline int64_t _write(const Item *item, const Target *target, uint8_t *out,
 
 cdef void begin_tally(Tally *tally) noexcept nogil:
     tally.size = 0
+    tally.largest = 0
     tally.base_timestamp = -1
     tally.max_timestamp = -1
     tally.first_offset = 0
@@ -162,7 +163,7 @@ cdef void begin_tally(Tally *tally) noexcept nogil:
 cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *tally) noexcept nogil:
     cdef Item item
     cdef Next found
-    cdef int64_t timestamp
+    cdef int64_t timestamp, size
     while True:
         found = next_item(source, &item)
         if found != NEXT_ITEM:
@@ -172,7 +173,9 @@ cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *t
         if tally.count == 0:
             tally.first_offset = item.offset
             tally.base_timestamp = item.timestamp
-        tally.size += _write(&item, target, NULL if out == NULL else out + tally.size, tally)
+        size = _write(&item, target, NULL if out == NULL else out + tally.size, tally)
+        tally.size += size
+        tally.largest = max(tally.largest, size)
         timestamp = target.append_timestamp if target.append_time else item.timestamp
         if target.magic and timestamp > tally.max_timestamp:
             tally.max_timestamp = timestamp
@@ -186,8 +189,8 @@ cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *t
 cdef class Converted:
     """Records in their new format.
 
-    payload: messages one after the other, or the records of a batch without its header. first_offset, last_offset: as
-    they were read. base_timestamp: the first record's; max_timestamp: the largest, -1 in format 0; index_of_max: the
+    payload: messages one after the other, or the records of a batch without its header; largest: the bytes of the
+    largest of them. first_offset, last_offset: as they were read. base_timestamp: the first record's; max_timestamp: the largest, -1 in format 0; index_of_max: the
     first record that has it, -1 for none. headers: whether a record had any, which formats 0 and 1 have no place for.
     """
 
@@ -217,6 +220,7 @@ cdef Converted _convert(const Source *source, const Target *target, int64_t limi
             transcode(&reading, target, out, &tally)
     else:
         transcode(&reading, target, out, &tally)
+    made.largest = tally.largest
     made.count = tally.count
     made.first_offset = tally.first_offset
     made.last_offset = tally.last_offset

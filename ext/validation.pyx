@@ -25,6 +25,7 @@ from kafkapy._ext.batch cimport (
     CODEC_BITS, CONTROL_BIT, HEADER_SIZE, KNOWN_BITS, LOOK_BAD_MAGIC, LOOK_PARTIAL, LOOK_WHOLE, TRANSACTIONAL_BIT,
     BatchHeader, Look, crc_matches, header_at, look, sequence_after, store_crc,
 )
+from kafkapy._ext.legacy cimport MSG_OFFSET, MSG_OVERHEAD, MSG_SIZE
 from kafkapy._ext.cursor cimport Writer, load16, load32, load64, store16, store32, store64
 from kafkapy._ext.records cimport (
     FAULT_NO_KEY, FAULT_TIMESTAMP, STEP_DONE, STEP_MORE, Step, Walk, explain, walk_records,
@@ -37,6 +38,7 @@ from kafkapy._ext.record_writer import renumber
 CORRUPT_MESSAGE = 2
 MESSAGE_TOO_LARGE = 10
 INVALID_TIMESTAMP = 32
+UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 UNSUPPORTED_COMPRESSION_TYPE = 76
 INVALID_RECORD = 87
 
@@ -73,11 +75,29 @@ cdef class ValidatedBatch:
 
 
 def assign(ValidatedBatch batch, int64_t base_offset, int32_t leader_epoch) -> None:
-    """Set the batch's base offset and leader epoch in place; the checksum covers neither."""
+    """Set the offsets, and of format 2 the leader epoch, in place; the checksums cover neither.
+
+    A compressed set of format 0 is made now: `data` and `size` are known only after this, which may take long and
+    raises what `remake` raises (KafkaError).
+    """
     cdef Py_buffer held
+    cdef uint8_t *at
+    cdef int32_t i
+    if batch.remake is not None:
+        batch.data = memoryview(batch.remake(base_offset))
+        batch.size = len(batch.data)
+        return
     PyObject_GetBuffer(batch.data, &held, PyBUF_SIMPLE)
-    store64(<uint8_t *>held.buf + AT_BASE_OFFSET, <uint64_t>base_offset)
-    store32(<uint8_t *>held.buf + AT_LEADER_EPOCH, <uint32_t>leader_epoch)
+    at = <uint8_t *>held.buf
+    if batch.magic == 2:
+        store64(at + AT_BASE_OFFSET, <uint64_t>base_offset)
+        store32(at + AT_LEADER_EPOCH, <uint32_t>leader_epoch)
+    elif batch.codec:
+        store64(at + MSG_OFFSET, <uint64_t>(base_offset + batch.last_offset_delta))
+    else:
+        for i in range(batch.count):
+            store64(at + MSG_OFFSET, <uint64_t>(base_offset + i))
+            at += MSG_OVERHEAD + <int32_t>load32(at + MSG_SIZE)
     PyBuffer_Release(&held)
 
 
@@ -237,6 +257,7 @@ cdef ValidatedBatch _result(object data, bint rebuilt):
     attributes = load16(at + AT_ATTRIBUTES)
     batch.data = data
     batch.size = held.len
+    batch.magic = 2
     batch.count = <int32_t>load32(at + AT_COUNT)
     batch.last_offset_delta = <int32_t>load32(at + AT_LAST_OFFSET_DELTA)
     batch.max_timestamp = <int64_t>load64(at + AT_MAX_TIMESTAMP)
@@ -254,6 +275,11 @@ cdef ValidatedBatch _result(object data, bint rebuilt):
     return batch
 
 
+def built_batch(data) -> ValidatedBatch:
+    """A batch of format 2 that was built from checked records, for the log; `data` is a writable memoryview of it."""
+    return _result(data, True)
+
+
 def validate(
     buffer,
     decompress,
@@ -267,8 +293,9 @@ def validate(
     int target_codec,
     bint zstd_allowed,
     int64_t max_message_bytes,
+    bint plain_only=False,
 ) -> ValidatedBatch:
-    """Validate the records a client produced to one partition. Raises InvalidBatch.
+    """Validate the records a client produced to one partition, one batch of format 2. Raises InvalidBatch.
 
     `decompress(codec, view)` gives the payload's bytes piece by piece and raises InvalidBatch itself;
     `compress(codec, data)` gives bytes. Timestamp type and max timestamp are rewritten in `buffer` where the
@@ -310,6 +337,10 @@ def validate(
         if codec > LAST_CODEC:
             _refuse(UNSUPPORTED_COMPRESSION_TYPE, f"the batch is compressed with codec {codec}, which there is none of")
         _check_header(at)
+        if plain_only and (attributes & TRANSACTIONAL_BIT or <int64_t>load64(at + AT_PRODUCER_ID) > -1):
+            kind = "transactional" if attributes & TRANSACTIONAL_BIT else "idempotent"
+            _refuse(UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                    f"the topic's message format is too old for {kind} producers; it needs format 2")
 
         walk.count = <int32_t>load32(at + AT_COUNT)
         walk.base_timestamp = <int64_t>load64(at + AT_BASE_TIMESTAMP)

@@ -6,6 +6,7 @@ from typing_extensions import Buffer
 CORRUPT_MESSAGE: int
 MESSAGE_TOO_LARGE: int
 INVALID_TIMESTAMP: int
+UNSUPPORTED_FOR_MESSAGE_FORMAT: int
 UNSUPPORTED_COMPRESSION_TYPE: int
 INVALID_RECORD: int
 
@@ -21,6 +22,8 @@ class ValidatedBatch:
     def data(self) -> memoryview: ...
     @property
     def size(self) -> int: ...
+    @property
+    def magic(self) -> int: ...
     @property
     def count(self) -> int: ...
     @property
@@ -47,8 +50,11 @@ class ValidatedBatch:
     def codec(self) -> int: ...
     @property
     def rebuilt(self) -> bool: ...
+    @property
+    def remake(self) -> Callable[[int], bytearray] | None: ...
 
 def assign(batch: ValidatedBatch, base_offset: int, leader_epoch: int) -> None: ...
+def built_batch(data: memoryview) -> ValidatedBatch: ...
 def validate(
     buffer: Buffer,
     decompress: Callable[[int, memoryview], Iterable[bytes]],
@@ -62,4 +68,5 @@ def validate(
     target_codec: int,
     zstd_allowed: bool,
     max_message_bytes: int,
+    plain_only: bool = False,
 ) -> ValidatedBatch: ...

@@ -58,7 +58,9 @@ def codec_of(name: str) -> int:
     return NAMES.index(name)
 
 
-def compress(codec: int, data: bytes, level: int | None = None, *, broken_checksum: bool = False) -> bytes:
+def compress(
+    codec: int, data: bytes | bytearray | memoryview, level: int | None = None, *, broken_checksum: bool = False
+) -> bytes:
     """Compress `data`; `level` is Kafka's for the codec (gzip 1..9, lz4 1..17, zstd up to 22), None its default.
 
     broken_checksum: of lz4, as message format 0 has it.
@@ -185,7 +187,7 @@ def _read_snappy(data: memoryview, limit: int) -> Iterator[bytes]:
         yield piece
 
 
-def _snappy_compress(data: bytes) -> bytes:
+def _snappy_compress(data: bytes | bytearray | memoryview) -> bytes:
     import snappy
 
     parts = [_XERIAL_HEADER]

@@ -1,7 +1,8 @@
-"""Where a produced batch is validated before the log appends it.
+"""Where produced records are validated before the log appends them.
 
 The rules and error codes are those of Kafka 3.9 (ProduceRequest.validateRecords, UnifiedLog and LogValidator);
-the work is done in C by kafkapy._ext.validation, which this gives the codecs to.
+the work is done in C by kafkapy._ext.validation, which this gives the codecs to. What has to do with message formats 0
+and 1 is in kafkapy.record.message_validation.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ __all__ = ["MAX_DECOMPRESSED", "RecordError", "ValidatedBatch", "assign", "valid
 # times the usual batch, and a gzip stream of that size takes a quarter of a second.
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 
+_AT_MAGIC = 16
 _FOREVER = (1 << 63) - 1
 
 
@@ -43,8 +45,12 @@ def validate(
     zstd_allowed: bool = True,
     max_message_bytes: int = -1,
     max_decompressed: int = MAX_DECOMPRESSED,
+    target_magic: int = 2,
+    any_magic: bool = False,
 ) -> ValidatedBatch:
     """Validate what a client produced to one partition: exactly one batch of format 2. Raises RecordError.
+
+    With `any_magic` it may also be messages of format 0 or 1: one compressed wrapper, or any number of others.
 
     buffer: the records field, best a writable memoryview of the receive buffer: timestamp type, max timestamp and
         checksum are rewritten in it where the topic asks for it, and `assign` writes the offset into it.
@@ -55,7 +61,28 @@ def validate(
         with target_level.
     zstd_allowed: false for produce requests before version 7. max_message_bytes: -1 for no limit.
     max_decompressed: the most bytes the records may unpack to.
+    target_magic: the topic's message format; records of another are converted. any_magic: whether the request is of a
+        version before 3, which does not ask for format 2.
     """
+    if target_magic != 2 or (any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2):
+        from kafkapy.record.message_validation import Rules, validate_any
+
+        rules = Rules(
+            now_ms,
+            timestamp_type,
+            before_max_ms,
+            after_max_ms,
+            compact,
+            target_codec,
+            target_level,
+            zstd_allowed,
+            max_message_bytes,
+            max_decompressed,
+        )
+        try:
+            return validate_any(buffer, target_magic, any_magic, rules)
+        except InvalidBatch as reason:
+            raise RecordError(reason.code, reason.message, reason.record_errors) from None
 
     def unpack(codec: int, payload: memoryview) -> Iterator[bytes]:
         try:

@@ -1,0 +1,198 @@
+"""Validation where an old message format is involved: what an old producer sent, or what an old topic stores.
+
+Every pair of formats is as in Kafka 3.9's LogValidator. Where the format stays, single messages and wrappers of format
+1 are stored as they came, with offsets and timestamps written into them. All else is built anew: another format or
+codec, a wrapper of format 1 whose messages are not numbered from 0, and each wrapper of format 0, whose messages have
+their offsets inside. kafkapy.record.validation is the face of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kafkapy._ext.batch import BatchHeader, assemble, read_header
+from kafkapy._ext.legacy import MessageHeader
+from kafkapy._ext.message_validation import check_messages, message_batch, store_in_place
+from kafkapy._ext.message_writer import wrap
+from kafkapy._ext.records import CorruptRecords
+from kafkapy._ext.transcode import NUMBERED, Converted, convert_payload
+from kafkapy._ext.validation import InvalidBatch, ValidatedBatch, assign, built_batch, validate
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.record.batch import APPEND_TIME, Buffer, payload_of
+from kafkapy.record.compression import NONE, ZSTD, DecompressionError, compress, pieces
+from kafkapy.record.legacy import read_entry
+
+_AT_MAGIC = 16
+
+
+class Rules(NamedTuple):
+    """What topic and request ask; see kafkapy.record.validation.validate."""
+
+    now_ms: int
+    timestamp_type: int
+    before_max_ms: int
+    after_max_ms: int
+    compact: bool
+    target_codec: int
+    target_level: int | None
+    zstd_allowed: bool
+    max_message_bytes: int
+    max_decompressed: int
+
+    def codec_for(self, codec: int) -> int:
+        """The codec to store what came with `codec`."""
+        return codec if self.target_codec < 0 else self.target_codec
+
+
+def validate_any(buffer: Buffer, target_magic: int, any_magic: bool, rules: Rules) -> ValidatedBatch:
+    """Validate records of any format for a topic of any. Raises InvalidBatch."""
+    if memoryview(buffer).readonly:
+        buffer = bytearray(buffer)
+    if any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2:
+        return _validate_messages(buffer, target_magic, rules)
+    return _validate_for_old_topic(buffer, target_magic, rules)
+
+
+def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
+    """What came in format 0 or 1."""
+    magic = buffer[_AT_MAGIC]
+    built_anew = magic != target_magic or magic == 0
+    unpacked = []
+
+    def unpack(codec: int, payload: memoryview) -> Iterator[bytes]:
+        for piece in _pieces(codec, payload, rules, broken_checksum=magic == 0):
+            if built_anew:
+                unpacked.append(piece)
+            yield piece
+
+    checked = check_messages(
+        buffer,
+        unpack,
+        now_ms=rules.now_ms,
+        timestamp_type=rules.timestamp_type,
+        before_max_ms=rules.before_max_ms,
+        after_max_ms=rules.after_max_ms,
+        compact=rules.compact,
+        max_message_bytes=rules.max_message_bytes,
+    )
+    codec = rules.codec_for(checked.codec)
+    whole = memoryview(buffer)[: checked.size]
+    if checked.codec == NONE:
+        if magic == target_magic and codec == NONE:
+            return store_in_place(whole, checked, rules.timestamp_type, rules.now_ms)
+        return _built(whole, None, target_magic, codec, rules)
+    if not built_anew and codec == checked.codec and checked.in_order:
+        return store_in_place(whole, checked, rules.timestamp_type, rules.now_ms)
+    wrapper = read_entry(whole)
+    payload = b"".join(unpacked) if built_anew else payload_of(whole, wrapper, rules.max_decompressed)
+    return _built(payload, wrapper, target_magic, codec, rules)
+
+
+def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
+    """What came in format 2, for a topic of format 0 or 1."""
+    checked = validate(
+        buffer,
+        lambda codec, payload: _pieces(codec, payload, rules),
+        compress,
+        now_ms=rules.now_ms,
+        timestamp_type=rules.timestamp_type,
+        before_max_ms=rules.before_max_ms,
+        after_max_ms=rules.after_max_ms,
+        compact=rules.compact,
+        target_codec=-1,
+        zstd_allowed=rules.zstd_allowed,
+        max_message_bytes=rules.max_message_bytes,
+        plain_only=True,
+    )
+    header = read_header(checked.data)
+    payload = payload_of(checked.data, header, rules.max_decompressed)
+    return _built(payload, header, target_magic, rules.codec_for(header.codec), rules)
+
+
+def _pieces(codec: int, payload: memoryview, rules: Rules, *, broken_checksum: bool = False) -> Iterator[bytes]:
+    try:
+        yield from pieces(codec, payload, rules.max_decompressed, broken_checksum=broken_checksum)
+    except DecompressionError as reason:
+        raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
+
+
+def _built(
+    payload: Buffer, header: BatchHeader | MessageHeader | None, magic: int, codec: int, rules: Rules
+) -> ValidatedBatch:
+    """The checked records of `header` (see convert_payload) anew, in format `magic` and with offsets from 0 on."""
+    if magic < 2 and codec == ZSTD:
+        raise InvalidBatch(
+            Errors.UNSUPPORTED_COMPRESSION_TYPE, f"the topic's message format {magic} does not know zstd; it needs 2"
+        )
+    try:
+        made = convert_payload(
+            payload,
+            header,
+            magic,
+            offsets=NUMBERED,
+            append_time=rules.now_ms if rules.timestamp_type else None,
+            limit=max(rules.max_decompressed, len(payload)),
+        )
+    except CorruptRecords as reason:
+        raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
+    if magic == 2:
+        return _batch(made, codec, rules)
+    if made.headers:
+        # Kafka's answer: it comes from an exception that nobody expects there.
+        raise InvalidBatch(
+            Errors.UNKNOWN_SERVER_ERROR, f"the topic's message format {magic} has no place for record headers"
+        )
+    if codec == NONE:
+        _check_size(made.largest, rules)
+        return _message_set(made, bytearray(made.payload), magic, codec, rules)
+    if magic == 0:
+        return _numbered_later(made, codec, rules)
+    packed = compress(codec, made.payload, rules.target_level)
+    wrapper = wrap(packed, magic, codec, made.count - 1, made.max_timestamp, rules.timestamp_type)
+    _check_size(len(wrapper), rules)
+    return _message_set(made, bytearray(wrapper), magic, codec, rules)
+
+
+def _batch(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
+    data = assemble(
+        compress(codec, made.payload, rules.target_level),
+        count=made.count,
+        attributes=codec | (APPEND_TIME if rules.timestamp_type else 0),
+        base_timestamp=made.base_timestamp,
+        max_timestamp=rules.now_ms if rules.timestamp_type else made.max_timestamp,
+    )
+    _check_size(len(data), rules)
+    return built_batch(memoryview(bytearray(data)))
+
+
+def _message_set(made: Converted, data: bytearray, magic: int, codec: int, rules: Rules) -> ValidatedBatch:
+    return message_batch(
+        memoryview(data), magic, codec, made.count, rules.timestamp_type, made.max_timestamp, made.index_of_max, True
+    )
+
+
+def _numbered_later(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
+    """A wrapper of format 0, compressed when the offsets of its messages are known."""
+    inner = _message_set(made, bytearray(made.payload), 0, NONE, rules)
+
+    def remake(base_offset: int) -> bytearray:
+        assign(inner, base_offset, -1)
+        packed = compress(codec, inner.data, rules.target_level, broken_checksum=True)
+        wrapper = wrap(packed, 0, codec, base_offset + made.count - 1)
+        try:
+            _check_size(len(wrapper), rules)
+        except InvalidBatch as reason:
+            raise KafkaError(reason.code, reason.message) from reason
+        return bytearray(wrapper)
+
+    return message_batch(memoryview(b""), 0, codec, made.count, rules.timestamp_type, -1, -1, True, remake)
+
+
+def _check_size(size: int, rules: Rules) -> None:
+    if 0 <= rules.max_message_bytes < size:
+        raise InvalidBatch(
+            Errors.MESSAGE_TOO_LARGE,
+            f"{size} bytes, converted to the topic's format and codec, are more than the "
+            f"{rules.max_message_bytes} that the topic allows",
+        )
