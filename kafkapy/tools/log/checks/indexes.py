@@ -1,0 +1,150 @@
+"""Index entries against the log beside them: what a search that trusts them would miss.
+
+The rules hold for the indexes of every Kafka since 0.8. An offset index names the last offset of an append, before
+0.11 the first one, at the position where the append begins; a time index names the offset of the largest timestamp so
+far, which is a record's own or the last one of its batch.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from struct import Struct
+
+from kafkapy._ext.segment_check import Checker
+from kafkapy.tools.log.checks.report import Report
+from kafkapy.tools.log.index_files import OFFSET_ENTRY, TIME_ENTRY
+
+_AT_POSITION = Struct("=qqqqq")
+_AT_OFFSET = Struct("=qqqqqq")
+_FARTHEST = (1 << 31) - 1
+
+
+class IndexCheck:
+    """The two indexes of one segment. `questions` go into its Checker, and `compare` looks at the answers."""
+
+    def __init__(self, log: Path, base_offset: int, report: Report) -> None:
+        self._base = base_offset
+        self._report = report
+        self._offset_path = log.with_suffix(".index")
+        self._time_path = log.with_suffix(".timeindex")
+        self._positions: list[tuple[int, int]] = []  # (position, offset)
+        self._times: list[tuple[int, int]] = []  # (offset, timestamp)
+        if self._offset_path.exists():
+            self._read_offset_index()
+        if self._time_path.exists():
+            self._read_time_index()
+
+    @property
+    def questions(self) -> tuple[bytes, bytes]:
+        """Positions and offsets, as Checker wants them."""
+        return (
+            array("q", [position for position, _ in self._positions]).tobytes(),
+            array("q", [offset for offset, _ in self._times]).tobytes(),
+        )
+
+    def compare(self, checker: Checker) -> None:
+        """After the walk over the log."""
+        self._compare_positions(checker)
+        self._compare_times(checker)
+
+    def _read_offset_index(self) -> None:
+        path = self._offset_path
+        before_offset = before_position = -1
+        for number, (relative, position) in enumerate(self._entries(path, OFFSET_ENTRY)):
+            at = number * OFFSET_ENTRY.size
+            offset = self._base + relative
+            if relative < 0 or position < 0:
+                self._wrong(path, at, offset, f"has relative offset {relative} and position {position}")
+            elif offset <= before_offset or position <= before_position:
+                self._wrong(
+                    path,
+                    at,
+                    offset,
+                    f"(offset {offset}, position {position}) does not lie behind the one before it "
+                    f"(offset {before_offset}, position {before_position})",
+                )
+            else:
+                self._positions.append((position, offset))
+                before_offset, before_position = offset, position
+
+    def _read_time_index(self) -> None:
+        path = self._time_path
+        before_time, before_offset = -1, -1
+        for number, (timestamp, relative) in enumerate(self._entries(path, TIME_ENTRY)):
+            at = number * TIME_ENTRY.size
+            offset = self._base + relative
+            if relative < 0:
+                self._wrong(path, at, offset, f"has relative offset {relative}")
+            elif timestamp <= before_time or offset < before_offset:
+                self._wrong(
+                    path,
+                    at,
+                    offset,
+                    f"(timestamp {timestamp}, offset {offset}) does not lie behind the one before it "
+                    f"(timestamp {before_time}, offset {before_offset})",
+                )
+            else:
+                self._times.append((offset, timestamp))
+                before_time, before_offset = timestamp, offset
+
+    def _entries(self, path: Path, layout: Struct) -> Iterable[Sequence[int]]:
+        """Those that were written: what follows on the first of zeros was only reserved."""
+        data = path.read_bytes()
+        self._report.checked(path, len(data))
+        if len(data) % layout.size:
+            self._report.add(
+                path,
+                f"has {len(data)} bytes, which are not whole entries of {layout.size} bytes",
+                position=len(data) - len(data) % layout.size,
+            )
+        zeros = bytes(layout.size)
+        for at in range(0, len(data) - layout.size + 1, layout.size):
+            if data[at : at + layout.size] == zeros and (at > 0 or (len(data) > layout.size and not any(data))):
+                if any(data[at:]):
+                    self._report.add(path, f"has entries behind one of zeros at position {at}", position=at)
+                return
+            yield layout.unpack_from(data, at)
+
+    def _compare_positions(self, checker: Checker) -> None:
+        path = self._offset_path
+        for (position, offset), answer in zip(
+            self._positions, _AT_POSITION.iter_unpack(checker.at_positions()), strict=True
+        ):
+            _, before, base, last, found = answer
+            if found != 1:
+                self._wrong(path, None, offset, f"for offset {offset} points to position {position}, where no batch is")
+            elif offset <= before:
+                self._wrong(
+                    path,
+                    None,
+                    offset,
+                    f"for offset {offset} points to position {position}, but that offset lies before it: "
+                    f"the batches there reach up to {before}",
+                )
+            elif offset >= checker.next_offset or (base < last and offset < base):
+                self._wrong(
+                    path,
+                    None,
+                    offset,
+                    f"for offset {offset} points to position {position}, where a batch has offsets {base} to {last}",
+                )
+
+    def _compare_times(self, checker: Checker) -> None:
+        path = self._time_path
+        for (offset, timestamp), answer in zip(self._times, _AT_OFFSET.iter_unpack(checker.at_offsets()), strict=True):
+            _, before, base, last, largest, magic = answer
+            entry = f"for timestamp {timestamp} names offset {offset}"
+            if magic < 0:
+                self._wrong(path, None, offset, f"{entry}, but the segment ends before it")
+            elif magic == 0:
+                continue  # the messages have no timestamps: a broker of 0.10 indexed those of its producers' requests
+            elif before > timestamp:
+                self._wrong(path, None, offset, f"{entry}, but a batch before it has timestamp {before}")
+            elif base < last and offset < base:
+                self._wrong(path, None, offset, f"{entry}, which no batch has: one begins at {base}")
+            elif largest != timestamp:
+                self._wrong(path, None, offset, f"{entry}, but the largest timestamp of its batch is {largest}")
+
+    def _wrong(self, path: Path, position: int | None, offset: int, what: str) -> None:
+        where = "" if position is None else f"at position {position} "
+        self._report.add(path, f"the entry {where}{what}", position=position, offset=offset)

@@ -1,0 +1,112 @@
+"""A partition's directory: its segments one after the other, and what lies beside them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkapy.log import names, partition_metadata
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.checks.epochs import check_epochs
+from kafkapy.tools.log.checks.producers import ProducerCheck
+from kafkapy.tools.log.checks.report import Report
+from kafkapy.tools.log.checks.segment import CheckedSegment, check_segment
+
+COORDINATORS = ("__consumer_offsets", "__transaction_state")
+
+
+class CheckedPartition(NamedTuple):
+    """The log is from the first segment's base offset to `end`; `end` is None where that could not be found."""
+
+    start: int
+    end: int | None
+
+
+def segments_in(directory: Path) -> list[tuple[int, Path]]:
+    """(base offset, path) of each .log file, ascending."""
+    found = []
+    for path in directory.glob(f"*{names.LOG}"):
+        offset = names.offset_of(path.name)
+        if offset is not None and path.is_file():
+            found.append((offset, path))
+    return sorted(found)
+
+
+def check_partition(directory: Path, report: Report) -> CheckedPartition:
+    """Raises ToolError where there is no segment, OSError."""
+    segments = segments_in(directory)
+    if not segments:
+        raise ToolError(f"{directory} has no segments (.log files): is it the directory of a partition?")
+    _check_names(directory, segments, report)
+    _check_metadata(directory, report)
+    snapshots = _snapshots_in(directory)
+    parsed = names.parse_dir_name(directory.name)
+    producers = ProducerCheck(report, by_coordinator=parsed is not None and parsed.topic in COORDINATORS)
+    start = segments[0][0]
+    if start in snapshots:
+        producers.begin(snapshots[start])
+    checked: list[CheckedSegment] = []
+    for number, (base, path) in enumerate(segments):
+        found = check_segment(
+            path,
+            base,
+            report,
+            expected=checked[-1].next_offset if checked else -1,
+            follow=lambda produced, read, path=path: producers.follow(path, produced, read),  # type: ignore[misc]
+        )
+        _check_between(checked[-1] if checked else None, found, report)
+        checked.append(found)
+        following = segments[number + 1][0] if number + 1 < len(segments) else found.next_offset
+        producers.segment_ends(path, following)
+        if not found.sound or following > found.next_offset:
+            producers.missing_before(following)
+        # A snapshot at a segment's base is the state before it; the one of a clean stop is at the log's end.
+        if following in snapshots and following != start:
+            producers.snapshot(snapshots.pop(following), following, start)
+    _check_other_snapshots(snapshots, start, report)
+    readable = checked[-1].readable
+    end = checked[-1].next_offset if readable else None
+    check_epochs(directory, [run for one in checked for run in one.epochs], end, report)
+    return CheckedPartition(start, end)
+
+
+def _check_between(before: CheckedSegment | None, found: CheckedSegment, report: Report) -> None:
+    if before is not None and before.next_offset > found.base_offset:
+        report.add(
+            before.path,
+            f"has offsets up to {before.next_offset - 1}, but the next segment begins at {found.base_offset}",
+            offset=before.next_offset - 1,
+        )
+
+
+def _check_names(directory: Path, segments: list[tuple[int, Path]], report: Report) -> None:
+    """Indexes without a segment are removed at the next start."""
+    bases = {base for base, _ in segments}
+    for path in sorted(directory.iterdir()):
+        if path.suffix in names.INDEXES and (offset := names.offset_of(path.name)) is not None and offset not in bases:
+            report.add(path, "belongs to no segment: the .log file of that offset is missing")
+
+
+def _check_metadata(directory: Path, report: Report) -> None:
+    path = directory / partition_metadata.NAME
+    if not path.exists():
+        return  # brokers before 2.8 had none
+    report.checked(path)
+    try:
+        partition_metadata.parse_metadata(path.read_bytes(), str(path))
+    except ValueError as error:
+        report.add(path, str(error).removeprefix(f"{path} "))
+
+
+def _snapshots_in(directory: Path) -> dict[int, Path]:
+    found = {}
+    for path in directory.glob(f"*{names.SNAPSHOT}"):
+        offset = names.offset_of(path.name)
+        if offset is not None:
+            found[offset] = path
+    return found
+
+
+def _check_other_snapshots(snapshots: dict[int, Path], start: int, report: Report) -> None:
+    """Those at which the log was not in between two batches, or not readable: what can be said of the file alone."""
+    alone = ProducerCheck(report, by_coordinator=False)
+    for offset, path in sorted(snapshots.items()):
+        alone.snapshot(path, max(offset, 1), 1 << 62)

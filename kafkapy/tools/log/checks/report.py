@@ -1,0 +1,85 @@
+"""What a verification found: where something is wrong, and how much was looked at."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# A file with more is of no use to anybody; the rest is counted.
+MOST_PER_FILE = 100
+
+
+class Problem(NamedTuple):
+    """`position`: byte in the file, `offset`: of the log; None where the problem has none. The sentence ends without
+    a full stop."""
+
+    path: Path
+    sentence: str
+    position: int | None
+    offset: int | None
+
+    @property
+    def line(self) -> str:
+        return f"{self.path}: {self.sentence}."
+
+    @property
+    def object(self) -> dict[str, Any]:
+        return {
+            "type": "problem",
+            "file": str(self.path),
+            "position": self.position,
+            "offset": self.offset,
+            "message": self.sentence,
+        }
+
+
+class Report:
+    """Problems go to `found` at once, so that a long run shows them as they come; `advance` is told of bytes read."""
+
+    def __init__(
+        self, found: Callable[[Problem], object] = lambda _: None, advance: Callable[[int], object] = lambda _: None
+    ) -> None:
+        self._found = found
+        self._advance = advance
+        self._by_file: Counter[Path] = Counter()
+        self.damaged_partitions: set[Path] = set()
+        self.files = 0
+        self.bytes = 0
+        self.batches = 0
+        self.records = 0
+
+    @property
+    def problems(self) -> int:
+        return self._by_file.total()
+
+    def add(self, path: Path, sentence: str, *, position: int | None = None, offset: int | None = None) -> None:
+        """Notes a problem of a file (or of a directory)."""
+        self._by_file[path] += 1
+        self.damaged_partitions.add(path if path.is_dir() else path.parent)
+        count = self._by_file[path]
+        if count <= MOST_PER_FILE:
+            self._found(Problem(path, sentence, position, offset))
+
+    def checked(self, path: Path, size: int | None = None) -> None:
+        """A file was looked at; `size`: what is still to be counted of it."""
+        self.files += 1
+        self.read(path.stat().st_size if size is None and path.exists() else size or 0)
+
+    def read(self, count: int) -> None:
+        """Bytes more were looked at."""
+        self.bytes += count
+        self._advance(self.bytes)
+
+    def not_shown(self) -> list[tuple[Path, int]]:
+        """Files with more problems than were shown, and how many more."""
+        return [(path, count - MOST_PER_FILE) for path, count in self._by_file.items() if count > MOST_PER_FILE]
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "type": "summary",
+            "files": self.files,
+            "bytes": self.bytes,
+            "batches": self.batches,
+            "records": self.records,
+            "problems": self.problems,
+        }
