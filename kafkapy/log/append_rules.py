@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkapy.errors import KafkaError
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
-from kafkapy.record.compression import codec_of
+from kafkapy.record.compression import ZSTD, codec_of
 from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, validate
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
@@ -16,7 +16,7 @@ _AS_PRODUCED = -1
 class AppendRules:
     """Made once for each change of the settings."""
 
-    __slots__ = ("_rules",)
+    __slots__ = ("_rules", "_zstd")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
         self._rules: dict[str, Any] = {
@@ -26,7 +26,10 @@ class AppendRules:
             "after_max_ms": config.message_timestamp_after_max_ms,
             "compact": config.compact,
             "max_message_bytes": config.max_message_bytes,
+            "target_magic": config.record_magic,
+            "any_magic": True,  # which format a request may carry was looked at when it came
         }
+        self._zstd = config.stores_zstd
         if config.compression_type != "producer":
             self._rules["target_codec"] = codec_of(config.compression_type)
             self._rules["target_level"] = config.compression_level
@@ -34,6 +37,12 @@ class AppendRules:
     def validate(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
         """The batch, checked and with timestamps as the topic wants them, or why it is refused."""
         try:
-            return validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **self._rules)
+            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **self._rules)
         except KafkaError as error:
             return error
+        if not self._zstd and batch.codec == ZSTD:
+            return KafkaError(
+                Errors.UNSUPPORTED_COMPRESSION_TYPE,
+                "zstd cannot be stored while inter.broker.protocol.version is below 2.1",
+            )
+        return batch

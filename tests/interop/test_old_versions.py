@@ -1,0 +1,339 @@
+"""Clients before Kafka 0.11: their versions of Produce, Fetch and ListOffsets, to topics of every message format.
+
+Byte by byte, and the same against Apache Kafka (KAFKAPY_INTEROP_BROKER=kafka).
+"""
+
+import itertools
+import struct
+from collections.abc import Iterator
+
+import pytest
+from harness import brokers, raw
+from harness.raw import batch, record
+from harness.raw_sets import APPEND_TIME, Found, OldConnection, deep, gzipped, message, read_set
+
+NONE, CORRUPT, TOO_LARGE, UNSUPPORTED_VERSION = 0, 2, 10, 35
+NOT_FOR_FORMAT, UNSUPPORTED_CODEC, INVALID = 43, 76, 87
+FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "2.8"}
+STAMP = 1_600_000_000_000
+KEYS = [(b"k0", b"v0"), (None, b"v1"), (b"k2", None), (b"", b"")]
+
+
+@pytest.fixture(scope="module")
+def old_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """With a protocol version before 3.0 the topics' message formats count."""
+    running = brokers.start(tmp_path_factory.mktemp("old"), {"inter.broker.protocol.version": "2.8"})
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def wire(old_broker: brokers.Broker) -> Iterator[OldConnection]:
+    with OldConnection(old_broker.bootstrap) as connection:
+        yield connection
+
+
+def produced(magic: int, compressed: bool) -> bytes:
+    """A set of four messages as a client of the time sends it: offsets from 0."""
+    each = [
+        message(value, key=key, offset=at, magic=magic, timestamp=STAMP + at) for at, (key, value) in enumerate(KEYS)
+    ]
+    if not compressed:
+        return b"".join(each)
+    return gzipped(each, offset=len(each) - 1, magic=magic, timestamp=STAMP + 3 if magic else -1)
+
+
+def fetched(wire: OldConnection, topic: str, version: int, offset: int = 0) -> list[Found]:
+    """All messages from `offset` on: converted ones may need more room than there is, and then several fetches."""
+    found: list[Found] = []
+    while True:
+        code, high, data = wire.fetch_set(topic, offset, version=version)
+        assert code == NONE
+        if offset == high:
+            assert not data
+            return found
+        found += [one for one in deep(read_set(data)[0]) if one.offset >= offset]
+        assert found
+        assert found[-1].offset >= offset
+        offset = found[-1].offset + 1
+
+
+@pytest.mark.parametrize(
+    ("produce", "stored", "compressed"), list(itertools.product((0, 1, 2), FORMATS, (False, True)))
+)
+def test_what_an_old_producer_sends_is_what_an_old_consumer_gets(
+    wire: OldConnection, topic_name: str, produce: int, stored: int, compressed: bool
+) -> None:
+    """Any version, any stored format, any version: the same records, with timestamps where all three know them."""
+    sent = 1 if produce == 2 else 0
+    wire.make_topic(topic_name, message_format_version=FORMATS[stored])
+    for expected in (0, 4):
+        answer = wire.produce_set(topic_name, produced(sent, compressed), version=produce)
+        assert answer[:2] == (NONE, expected)
+        assert answer[2:] == ((None, None), (None, 0), (-1, 0))[produce]
+    for version in (0, 1, 2, 3):
+        told = 0 if version < 2 else min(stored, 1)
+        found = fetched(wire, topic_name, version)
+        assert [(one.offset, one.key, one.value) for one in found] == [(at, *KEYS[at % 4]) for at in range(8)]
+        assert {one.magic for one in found} == {told}
+        stamps = {one.timestamp for one in found}
+        if told == 0:
+            assert stamps == {None}
+        elif sent == 0:
+            assert stamps == {-1}
+        else:
+            assert [one.timestamp for one in found] == [STAMP + at % 4 for at in range(8)]
+
+
+@pytest.mark.parametrize("stored", FORMATS)
+def test_a_new_producers_batch_is_what_an_old_consumer_gets(wire: OldConnection, topic_name: str, stored: int) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[stored])
+    assert wire.produce(topic_name, 0, batch([record(at, b"x" * at) for at in range(3)])) == (NONE, 0)
+    for version in (0, 1, 2, 3):
+        assert [(one.offset, one.value) for one in fetched(wire, topic_name, version)] == [
+            (at, b"x" * at) for at in range(3)
+        ]
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_what_is_stored_in_the_format_that_the_client_knows_comes_as_it_is(
+    wire: OldConnection, topic_name: str, stored: int
+) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[stored])
+    sent = produced(stored, False)
+    assert wire.produce_set(topic_name, sent, version=2)[0] == NONE
+    for version in (0, 1) if stored == 0 else (2, 3):
+        assert wire.fetch_set(topic_name, 0, version=version) == (NONE, 4, sent)
+    assert wire.fetch(topic_name, 0, 0) == (NONE, 4, sent)  # and so does a new one
+
+
+def test_the_first_message_is_cut_up_to_version_2_and_comes_whole_since_version_3(
+    wire: OldConnection, topic_name: str
+) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[1])
+    sent = message(b"a" * 500, magic=1, timestamp=STAMP) + message(b"b" * 500, offset=1, magic=1, timestamp=STAMP)
+    assert wire.produce_set(topic_name, sent, version=2)[0] == NONE
+    first = len(sent) // 2
+    for limit in (20, 100, first - 1, first, first + 50):
+        assert wire.fetch_set(topic_name, 0, version=2, max_bytes=limit) == (NONE, 2, sent[:limit])
+        whole = sent[: max(limit, first)]
+        assert wire.fetch_set(topic_name, 0, version=3, max_bytes=limit) == (NONE, 2, whole)
+    assert wire.fetch_set(topic_name, 0, version=2, max_bytes=0) == (NONE, 2, b"")
+    assert wire.fetch_set(topic_name, 0, version=3, max_bytes=5000, all_bytes=10) == (NONE, 2, sent[:first])
+
+
+def test_uncompressed_records_before_the_offset_asked_for_are_left_out(wire: OldConnection, topic_name: str) -> None:
+    """They can be, as the batch becomes single messages; some versions of librdkafka rely on it."""
+    wire.make_topic(topic_name)
+    assert wire.produce(topic_name, 0, raw.values(b"a", b"b", b"c", b"d")) == (NONE, 0)
+    for version in (0, 2, 3):
+        _, _, data = wire.fetch_set(topic_name, 2, version=version)
+        assert [(one.offset, one.value) for one in read_set(data)[0]] == [(2, b"c"), (3, b"d")]
+
+
+def test_a_compressed_batch_becomes_one_wrapper_from_its_beginning(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name)
+    body = batch([record(at, b"%d" % at) for at in range(4)], codec=raw.GZIP)
+    assert wire.produce(topic_name, 0, body) == (NONE, 0)
+    for version, magic in ((1, 0), (3, 1)):
+        code, _, data = wire.fetch_set(topic_name, 2, version=version)
+        assert code == NONE
+        wrappers, rest = read_set(data)
+        assert not read_set(rest)[0]
+        assert [(one.offset, one.magic, one.key) for one in wrappers] == [(3, magic, None)]
+        assert [(one.offset, one.value) for one in deep(wrappers)] == [(at, b"%d" % at) for at in range(4)]
+
+
+def test_what_converting_does_not_fill_is_a_message_that_was_cut(wire: OldConnection, topic_name: str) -> None:
+    """The size is promised before more than the first batch is converted, and headers do not survive."""
+    wire.make_topic(topic_name)
+    size = 0
+    for at in range(30):
+        header = raw.varint(1) + raw.varint(1) + b"h" + raw.varint(3000) + bytes(3000)
+        one = b"\0\0\0" + raw.varint(-1) + raw.varint(2) + b"%02d" % at + header
+        body = batch([raw.varint(len(one)) + one])
+        size += len(body)
+        assert wire.produce(topic_name, 0, body) == (NONE, at)
+    for version in (0, 1, 2, 3):
+        code, _, data = wire.fetch_set(topic_name, 0, version=version)
+        assert (code, len(data)) == (NONE, size)
+        found, rest = read_set(data)
+        assert [(one.offset, one.value) for one in found] == [(at, b"%02d" % at) for at in range(30)]
+        offset, length = struct.unpack_from(">qi", rest)
+        assert offset == -1
+        assert length > len(rest) - 12
+    code, _, data = wire.fetch_set(topic_name, 3, version=3, max_bytes=7000)  # two batches and a part of a third
+    assert (code, len(data)) == (NONE, 7000)
+    assert [one.offset for one in read_set(data)[0]] == [3, 4]
+
+
+def test_converted_records_larger_than_stored_ones_come_up_to_the_size_promised(
+    wire: OldConnection, topic_name: str
+) -> None:
+    """Small records take less in format 2. The first batch comes whole all the same."""
+    wire.make_topic(topic_name)
+    for start in range(0, 400, 100):
+        assert wire.produce(topic_name, 0, batch([record(at, b"") for at in range(100)])) == (NONE, start)
+    code, _, data = wire.fetch_set(topic_name, 0, version=2)
+    assert code == NONE
+    assert len(data) == 100 * 34
+    found, rest = read_set(data)
+    assert [one.offset for one in found] == list(range(100))
+    assert not rest
+    assert [one.offset for one in fetched(wire, topic_name, 3)] == list(range(400))
+
+
+def test_append_time_is_told_since_version_2(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[1], message_timestamp_type="LogAppendTime")
+    for compressed in (False, True):
+        code, _, stamped, _ = wire.produce_set(topic_name, produced(1, compressed), version=2)
+        assert code == NONE
+        assert stamped is not None
+        assert stamped > STAMP + 1000
+        _, high, data = wire.fetch_set(topic_name, 4 if compressed else 0, version=2)
+        found, _ = read_set(data)
+        assert all(one.attributes & APPEND_TIME for one in found)
+        assert {one.timestamp for one in found} == {stamped}
+        assert {one.timestamp for one in deep(found)} == {stamped}
+        assert high == (8 if compressed else 4)
+    assert wire.produce_set(topic_name, produced(0, False), version=0)[:2] == (NONE, 8)
+    assert all(one.timestamp and one.timestamp > STAMP + 1000 for one in fetched(wire, topic_name, 3, 8))
+
+
+def test_append_time_of_a_batch_is_that_of_all_its_messages(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, message_timestamp_type="LogAppendTime")
+    for codec in (0, raw.GZIP):
+        assert wire.produce(topic_name, 0, batch([record(0, b"a"), record(1, b"b")], codec=codec))[0] == NONE
+    _, _, data = wire.fetch_set(topic_name, 0, version=3)
+    found, _ = read_set(data)
+    assert all(one.attributes & APPEND_TIME for one in found)
+    assert len({one.timestamp for one in deep(found[:2])}) == 1
+
+
+def nested() -> bytes:
+    inner = gzipped([message(b"a")], offset=0)
+    return gzipped([inner], offset=0)
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (message(b"a", crc=1), CORRUPT),
+        (message(b"a") + message(b"b", offset=1, crc=1), CORRUPT),
+        (message(b"a", size=5), CORRUPT),
+        (gzipped([message(b"a"), message(b"b", offset=1, crc=7)], offset=1), CORRUPT),
+        (nested(), INVALID),
+        (gzipped([message(b"a", magic=1)], offset=0), INVALID),
+        (message(b"a" * 1_100_000), TOO_LARGE),
+        (message(b"a") + message(b"b", magic=1), INVALID),
+    ],
+    ids=["crc", "second crc", "size", "inner crc", "nested", "inner magic", "too large", "mixed"],
+)
+@pytest.mark.parametrize("stored", FORMATS)
+def test_what_is_wrong_is_refused(wire: OldConnection, topic_name: str, stored: int, records: bytes, code: int) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[stored])
+    assert wire.produce_set(topic_name, records, version=1)[:2] == (code, -1)
+    assert wire.end_offset(topic_name, 0) == (NONE, 0)
+
+
+def test_nothing_and_half_a_message_are_taken_for_nothing(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name)
+    for records in (b"", message(b"abc")[:-1]):
+        assert wire.produce_set(topic_name, records, version=1)[:2] == (NONE, -1)
+    whole = message(b"abc")
+    assert wire.produce_set(topic_name, whole + whole[:-1], version=1)[:2] == (NONE, 0)
+    assert wire.end_offset(topic_name, 0) == (NONE, 1)
+
+
+def test_new_versions_take_no_message_sets(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[1])
+    assert wire.produce(topic_name, 0, message(b"a", magic=1)) == (INVALID, -1)
+
+
+@pytest.mark.parametrize("stored", [0, 1])
+def test_old_formats_have_no_room_for_producer_ids_and_headers(
+    wire: OldConnection, topic_name: str, stored: int
+) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[stored])
+    idempotent = bytearray(batch([record(0, b"a")]))
+    struct.pack_into(">qhi", idempotent, 43, 5, 0, 0)
+    struct.pack_into(">I", idempotent, 17, raw.crc32c.crc32c(bytes(idempotent[21:])))
+    assert wire.produce(topic_name, 0, bytes(idempotent)) == (NOT_FOR_FORMAT, -1)
+    one = b"\0\0\0" + raw.varint(-1) + raw.varint(1) + b"v" + raw.varint(1) + raw.varint(1) + b"h" + raw.varint(-1)
+    code, _ = wire.produce(topic_name, 0, batch([raw.varint(len(one)) + one]))
+    assert code == -1
+    assert wire.end_offset(topic_name, 0) == (NONE, 0)
+
+
+def test_zstd_is_told_to_nobody_who_does_not_know_it(wire: OldConnection, topic_name: str) -> None:
+    import zstandard
+
+    wire.make_topic(topic_name)
+    wire.make_topic(topic_name + "-z", compression_type="zstd")
+    payload = record(0, b"zzz")
+    body = batch([payload], body=zstandard.compress(payload), attributes=4)
+    assert wire.produce(topic_name, 0, raw.values(b"a"), version=7) == (NONE, 0)
+    assert wire.produce(topic_name, 0, body, version=7) == (NONE, 1)
+    assert wire.produce(topic_name, 0, body) == (UNSUPPORTED_CODEC, -1)
+    assert wire.produce(topic_name + "-z", 0, raw.values(b"a"), version=7) == (NONE, 0)
+    for version in (0, 1, 2, 3):
+        code, _, data = wire.fetch_set(topic_name, 0, version=version)  # the batch before it comes
+        assert (code, [one.value for one in read_set(data)[0]]) == (NONE, [b"a"])
+        assert wire.fetch_set(topic_name, 1, version=version) == (UNSUPPORTED_CODEC, -1, b"")
+        assert wire.fetch_set(topic_name + "-z", 0, version=version) == (UNSUPPORTED_CODEC, -1, b"")
+
+
+def test_converting_can_be_forbidden(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, message_downconversion_enable="false")
+    wire.make_topic(topic_name + "-1", message_downconversion_enable="false", message_format_version=FORMATS[1])
+    for topic in (topic_name, topic_name + "-1"):
+        assert wire.produce(topic, 0, raw.values(b"a")) == (NONE, 0)
+    for version in (0, 1, 2, 3):
+        assert wire.fetch_set(topic_name, 0, version=version) == (UNSUPPORTED_VERSION, -1, b"")
+    assert wire.fetch(topic_name, 0, 0)[0] == NONE
+    assert wire.fetch_set(topic_name + "-1", 0, version=1) == (UNSUPPORTED_VERSION, -1, b"")
+    assert [one.value for one in fetched(wire, topic_name + "-1", 2)] == [b"a"]
+
+
+def test_a_topic_of_format_0_has_no_times_to_search(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[0])
+    assert wire.produce_set(topic_name, produced(1, False), version=2)[0] == NONE
+    for timestamp in (STAMP, 0):
+        assert wire.offset_of(topic_name, timestamp) == (NOT_FOR_FORMAT, -1, -1)
+    assert wire.offset_of(topic_name, -2) == (NONE, -1, 0)
+    assert wire.offset_of(topic_name, -1) == (NONE, -1, 4)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("stored", [1, 2])
+def test_times_are_found_in_messages_and_wrappers(
+    wire: OldConnection, topic_name: str, stored: int, compressed: bool
+) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[stored], index_interval_bytes="1")
+    for _ in range(3):
+        assert wire.produce_set(topic_name, produced(1, compressed), version=2)[0] == NONE
+    assert wire.offset_of(topic_name, STAMP) == (NONE, STAMP, 0)
+    assert wire.offset_of(topic_name, STAMP + 2) == (NONE, STAMP + 2, 2)
+    assert wire.offset_of(topic_name, STAMP + 4) == (NONE, -1, -1)
+    assert wire.largest_time(topic_name) == (NONE, STAMP + 3, 3)
+
+
+def test_segments_are_listed_for_version_0(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, segment_bytes="100")
+    for at in range(4):
+        assert wire.produce(topic_name, 0, raw.values(b"a")) == (NONE, at)
+    assert wire.segment_offsets(topic_name, -1, 100) == (NONE, [4, 3, 2, 1, 0])
+    assert wire.segment_offsets(topic_name, -1, 2) == (NONE, [4, 3])
+    assert wire.segment_offsets(topic_name, -2, 100) == (NONE, [0])
+    assert wire.segment_offsets(topic_name, 1, 100) == (NONE, [])
+    assert wire.segment_offsets(topic_name, 1 << 60, 3, replica=-2) == (NONE, [4, 3, 2])
+    assert wire.segment_offsets(topic_name + "-none", -1, 1) == (3, [])
+
+
+def test_a_fetch_waits_for_messages(old_broker: brokers.Broker, wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name)
+    assert wire.fetch_set(topic_name, 0, version=1, wait_ms=50, min_bytes=1) == (NONE, 0, b"")
+    wire.send(raw.frame(raw.FETCH, 1, wire.fetch_body(topic_name, 0, version=1, wait_ms=20_000, min_bytes=1)))
+    with OldConnection(old_broker.bootstrap) as other:
+        assert other.produce_set(topic_name, message(b"late"), version=0)[0] == NONE
+    assert b"late" in wire.answer()
