@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kafkapy.log import dir_lock
 from kafkapy.log.dir_lock import DirLock, DirLocked
+from kafkapy.log.files import Files
+from kafkapy.log.meta_properties import NAME as META_PROPERTIES
+from kafkapy.log.meta_properties import MetaProperties, write_meta
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.inventory import Inventory, take_inventory
 from kafkapy.server.adoption.knowledge import Knowledge
@@ -41,8 +45,16 @@ def adopt(
     with locked(whole):
         found = take_inventory(whole, show)
         plan = make_plan(found, known, broker_id)
+        if found.meta is None:
+            _write_broker_id(whole[0], plan)
         write_tree(whole[0], plan)
     return found, plan
+
+
+def _write_broker_id(home: Path, plan: Plan) -> None:
+    """For directories of Kafka 0.8, which does not look at the file; should a crash follow, nothing else is there."""
+    write_meta(Files(), str(home), MetaProperties(plan.broker_id, plan.cluster_id), time.time())
+    give_to_owner(home / META_PROPERTIES, home)
 
 
 @contextmanager

@@ -1,0 +1,99 @@
+"""`kafkapy log adopt`, as it is typed."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+
+
+@pytest.fixture
+def kafka(tmp_path):
+    """A copy of a directory of Kafka 3.9.1."""
+    shutil.copytree(GOLDEN / "kafka-3.9.1-v2" / "data", tmp_path / "kafka")
+    return tmp_path / "kafka"
+
+
+def test_the_summary_says_what_was_done_and_what_to_do_next(kafkapy, kafka):
+    said = kafkapy("log", "adopt", kafka)
+    assert (said.code, said.err) == (0, "")
+    lines = said.out.splitlines()
+    assert lines[0].split() == ["topic", "partitions", "segments", "bytes", "from", "settings"]
+    assert "v2-none" in said.out
+    assert "Broker 1 of cluster 8NMnlg0uR4-nhWypwK598w (ZooKeeper mode), stopped cleanly." in lines
+    assert "New producer ids begin at 4000." in lines
+    assert "no settings are known of v2-compacted-empty-batch and 18 more." in said.out
+    assert f"kafkapy start -o log.dirs={kafka}" in said.out
+    assert (kafka / "kafkapy-metadata.db").exists()
+
+
+def test_a_second_time(kafkapy, kafka):
+    kafkapy("log", "adopt", kafka)
+    code, out, err = kafkapy("log", "adopt", kafka)
+    assert (code, out) == (1, "")
+    assert err == f"kafkapy: Not adopted: {kafka} is adopted already: it holds kafkapy-metadata.db.\n"
+
+
+def test_a_dry_run(kafkapy, kafka):
+    said = kafkapy("log", "adopt", "--dry-run", kafka)
+    assert said.code == 0
+    assert "Nothing was changed." in said.out
+    assert not (kafka / "kafkapy-metadata.db").exists()
+    assert not (kafka / ".lock").exists()
+
+
+def test_json(kafkapy, kafka):
+    said = json.loads(kafkapy("log", "adopt", "--dry-run", "--json", kafka).out)
+    assert (said["adopted"], said["brokerId"], said["firstProducerId"]) == (False, 1, 4000)
+    topics = {topic["topic"]: topic for topic in said["topics"]}
+    assert topics["v2-none"]["leaderEpochs"] == {"0": 4}
+    assert topics["v2-none"]["settingsFrom"] == "not known"
+    assert len(topics) == 21
+
+
+def test_settings_from_a_file(kafkapy, kafka, tmp_path):
+    file = tmp_path / "topics.txt"
+    file.write_text("Dynamic configs for topic v2-none are:\n")
+    said = kafkapy("log", "adopt", kafka, "--topic-configs", file)
+    line = next(line for line in said.out.splitlines() if line.startswith("v2-none "))
+    assert line.split()[-2:] == [str(file), "defaults"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [("what is this", "is not TOPIC/KEY"), ('{"v2-none": {"retention.ms": "long"}}', "long")]
+)
+def test_a_file_that_is_wrong(kafkapy, kafka, tmp_path, text, told):
+    file = tmp_path / "topics.txt"
+    file.write_text(text)
+    code, out, err = kafkapy("log", "adopt", kafka, "--topic-configs", file)
+    assert (code, out) == (1, "")
+    assert str(file) in err
+    assert told in err
+
+
+def test_a_file_that_is_not_there(kafkapy, kafka, tmp_path):
+    code, _, err = kafkapy("log", "adopt", kafka, "--topic-configs", tmp_path / "nowhere")
+    assert code == 1
+    assert err == f"kafkapy: {tmp_path}/nowhere: No such file or directory.\n"
+
+
+def test_a_zookeeper_that_does_not_answer(kafkapy, kafka, monkeypatch):
+    monkeypatch.setattr("kafkapy.server.adoption.zookeeper.CONNECT_TIMEOUT_S", 0.3)
+    code, _, err = kafkapy("log", "adopt", kafka, "--zookeeper", "127.0.0.1:1/kafka")
+    assert code == 1
+    assert "ZooKeeper at 127.0.0.1:1/kafka does not answer within" in err
+    assert err.count("\n") == 1
+
+
+def test_kafka_0_7_is_told_where_to_go(kafkapy):
+    code, _, err = kafkapy("log", "adopt", GOLDEN / "kafka-0.7.2" / "data", "--dry-run")
+    assert code == 1
+    assert "kafkapy log import" in err
+
+
+def test_without_a_directory(kafkapy):
+    code, _, err = kafkapy("log", "adopt")
+    assert code == 2
+    assert "DIRECTORY" in err
