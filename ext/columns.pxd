@@ -38,7 +38,8 @@ cdef enum:
 
 @cython.final
 cdef class Memory:
-    cdef uint8_t *_data         # owned
+    cdef uint8_t *_data         # owned, of `_room` bytes
+    cdef size_t _room
     cdef readonly Py_ssize_t size
 
 

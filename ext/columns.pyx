@@ -8,9 +8,53 @@ decompression of batches alone, which gives it up itself.
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
 from libc.stdint cimport int8_t, int16_t, int32_t, uint32_t
 from libc.string cimport memcpy, memset
+
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+
+    /* Large memory comes from the kernel itself: it grows without a copy and goes back at once. From malloc the
+       columns of one batch after the other, all growing side by side, would leave holes of several times their size. */
+    #define KAFKAPY_LARGE 131072
+    #define KAFKAPY_HUGE 4194304
+
+    static void kafkapy_free_column(void *at, size_t room) {
+        if (room < KAFKAPY_LARGE)
+            free(at);
+        else
+            munmap(at, room);
+    }
+
+    /* `used` bytes are kept; NULL without memory, and then all is as it was. */
+    static void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) {
+        void *made;
+        if (larger < KAFKAPY_LARGE)
+            return realloc(at, larger);
+        if (room >= KAFKAPY_LARGE)
+            made = mremap(at, room, larger, MREMAP_MAYMOVE);
+        else
+            made = mmap(0, larger, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made == MAP_FAILED)
+            return 0;
+        if (larger >= KAFKAPY_HUGE)
+            madvise(made, larger, MADV_HUGEPAGE);   /* halves the cost of the first touch; refused is fine */
+        if (room < KAFKAPY_LARGE) {
+            if (used)
+                memcpy(made, at, used);
+            free(at);
+        }
+        return made;
+    }
+    """
+    void kafkapy_free_column(void *at, size_t room) nogil
+    void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) nogil
 
 from kafkapy._ext.stored_records cimport (
     STORED_BATCH, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch, StoredRecords,
@@ -51,7 +95,7 @@ cdef enum:
     ABORT = 0                   # the type of an abort marker
     # An offset of 4 bytes counts up to 2^31 - 1, and one record, which always goes in, has less than that.
     MOST_BYTES = 0x7FFFFFFF
-    FIRST_ROOM = 65536
+    FIRST_ROOM = 4096
 
 cdef int64_t LEAST = -<int64_t>0x7FFFFFFFFFFFFFFF - 1
 cdef int64_t MOST = 0x7FFFFFFFFFFFFFFF
@@ -64,9 +108,10 @@ cdef class Memory:
 
     def __cinit__(self) -> None:
         self._data = NULL
+        self._room = 0
 
     def __dealloc__(self) -> None:
-        PyMem_RawFree(self._data)
+        kafkapy_free_column(self._data, self._room)
 
     def __len__(self) -> int:
         return self.size
@@ -79,6 +124,7 @@ cdef object _taken(Growing *memory):
     """The memory as an object; nothing is left in `memory`."""
     cdef Memory taken = Memory.__new__(Memory)
     taken._data = memory.data
+    taken._room = memory.room
     taken.size = memory.size
     memset(memory, 0, sizeof(Growing))
     return taken
@@ -92,7 +138,7 @@ cdef inline uint8_t *_more(Growing *memory, size_t size) noexcept nogil:
         room = room * 2 if room else FIRST_ROOM
         while size > room - memory.size:
             room *= 2
-        data = <uint8_t *>PyMem_RawRealloc(memory.data, room)
+        data = <uint8_t *>kafkapy_grow_column(memory.data, memory.size, memory.room, room)
         if data == NULL:
             return NULL
         memory.data = data
@@ -268,8 +314,8 @@ cdef class ColumnBuilder:
     cdef void _free(self) noexcept:
         cdef int i
         for i in range(NUMBERS):
-            PyMem_RawFree(self._fixed[i].data)
-        PyMem_RawFree(self._header_lists.data)
+            kafkapy_free_column(self._fixed[i].data, self._fixed[i].room)
+        kafkapy_free_column(self._header_lists.data, self._header_lists.room)
         _free_bytes(&self._key)
         _free_bytes(&self._value)
         _free_bytes(&self._header_names)
@@ -455,9 +501,9 @@ cdef class ColumnBuilder:
 
 
 cdef void _free_bytes(ByteColumn *column) noexcept:
-    PyMem_RawFree(column.offsets.data)
-    PyMem_RawFree(column.data.data)
-    PyMem_RawFree(column.validity.data)
+    kafkapy_free_column(column.offsets.data, column.offsets.room)
+    kafkapy_free_column(column.data.data, column.data.room)
+    kafkapy_free_column(column.validity.data, column.validity.room)
 
 
 cdef object _taken_bytes(ByteColumn *column, int width):

@@ -4,6 +4,8 @@ import typer
 
 from kafkapy.tools.log.adopt import adopt
 from kafkapy.tools.log.dump import dump
+from kafkapy.tools.log.export import export
+from kafkapy.tools.log.verify import verify
 
 app = typer.Typer(no_args_is_help=True, help="Look at segment files, of kafkapy or of Apache Kafka, without a broker.")
 
@@ -15,3 +17,5 @@ def of_log() -> None:
 
 app.command("dump")(dump)
 app.command("adopt")(adopt)
+app.command("export")(export)
+app.command("verify")(verify)

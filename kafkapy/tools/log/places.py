@@ -1,0 +1,128 @@
+"""What `stats` and `export` are pointed at: a segment file, a partition, a topic, or a whole log directory."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkapy.log.names import LIVE_DIR, parse_dir_name
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log import files_07
+
+LOG = ".log"
+EXAMPLE = "a segment file, a partition's directory (flights-0), a topic (flights) or a log directory"
+
+
+class Segment(NamedTuple):
+    """`base_offset` is that in the name; in Kafka 0.7 the position in the log."""
+
+    path: Path
+    base_offset: int
+    size: int
+
+
+class Place(NamedTuple):
+    """A partition, or what was given of it. Topic and partition are None for files in a directory of another name.
+
+    `whole`: all segments of the partition are here, so that transactions can be told from the beginning on.
+    """
+
+    directory: Path
+    topic: str | None
+    partition: int | None
+    segments: list[Segment]
+    kafka_07: bool
+    whole: bool
+
+    @property
+    def name(self) -> str:
+        """For people: as the partition's directory is called."""
+        return f"{self.topic}-{self.partition}" if self.topic is not None else str(self.directory)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segment files."""
+        return sum(segment.size for segment in self.segments)
+
+
+def places_in(paths: Iterable[Path]) -> list[Place]:
+    """The partitions behind paths, each once, in the order given; topics and log directories by name and number.
+
+    Raises ToolError for a path that is nothing of the kind, OSError.
+    """
+    found: dict[Path, Place] = {}
+    for path in paths:
+        for place in _places(path):
+            key = place.directory if place.whole else place.segments[0].path
+            found.setdefault(key.absolute(), place)
+    return list(found.values())
+
+
+def siblings(place: Place) -> list[Segment]:
+    """All segments of the partition, also where only one was given: what is known of transactions lies in all."""
+    if place.whole:
+        return place.segments
+    all_of_it = _partition(place.directory)
+    return all_of_it.segments if all_of_it else place.segments
+
+
+def _places(path: Path) -> list[Place]:
+    if path.is_dir():
+        if place := _partition(path):
+            return [place]
+        places = _partitions_below(path)
+        if not places:
+            raise ToolError(f"{path} has no segments and no partitions in it: {EXAMPLE} is needed.")
+        return places
+    if path.exists():
+        return [_file(path)]
+    if path.parent.is_dir() and (places := _partitions_below(path.parent, path.name)):
+        return places
+    raise ToolError(f"{path} does not exist, nor are there partitions of a topic of that name: {EXAMPLE} is needed.")
+
+
+def _file(path: Path) -> Place:
+    old = files_07.is_segment_07(path)
+    if not old and (path.suffix != LOG or not _is_offset(path.stem)):
+        raise ToolError(
+            f"{path} is not a segment file: its name is not an offset and {LOG}, as in 00000000000000000042{LOG}."
+        )
+    return _place(path.parent, [_segment(path)], old, whole=False)
+
+
+def _partition(directory: Path) -> Place | None:
+    segments = [path for path in directory.iterdir() if path.suffix == LOG and _is_offset(path.stem)]
+    old = [] if segments else [one.path for one in files_07.segments_07(directory)]
+    if not segments and not old:
+        return None
+    found = sorted(map(_segment, segments or old), key=lambda segment: segment.base_offset)
+    return _place(directory, found, bool(old), whole=True)
+
+
+def _partitions_below(directory: Path, topic: str | None = None) -> list[Place]:
+    """Those of live partitions: what waits for its deletion, or was set aside, is named by itself if it is wanted."""
+    found = []
+    for inside in directory.iterdir():
+        named = _named(inside.name)
+        if named and topic in (None, named[0]) and inside.is_dir() and (place := _partition(inside)):
+            found.append(place)
+    return sorted(found, key=lambda place: (place.topic or "", place.partition or 0))
+
+
+def _place(directory: Path, segments: list[Segment], old: bool, *, whole: bool) -> Place:
+    topic, partition = _named(directory.absolute().name) or (None, None)
+    return Place(directory, topic, partition, segments, old, whole)
+
+
+def _named(name: str) -> tuple[str, int] | None:
+    parsed = parse_dir_name(name)
+    if parsed:
+        return (parsed.topic, parsed.partition) if parsed.kind == LIVE_DIR else None
+    return files_07.partition_of_07(name)
+
+
+def _segment(path: Path) -> Segment:
+    return Segment(path, int(path.stem), path.stat().st_size)
+
+
+def _is_offset(stem: str) -> bool:
+    return stem.isascii() and stem.isdigit()

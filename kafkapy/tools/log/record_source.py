@@ -1,0 +1,166 @@
+"""The records of segment files as columns: what `kafkapy log export` reads."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise, repeat
+
+from kafkapy._ext.transactions import TransactionScan
+from kafkapy.record.blocks import SegmentBlocks
+from kafkapy.record.columns import ColumnBuilder, Columns, DamagedBatch, column_builder, decompress_records
+from kafkapy.record.kafka07 import CorruptMessage, messages_in
+from kafkapy.record.legacy import build_set
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.files_07 import Reader07
+from kafkapy.tools.log.places import Place, Segment, siblings
+
+GROUP_07 = 1 << 18  # bytes of 0.7 messages that are handed on at a time
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records, and what of them; None: no bound. The ends are not included; timestamps are milliseconds.
+
+    max_rows and max_bytes bound the columns that are given at a time; `control`: transaction markers too.
+    """
+
+    columns: tuple[str, ...]
+    max_rows: int
+    max_bytes: int
+    min_offset: int | None = None
+    end_offset: int | None = None
+    min_timestamp: int | None = None
+    end_timestamp: int | None = None
+    read_committed: bool = False
+    control: bool = False
+
+
+@dataclass
+class RecordSource:
+    """Reads partitions. `damage`: a sentence for each file that could not be read to its end; `progress` is told how
+    many bytes of all files are done with, those of the search for transactions counted again.
+    """
+
+    wanted: Wanted
+    progress: Callable[[int], object] = lambda _: None
+    damage: list[str] = field(default_factory=list)
+    _done: int = 0
+
+    def work(self, places: list[Place]) -> int:
+        """How many bytes `progress` will have been told of in the end."""
+        twice = self.wanted.read_committed
+        return sum(place.size + (sum(one.size for one in siblings(place)) if twice else 0) for place in places)
+
+    def read(self, place: Place) -> Iterator[Columns]:
+        """The records of a partition in their order; after damage the next segment follows. Raises ToolError for a
+        file that cannot be opened or read."""
+        wanted = self.wanted
+        end = wanted.end_offset
+        segments = _not_before(place.segments, wanted.min_offset)
+        aborted: list[tuple[int, int]] = []
+        if wanted.read_committed and not place.kafka_07:
+            scan = self._transactions(place)
+            stable = min(scan.open().values(), default=None)
+            end = min((bound for bound in (end, stable) if bound is not None), default=None)
+            # Of an abort whose marker is not read, the end would not be seen.
+            begin = segments[0].base_offset if segments else 0
+            aborted = [(producer, first) for producer, first, last in scan.aborted() if last >= begin]
+        builder = column_builder(
+            wanted.columns,
+            max_rows=wanted.max_rows,
+            max_bytes=wanted.max_bytes,
+            skip_control=not wanted.control,
+            min_offset=wanted.min_offset,
+            end_offset=end,
+            min_timestamp=wanted.min_timestamp,
+            end_timestamp=wanted.end_timestamp,
+            aborted=aborted,
+            partition=-1 if place.partition is None else place.partition,
+        )
+        for segment in segments:
+            if end is None or segment.base_offset < end:
+                try:
+                    yield from (self._read_07 if place.kafka_07 else self._read)(builder, segment)
+                except BrokenPipeError:
+                    raise
+                except OSError as error:
+                    raise ToolError(f"{segment.path} could not be read: {error.strerror or error}.") from error
+            self._done += segment.size
+            self.progress(self._done)
+        if rest := builder.finish():
+            yield rest
+
+    def _read(self, builder: ColumnBuilder, segment: Segment) -> Iterator[Columns]:
+        with SegmentBlocks(segment.path) as blocks:
+            try:
+                for block in blocks:
+                    yield from builder.feed(block)
+                    blocks.used(builder.consumed)
+                    self.progress(self._done + blocks.position)
+                    if builder.past_end:
+                        return
+            except DamagedBatch as error:
+                self.damage.append(damage_sentence(blocks, error))
+                return
+            if left := left_over_sentence(blocks):
+                self.damage.append(left)
+
+    def _read_07(self, builder: ColumnBuilder, segment: Segment) -> Iterator[Columns]:
+        """Messages of Kafka 0.7 have no timestamps, and those of a compressed one all have its offset."""
+        end = 0
+        group = bytearray()
+        with Reader07(segment.path) as reader:
+            try:
+                for message in reader.messages():
+                    inner = ((-1, None, one.payload) for one in messages_in(message))
+                    group += build_set(inner, 0, offsets=repeat(segment.base_offset + message.position))
+                    end = message.end
+                    if len(group) >= GROUP_07:
+                        yield from builder.feed(group)
+                        group = bytearray()
+                        self.progress(self._done + end)
+                if end < reader.size:
+                    self.damage.append(_left_over(segment, end, reader.size))
+            except CorruptMessage as error:
+                self.damage.append(f"{segment.path} is damaged: the message at position {error.position} has {error}.")
+        yield from builder.feed(group)
+
+    def _transactions(self, place: Place) -> TransactionScan:
+        """What was aborted and what is open, from all segments of the partition. Damage is told by the reading."""
+        scan = TransactionScan(decompress_records)
+        for segment in siblings(place):
+            with SegmentBlocks(segment.path) as blocks:
+                try:
+                    for block in blocks:
+                        blocks.used(scan.feed(block))
+                        self.progress(self._done + blocks.position)
+                except DamagedBatch:
+                    pass
+            self._done += segment.size
+        return scan
+
+
+def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
+    """Where a segment file stops being readable, and why."""
+    return f"{blocks.path} is damaged: the batch at position {blocks.position + error.position} {error.reason}."
+
+
+def left_over_sentence(blocks: SegmentBlocks) -> str | None:
+    """The same for a file that was read up to a batch that is not all there."""
+    if blocks.position == blocks.end:
+        return None
+    return (
+        f"{blocks.path} has no whole batch from position {blocks.position} on: "
+        f"{blocks.end - blocks.position} bytes are left over."
+    )
+
+
+def _left_over(segment: Segment, position: int, end: int) -> str:
+    return f"{segment.path} has no whole message from position {position} on: {end - position} bytes are left over."
+
+
+def _not_before(segments: list[Segment], offset: int | None) -> list[Segment]:
+    """Without those that end before the offset: the next one begins at it or earlier."""
+    if offset is None:
+        return segments
+    ended = sum(following.base_offset <= offset for _, following in pairwise(segments))
+    return segments[ended:]
