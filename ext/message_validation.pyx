@@ -18,7 +18,7 @@ from libc.string cimport memset
 from kafkapy._ext.cursor cimport Writer, load32, load64, store64
 from kafkapy._ext.legacy cimport (
     FOUND_BAD_MAGIC, FOUND_BAD_SIZE, FOUND_CUT, FOUND_PARTIAL, FOUND_WHOLE, MSG_APPEND_TIME_BIT, MSG_ATTRIBUTES,
-    MSG_CODEC_BITS, MSG_LEAST_V0, MSG_MAGIC, MSG_OVERHEAD, MSG_SIZE, MSG_TIMESTAMP, MessageView, explain_message, message_crc_matches,
+    MSG_CODEC_BITS, MSG_MAGIC, MSG_OVERHEAD, MSG_SIZE, MSG_TIMESTAMP, MessageView, explain_message, message_crc_matches,
     read_message, store_message_crc,
 )
 from kafkapy._ext.validation cimport ValidatedBatch
@@ -337,45 +337,6 @@ def store_in_place(buffer, CheckedMessages checked, int timestamp_type, int64_t 
         memoryview(buffer)[:checked.size], checked.magic, checked.codec, checked.count, timestamp_type,
         now_ms if append_time else checked.max_timestamp, 0 if append_time else checked.index_of_max,
     )
-
-
-def index_points(
-    data, int64_t position, int64_t since_entry, int64_t interval, int64_t largest, int64_t largest_offset
-) -> tuple[list[tuple[int, int, int, int]], int, tuple[int, int]]:
-    """Where the indexes get entries when single messages are appended at `position`, each as an append of its own.
-
-    since_entry: bytes since the last entry; a message that more than `interval` of them are before gets the next one.
-    largest, largest_offset: the largest timestamp so far and whose it is. Gives the points, [(offset, position, largest
-    timestamp, its offset)], then since_entry and (largest, largest_offset) behind the last message.
-    Source: Kafka 3.9.1's LogSegment.append.
-    """
-    cdef Py_buffer held
-    cdef const uint8_t *at
-    cdef const uint8_t *end
-    cdef int64_t size, offset, timestamp
-    cdef list points = []
-    PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
-    try:
-        at = <const uint8_t *>held.buf
-        end = at + held.len
-        while end - at >= MSG_OVERHEAD + MSG_LEAST_V0:
-            size = MSG_OVERHEAD + <int64_t><int32_t>load32(at + MSG_SIZE)
-            if size < MSG_OVERHEAD + MSG_LEAST_V0 or size > end - at:
-                raise ValueError(f"a message of {size} bytes where {end - at} are left")
-            offset = <int64_t>load64(at)
-            timestamp = <int64_t>load64(at + MSG_TIMESTAMP) if at[MSG_MAGIC] else -1
-            if timestamp > largest:
-                largest = timestamp
-                largest_offset = offset
-            if since_entry > interval:
-                points.append((offset, position, largest, largest_offset))
-                since_entry = 0
-            since_entry += size
-            position += size
-            at += size
-        return points, since_entry, (largest, largest_offset)
-    finally:
-        PyBuffer_Release(&held)
 
 
 def message_batch(

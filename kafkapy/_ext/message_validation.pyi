@@ -36,9 +36,6 @@ def check_messages(
 def store_in_place(
     buffer: Buffer, checked: CheckedMessages, timestamp_type: int, now_ms: int
 ) -> ValidatedBatch: ...
-def index_points(
-    data: Buffer, position: int, since_entry: int, interval: int, largest: int, largest_offset: int
-) -> tuple[list[tuple[int, int, int, int]], int, tuple[int, int]]: ...
 def message_batch(
     data: memoryview,
     magic: int,

@@ -493,23 +493,6 @@ def test_refused_sets_are_not_changed():
         assert data == before
 
 
-# What the indexes get
-
-
-@given(RECORDS, st.integers(0, 1), st.integers(0, 200), st.integers(0, 300), st.integers(-1, 2**42))
-def test_each_message_is_indexed_as_an_append_of_its_own(records, magic, since, interval, largest):
-    data = produced(magic, records, base_offset=70)
-    expected, best, before = [], (largest, 3), since
-    for header in iter_entries(data):
-        if header.timestamp > best[0]:
-            best = (header.timestamp, header.offset)
-        if since > interval:
-            expected.append((header.offset, 5000 + header.position, *best))
-            since = 0
-        since += header.size
-    assert message_validation.index_points(data, 5000, before, interval, largest, 3) == (expected, since, best)
-
-
 # Where a compressed payload is cut into pieces must not matter
 
 
