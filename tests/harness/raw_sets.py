@@ -39,7 +39,7 @@ def gzipped(
     messages: Sequence[bytes], *, offset: int, magic: int = 0, timestamp: int = -1, attributes: int = 0
 ) -> bytes:
     """A wrapper: `offset` is that of its last message, `timestamp` the largest."""
-    value = gzip.compress(b"".join(messages))
+    value = gzip.compress(b"".join(messages), mtime=0)
     return message(value, offset=offset, magic=magic, timestamp=timestamp, attributes=attributes | GZIP)
 
 

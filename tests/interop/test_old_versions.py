@@ -6,9 +6,11 @@ Byte by byte, and the same against Apache Kafka (KAFKAPY_INTEROP_BROKER=kafka).
 import itertools
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from harness import brokers, raw
+from harness.kafka_tools import complaints, kafka_dump
 from harness.raw import batch, record
 from harness.raw_sets import APPEND_TIME, Found, OldConnection, deep, gzipped, message, read_set
 
@@ -337,3 +339,26 @@ def test_a_fetch_waits_for_messages(old_broker: brokers.Broker, wire: OldConnect
     with OldConnection(old_broker.bootstrap) as other:
         assert other.produce_set(topic_name, message(b"late"), version=0)[0] == NONE
     assert b"late" in wire.answer()
+
+
+def test_kafkas_tool_finds_nothing_wrong_with_old_formats(tmp_path: Path) -> None:
+    """Logs, offset and time indexes of every stored format, from every kind of producer, over several segments."""
+    broker = brokers.start(tmp_path, {"inter.broker.protocol.version": "2.8"})
+    wire = OldConnection(broker.bootstrap)
+    small = {"segment_bytes": "3000", "index_interval_bytes": "200"}
+    for stored, version in FORMATS.items():
+        wire.make_topic(f"f{stored}", message_format_version=version, **small)
+        wire.make_topic(f"f{stored}-gzip", message_format_version=version, compression_type="gzip", **small)
+        for at in range(20):
+            for name in (f"f{stored}", f"f{stored}-gzip"):
+                for compressed in (False, True):
+                    assert wire.produce_set(name, produced(0, compressed), version=1)[0] == NONE
+                    assert wire.produce_set(name, produced(1, compressed), version=2)[0] == NONE
+                assert wire.produce(name, 0, batch([record(0, b"%d" % at)], codec=raw.GZIP))[0] == NONE
+    wire.socket.close()
+    broker.stop()
+    files = sorted(path for path in broker.data.glob("f*-0/*") if path.suffix in (".log", ".index", ".timeindex"))
+    assert len(files) > 6 * 3 * 3
+    said = kafka_dump(broker.data, [path.relative_to(broker.data) for path in files], "--deep-iteration")
+    assert not complaints(said)
+    assert all(f"magic: {magic} " in said for magic in FORMATS)
