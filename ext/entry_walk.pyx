@@ -1,15 +1,18 @@
-"""Where the whole entries of a piece of a log end, and whether all are of a format that a client knows.
+"""Where the whole entries of a piece of a log end, whether all are of a format that a client knows, and which of the
+messages of a set get entries in the indexes.
 
 No Python object is made per entry: a message set of format 0 or 1 may have a message every thirty bytes.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
-from kafkapy._ext.cursor cimport load32
+from kafkapy._ext.cursor cimport load32, load64
 
 
 cdef enum:
     RELEASE_FROM = 65536        # bytes: in steps of thirty bytes it takes about ten microseconds
+    MESSAGE_AT_TIMESTAMP = 18   # int64, of format 1; format 0 has none
+    LEAST_FORMAT_1 = 34         # the smallest message that has one
 
 cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept nogil:
     cdef Stop stop
@@ -54,3 +57,50 @@ def whole_entries(buffer, int highest_magic=127) -> tuple[int, int, bool]:
     finally:
         PyBuffer_Release(&held)
     return stop.position, stop.size, stop.above
+
+
+def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int, int, int]]:
+    """Cut a set of single messages (formats 0, 1) where the indexes get entries: [(size, count, stamp, before), ...].
+
+    A message gets one when more than `interval` bytes were appended since the last, `since` before this set; it is a
+    step of its own, and those up to the next are another. size: bytes, count: messages, stamp: the largest timestamp
+    (-1 for none), before: how many messages of the step precede the first that has it.
+    """
+    cdef Py_buffer held
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t size, timestamp, step_size = 0, stamp = -1
+    cdef int64_t count = 0, before = 0
+    cdef bint entry
+    cdef list steps = []
+    PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
+    try:
+        at = <const uint8_t *>held.buf
+        end = at + held.len
+        while end - at > ENTRY_AT_MAGIC:
+            size = ENTRY_OVERHEAD + <int64_t><int>load32(at + ENTRY_AT_LENGTH)
+            if size < ENTRY_OVERHEAD + ENTRY_LEAST or size > end - at:
+                raise ValueError(f"there is no message {end - at} bytes before the end of the set")
+            timestamp = -1
+            if at[ENTRY_AT_MAGIC] == 1 and size >= LEAST_FORMAT_1:
+                timestamp = <int64_t>load64(at + MESSAGE_AT_TIMESTAMP)
+            entry = since > interval
+            if entry:
+                if count:
+                    steps.append((step_size, count, stamp, before))
+                steps.append((size, 1, timestamp, 0))
+                since = step_size = count = before = 0
+                stamp = -1
+            else:
+                if timestamp > stamp:
+                    stamp = timestamp
+                    before = count
+                step_size += size
+                count += 1
+            since += size
+            at += size
+        if count:
+            steps.append((step_size, count, stamp, before))
+    finally:
+        PyBuffer_Release(&held)
+    return steps

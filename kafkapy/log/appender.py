@@ -1,7 +1,8 @@
 """The part of an append that holds the log's lock: sequences, rolling, offsets, one write, the indexes.
 
 A gathered append takes several produced record sets at once. Each gets its own verdict and is indexed as an append
-of its own, but as many as go to one segment leave in one system call. Source: Kafka's UnifiedLog.append.
+of its own, but as many as go to one segment leave in one system call. A set of single messages, of formats 0 and 1, is
+indexed message by message, as Kafka does since 3.9.1. Source: Kafka's UnifiedLog.append and LogSegment.append.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kafkapy._ext.entry_walk import index_steps
 from kafkapy._ext.validation import ValidatedBatch, assign
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.failures import is_shortage, shortage
 from kafkapy.log.files import Buffer
 from kafkapy.log.producer_updates import ProducerUpdates
 from kafkapy.log.results import AppendResult
-from kafkapy.log.segment import MAX_RELATIVE_OFFSET
+from kafkapy.log.segment import MAX_RELATIVE_OFFSET, Segment
 
 if TYPE_CHECKING:
     from kafkapy.log.log_state import LogState
@@ -69,6 +71,7 @@ class Append:
         "_check",
         "_created_ms",
         "_entries_left",
+        "_entries_pending",
         "_epoch",
         "_filled",
         "_first_timestamp",
@@ -97,6 +100,7 @@ class Append:
         self._buffers: list[Buffer] = []
         self._bytes = 0
         self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
+        self._entries_pending = 0  # index entries that they may add
         self._producers = ProducerUpdates(log.producers, log.name)
         self._measure()
 
@@ -156,8 +160,11 @@ class Append:
                 f"a batch of {size} bytes does not fit into a segment of {self._log.name} (segment.bytes "
                 f"{self._segment_bytes})",
             )
-        if self._entries_left <= len(self._pending):
-            self._write()  # each pending batch may add an entry: only now is it known how many are left
+        entries = 1
+        if _is_set(batch):
+            entries = min(batch.count, 1 + size // (self._log.config.index_interval_bytes + 1))
+        if self._entries_left < self._entries_pending + entries:
+            self._write()  # pending batches may add entries: only now is it known how many are left
             self._measure()
         filled = self._filled + self._bytes
         if filled == 0:
@@ -168,12 +175,13 @@ class Append:
         if (
             filled > self._segment_bytes - size
             or waited > self._patience_ms
-            or self._entries_left <= 0
+            or self._entries_left < entries
             or last_offset > self._last_possible
         ):
             self._write()
             self._log.roll_locked()
             self._measure()
+        self._entries_pending += entries
 
     def _measure(self) -> None:
         """What decides when the active segment is full; looked up again only when a write or a roll changed it."""
@@ -196,6 +204,9 @@ class Append:
         position = segment.size
         segment.write(self._buffers)
         for batch, base_offset in pending:
+            if _is_set(batch):
+                _index_set(segment, batch, base_offset)
+                continue
             segment.appended(
                 batch.size,
                 base_offset + batch.last_offset_delta,
@@ -206,7 +217,7 @@ class Append:
         self._written = self._next
         self._producers.apply()
         log.producers.end_offset = self._next
-        self._buffers, self._pending, self._bytes = [], [], 0
+        self._buffers, self._pending, self._bytes, self._entries_pending = [], [], 0, 0
 
     def _refuse_unwritten(self, verdicts: list[Verdict], count: int, error: OSError) -> None:
         """The disk is full: what was to be written, what repeats it and what was to follow is refused."""
@@ -215,3 +226,14 @@ class Append:
             if isinstance(verdict, AppendResult) and verdict.base_offset >= self._written:
                 verdicts[at] = refusal
         verdicts.extend([refusal] * (count - len(verdicts)))
+
+
+def _is_set(batch: ValidatedBatch) -> bool:
+    """Whether these are single messages, each of which is a batch to the indexes."""
+    return batch.magic < 2 and batch.codec == 0 and batch.count > 1
+
+
+def _index_set(segment: Segment, batch: ValidatedBatch, base_offset: int) -> None:
+    for size, count, timestamp, before in index_steps(batch.data, segment.index_interval, segment.bytes_since_entry):
+        segment.appended(size, base_offset + count - 1, timestamp, base_offset + before)
+        base_offset += count

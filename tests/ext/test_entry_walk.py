@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.entry_walk import whole_entries
+from kafkapy._ext.entry_walk import index_steps, whole_entries
 
 SIZES = st.integers(14, 200)
 
@@ -56,3 +56,41 @@ def test_a_length_that_is_none_is_told(size: int) -> None:
 def test_a_length_near_the_limit_does_not_overflow() -> None:
     assert whole_entries(struct.pack(">qi", 1, 2**31 - 1) + bytes(20)) == (0, 2**31 + 11, False)
     assert whole_entries(b"") == whole_entries(bytes(16)) == (0, 0, False)
+
+
+@given(
+    sizes=st.lists(st.integers(22, 150), max_size=20),
+    stamps=st.lists(st.integers(-1, 5), min_size=20, max_size=20),
+    interval=st.integers(0, 300),
+    since=st.integers(0, 400),
+)
+def test_steps_are_the_messages_one_by_one(sizes: list[int], stamps: list[int], interval: int, since: int) -> None:
+    """A segment that takes the steps as appends has the entries that it would have of the single messages."""
+    data = b"".join(
+        struct.pack(">qiibbq", 0, size, 0, 1, 0, stamp) + bytes(size - 14)
+        for size, stamp in zip(sizes, stamps, strict=False)
+    )
+
+    def entries_of(appends: list[tuple[int, int, int, int]]) -> tuple[list[tuple[int, int, int, int]], int, int, int]:
+        found, bytes_since, offset, position, largest = [], since, 0, 0, (-1, -1)
+        for size, count, stamp, before in appends:
+            if stamp > largest[0]:
+                largest = (stamp, offset + before)
+            if bytes_since > interval:
+                found.append((offset + count - 1, position, *largest))
+                bytes_since = 0
+            bytes_since += size
+            position += size
+            offset += count
+        return found, bytes_since, position, largest[1]
+
+    steps = index_steps(data, interval, since)
+    singles = [(12 + size, 1, stamp, 0) for size, stamp in zip(sizes, stamps, strict=False)]
+    assert entries_of(steps) == entries_of(singles)
+    assert len(steps) <= 2 * len(entries_of(singles)[0]) + 1
+
+
+def test_messages_of_format_0_have_no_time_in_any_step() -> None:
+    assert index_steps(entry(0, 14) + entry(0, 90), 4096, 0) == [(128, 2, -1, 0)]
+    with pytest.raises(ValueError, match="no message 25 bytes before the end"):
+        index_steps(entry(0, 14)[:-1], 4096, 0)

@@ -60,18 +60,49 @@ def times_of(segment):
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_set_of_several_messages_is_one_append(tmp_path, magic):
-    """The index has its last offset, and the position where the set began."""
-    bench = bench_of(tmp_path, magic, index_interval_bytes=1)
-    log = bench.load()
+    log = bench_of(tmp_path, magic).load()
     results = log.append([produced(magic, b"a", b"b", b"c"), produced(magic, b"d", b"e")], 0)
     assert [(one.base_offset, one.last_offset) for one in results] == [(0, 2), (3, 4)]
     assert [(one.offset, one.value) for one in records(log)] == [(at, b"abcde"[at : at + 1]) for at in range(5)]
     assert {header.magic for header, _ in entries(log)} == {magic}
-    log.close()
-    first = len(produced(magic, b"a", b"b", b"c"))
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("interval", [0, 40, 100, 4096])
+def test_every_message_of_a_set_may_get_an_index_entry(tmp_path, magic, interval):
+    """As in Kafka 3.9.1, and as a rebuilt index has it: its offset, its position, the largest time up to it."""
+    log = bench_of(tmp_path, magic, index_interval_bytes=interval).load()
+    for first in range(0, 90, 3):
+        stamped = [(NOW + first + at, None, b"x" * 10) for at in (0, 2, 1)]
+        log.append([memoryview(bytearray(build_set(stamped, magic)))], 0)
+    log.append([produced(magic, b"y", b"z", codec=GZIP)], 0)
+    expected, times, since, largest = [], [], 0, (-1, 0)
+    for header, _ in entries(log):
+        if header.max_timestamp > largest[0]:
+            largest = (header.max_timestamp, header.last_offset)
+        if since > interval:
+            expected.append((header.last_offset, header.position))
+            if largest[0] > (times[-1][0] if times else -1):
+                times.append(largest)
+            since = 0
+        since += header.size
+    assert (len(expected) > 1) == (interval < 4096)
     (segment,) = log.segments
-    assert index_of(segment) == [(4, first)]
-    assert times_of(segment) == ([] if magic == 0 else [(NOW, 0)])
+    log.close()
+    if largest[0] > (times[-1][0] if times else -1):
+        times.append(largest)  # by the close
+    assert index_of(segment) == expected
+    assert times_of(segment) == times
+
+
+def test_sets_with_more_messages_than_the_index_has_room_for_roll_before(tmp_path):
+    log = bench_of(tmp_path, 0, index_interval_bytes=0, segment_index_bytes=12 * 20).load()
+    for _ in range(20):
+        log.append([produced(0, b"a", b"b", b"c", b"d", b"e", b"f", b"g")], 0)
+    assert all(segment.offset_index.count <= segment.offset_index.capacity for segment in log.segments)
+    assert all(segment.time_index.count <= segment.time_index.capacity for segment in log.segments)
+    assert len(log.segments) == 5  # thirty entries each: four sets of seven
+    assert [one.offset for one in records(log)] == list(range(140))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
