@@ -39,7 +39,7 @@ def records_of(batches):
             -1 if record["timestamp"] is None else record["timestamp"],
             bytes_of(record["key"]),
             bytes_of(record["value"]),
-            [(name, bytes_of(value)) for name, value in record.get("headers", ())],
+            tuple((name, bytes_of(value)) for name, value in record.get("headers", ())),
         )
         for batch in batches
         if not batch.get("control")

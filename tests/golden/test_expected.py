@@ -33,7 +33,7 @@ def compare(file, number, stored, wanted):
     assert found == tuple(wanted[key] for key in ("position", "size", "magic", "codec", "lastOffset", "crc"))
     if head.magic:
         assert head.max_timestamp == wanted["maxTimestamp"]
-    records = [(one.offset, one.timestamp, one.key, one.value, list(one.headers)) for one in stored.records()]
+    records = [(one.offset, one.timestamp, one.key, one.value, one.headers) for one in stored.records()]
     if not wanted.get("control"):
         assert records == records_of([wanted])
     assert [one[0] for one in records] == [one["offset"] for one in wanted["records"]]

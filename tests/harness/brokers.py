@@ -191,10 +191,11 @@ class KafkaBroker:
             str(directory / "zookeeper"),
         ]
         self._keeper = Process(keeper, directory / "zookeeper.log")
+        self.zookeeper = f"127.0.0.1:{keeper_port}"
         port = port or free_port()
         settings = {
             "broker.id": "0",
-            "zookeeper.connect": f"127.0.0.1:{keeper_port}",
+            "zookeeper.connect": self.zookeeper,
             "log.dirs": str(self.data),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "offsets.topic.replication.factor": "1",
@@ -228,9 +229,13 @@ class KafkaBroker:
 
     def stop(self) -> None:
         try:
-            code = self.process.stop()
+            self.stop_broker()
         finally:
             self._keeper.kill()
+
+    def stop_broker(self) -> None:
+        """Leaves ZooKeeper running, until `stop`."""
+        code = self.process.stop()
         assert code in (0, 143), (
             f"Kafka ended with {code}"
         )  # a JVM that ran its shutdown hooks still reports the signal

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from kafkapy.metadata.cluster import ProducerIds
 from kafkapy.metadata.paths import DEFAULT_ENTITY
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.inventory import Inventory
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.adoption.partition_dir import FoundPartition
 from kafkapy.server.adoption.topic_plan import NOT_KNOWN, PlannedTopic, plan_topic
+
+# A million blocks, as Kafka takes them from ZooKeeper: one for a thousand producers, and one at every start.
+PRODUCER_ID_GAP = 1_000_000_000
 
 
 @dataclass
@@ -46,7 +48,7 @@ def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) 
         chosen,
         cluster_id,
         known.controller_epoch or 0,
-        _end_of_block(max(found.highest_producer_id, known.last_producer_id)),
+        _last_of_others(max(found.highest_producer_id, known.last_producer_id)),
         topics,
         _broker_settings(known, chosen),
         warnings,
@@ -80,11 +82,13 @@ def _cluster_id(found: Inventory, known: Knowledge) -> str | None:
     return stored or known.cluster_id
 
 
-def _end_of_block(producer_id: int) -> int:
-    """The last id of the block that this one is from: blocks begin at multiples of their size."""
-    if producer_id < 0:
-        return -1
-    return (producer_id // ProducerIds.BLOCK_SIZE + 1) * ProducerIds.BLOCK_SIZE - 1
+def _last_of_others(producer_id: int) -> int:
+    """The id behind which those of this broker begin, far above any that is in use.
+
+    Kafka may be started on the directories again and then gives out the ids that follow those it gave out before. Were
+    they in the logs already, it would take new records for repeated ones, and not store them.
+    """
+    return (producer_id // PRODUCER_ID_GAP + 1) * PRODUCER_ID_GAP - 1
 
 
 def _broker_settings(known: Knowledge, broker_id: int) -> dict[str, dict[str, str]]:

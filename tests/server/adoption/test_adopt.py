@@ -60,7 +60,7 @@ def test_topics_are_what_they_were(golden_copy, golden_nodes):
         answer = cluster.any_connection().call(
             INIT_PRODUCER_ID, INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=60_000)
         )
-        assert answer.producer_id == 4000
+        assert answer.producer_id == 1_000_000_000
     assert not [one for one in path.iterdir() if one.name.endswith("-stray")]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.metadata.ids import decode_id
 from kafkapy.server.adoption.errors import AdoptionError
-from kafkapy.server.adoption.inventory import take_inventory
+from kafkapy.server.adoption.inventory import Inventory, take_inventory
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.adoption.plan import make_plan
 from kafkapy.server.adoption.topic_plan import INTERNAL, KEEP_ALL
@@ -29,7 +29,7 @@ def test_without_settings_all_records_are_kept(golden_copy):
         assert topic.settings == INTERNAL.get(name, KEEP_ALL)
     assert len(plan.without_settings) == len(plan.topics) - len(INTERNAL)
     assert plan.warnings == []
-    assert plan.last_producer_id == 3999
+    assert plan.last_producer_id == 999_999_999
 
 
 @pytest.mark.parametrize("name", ["kafka-3.9.1-v2", "kafka-3.9.1-v0-v1", "kafka-0.10.2.2", "kafka-0.8.2.2"])
@@ -47,7 +47,7 @@ def test_with_zookeeper_topics_are_what_they_were(golden_copy, golden_nodes, nam
             state = json.loads(nodes.nodes[f"/brokers/topics/{topic.name}/partitions/{partition}/state"])
             assert (state["leader"], state["leader_epoch"]) == (plan.broker_id, epoch)
     block = nodes.nodes.get("/latest_producer_id_block")
-    assert plan.last_producer_id == (int(json.loads(block)["block_end"]) if block else -1)
+    assert plan.last_producer_id == (999_999_999 if block else -1)
     assert plan.controller_epoch == int(nodes.nodes["/controller_epoch"])
     # They ran while ZooKeeper was read.
     assert plan.warnings == [
@@ -59,6 +59,20 @@ def encoded(topic_id):
     from kafkapy.metadata.ids import encode_id
 
     return encode_id(topic_id)
+
+
+@pytest.mark.parametrize(
+    ("in_logs", "in_zookeeper", "last"),
+    [
+        (-1, -1, -1),
+        (0, -1, 999_999_999),
+        (5, 1_000_000_999, 1_999_999_999),
+        (1_000_000_007, 999, 1_999_999_999),
+    ],
+)
+def test_producer_ids_begin_far_above_those_in_use(small, monkeypatch, in_logs, in_zookeeper, last):
+    monkeypatch.setattr(Inventory, "highest_producer_id", in_logs)
+    assert plan_of(small("v2-none-0"), Knowledge(last_producer_id=in_zookeeper)).last_producer_id == last
 
 
 def test_a_file_goes_over_zookeeper(small, golden_nodes):

@@ -23,7 +23,7 @@ def test_the_summary_says_what_was_done_and_what_to_do_next(kafkapy, kafka):
     assert lines[0].split() == ["topic", "partitions", "segments", "bytes", "from", "settings"]
     assert "v2-none" in said.out
     assert "Broker 1 of cluster 8NMnlg0uR4-nhWypwK598w (ZooKeeper mode), stopped cleanly." in lines
-    assert "New producer ids begin at 4000." in lines
+    assert "New producer ids begin at 1000000000." in lines
     assert "no settings are known of v2-compacted-empty-batch and 18 more." in said.out
     assert f"kafkapy start -o log.dirs={kafka}" in said.out
     assert (kafka / "kafkapy-metadata.db").exists()
@@ -46,7 +46,7 @@ def test_a_dry_run(kafkapy, kafka):
 
 def test_json(kafkapy, kafka):
     said = json.loads(kafkapy("log", "adopt", "--dry-run", "--json", kafka).out)
-    assert (said["adopted"], said["brokerId"], said["firstProducerId"]) == (False, 1, 4000)
+    assert (said["adopted"], said["brokerId"], said["firstProducerId"]) == (False, 1, 1_000_000_000)
     topics = {topic["topic"]: topic for topic in said["topics"]}
     assert topics["v2-none"]["leaderEpochs"] == {"0": 4}
     assert topics["v2-none"]["settingsFrom"] == "not known"
