@@ -217,7 +217,7 @@ cdef class Checker:
             size = 0
             seen = look_entry(data + here, length - here, &size)
             if seen == LOOK_PARTIAL:
-                self.wanted = size if size > HEADER_SIZE else HEADER_SIZE
+                self.wanted = size
                 break
             if seen != LOOK_WHOLE:
                 self.stopped = True

@@ -1,6 +1,7 @@
 """`leader-epoch-checkpoint` against the leader epochs that the batches carry."""
 
 from bisect import bisect_right
+from itertools import pairwise
 from pathlib import Path
 
 from kafkapy.log import leader_epochs
@@ -28,7 +29,7 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
     entries = read_epochs(path, report)
     if entries is None:
         return
-    for (epoch, start), (following, following_start) in zip(entries, entries[1:], strict=False):
+    for (epoch, start), (following, following_start) in pairwise(entries):
         if following <= epoch or following_start < start:
             report.add(path, f"has epoch {following} from offset {following_start} behind epoch {epoch} from {start}")
             return

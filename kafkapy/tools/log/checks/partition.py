@@ -9,6 +9,7 @@ from kafkapy.tools.log.checks.epochs import check_epochs
 from kafkapy.tools.log.checks.producers import ProducerCheck
 from kafkapy.tools.log.checks.report import Report
 from kafkapy.tools.log.checks.segment import CheckedSegment, check_segment
+from kafkapy.tools.log.checks.small_files import check_small_file
 
 COORDINATORS = ("__consumer_offsets", "__transaction_state")
 
@@ -36,7 +37,9 @@ def check_partition(directory: Path, report: Report) -> CheckedPartition:
     if not segments:
         raise ToolError(f"{directory} has no segments (.log files): is it the directory of a partition?")
     _check_names(directory, segments, report)
-    _check_metadata(directory, report)
+    small = directory / partition_metadata.NAME
+    if small.exists():  # brokers before 2.8 had none
+        check_small_file(small, report)
     snapshots = _snapshots_in(directory)
     parsed = names.parse_dir_name(directory.name)
     producers = ProducerCheck(report, by_coordinator=parsed is not None and parsed.topic in COORDINATORS)
@@ -78,22 +81,15 @@ def _check_between(before: CheckedSegment | None, found: CheckedSegment, report:
 
 
 def _check_names(directory: Path, segments: list[tuple[int, Path]], report: Report) -> None:
-    """Indexes without a segment are removed at the next start."""
+    """Indexes without a segment, which the next start removes, and segments without an index, which it makes anew."""
+    for _, path in segments:
+        index = path.with_suffix(names.OFFSET_INDEX)
+        if path.stat().st_size and not index.exists():
+            report.add(index, f"is missing beside {path.name}")
     bases = {base for base, _ in segments}
     for path in sorted(directory.iterdir()):
         if path.suffix in names.INDEXES and (offset := names.offset_of(path.name)) is not None and offset not in bases:
             report.add(path, "belongs to no segment: the .log file of that offset is missing")
-
-
-def _check_metadata(directory: Path, report: Report) -> None:
-    path = directory / partition_metadata.NAME
-    if not path.exists():
-        return  # brokers before 2.8 had none
-    report.checked(path)
-    try:
-        partition_metadata.parse_metadata(path.read_bytes(), str(path))
-    except ValueError as error:
-        report.add(path, str(error).removeprefix(f"{path} "))
 
 
 def _snapshots_in(directory: Path) -> dict[int, Path]:

@@ -42,7 +42,6 @@ class Report:
         self._found = found
         self._advance = advance
         self._by_file: Counter[Path] = Counter()
-        self.damaged_partitions: set[Path] = set()
         self.files = 0
         self.bytes = 0
         self.batches = 0
@@ -55,7 +54,6 @@ class Report:
     def add(self, path: Path, sentence: str, *, position: int | None = None, offset: int | None = None) -> None:
         """Notes a problem of a file (or of a directory)."""
         self._by_file[path] += 1
-        self.damaged_partitions.add(path if path.is_dir() else path.parent)
         count = self._by_file[path]
         if count <= MOST_PER_FILE:
             self._found(Problem(path, sentence, position, offset))
@@ -69,6 +67,13 @@ class Report:
         """Bytes more were looked at."""
         self.bytes += count
         self._advance(self.bytes)
+
+    def damaged_files(self) -> dict[Path, list[Path]]:
+        """Those with problems, by their directory."""
+        found: dict[Path, list[Path]] = {}
+        for path in self._by_file:
+            found.setdefault(path if path.is_dir() else path.parent, []).append(path)
+        return found
 
     def not_shown(self) -> list[tuple[Path, int]]:
         """Files with more problems than were shown, and how many more."""

@@ -1,0 +1,141 @@
+"""What a path given to `kafkapy log verify` is, and its check: a file, a partition's directory, a log directory."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kafkapy.log import names
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.checks.kafka07 import check_partition_07, check_segment_07
+from kafkapy.tools.log.checks.partition import check_partition, segments_in
+from kafkapy.tools.log.checks.producers import ProducerCheck
+from kafkapy.tools.log.checks.report import Problem, Report
+from kafkapy.tools.log.checks.segment import check_segment
+from kafkapy.tools.log.checks.small_files import CHECKPOINTS, NAMES, check_offsets, check_small_file
+from kafkapy.tools.log.files_07 import SUFFIX as SUFFIX_07
+from kafkapy.tools.log.files_07 import is_segment_07, partition_of_07, segments_07
+from kafkapy.tools.log.segment_files import base_offset_of
+
+
+def check_path(path: Path, report: Report) -> None:
+    """What cannot be read is a problem like others. Raises ToolError for a path that is none of these."""
+    if not path.exists():
+        raise ToolError(f"{path} does not exist.")
+    try:
+        if not path.is_dir():
+            _check_file(path, report)
+        elif is_partition(path):
+            _check_partition(path, report)
+        else:
+            _check_log_dir(path, report)
+    except OSError as error:
+        _unreadable(path, error, report)
+
+
+def is_partition(directory: Path) -> bool:
+    """Whether there are segments in it."""
+    return bool(segments_in(directory) or segments_07(directory))
+
+
+def partitions_in(log_dir: Path) -> Iterator[Path]:
+    """The partitions' directories of a log directory, without those that wait for their deletion."""
+    for path in sorted(log_dir.iterdir()):
+        if path.is_dir():
+            parsed = names.parse_dir_name(path.name)
+            live = parsed is not None and parsed.kind != names.DELETE_DIR
+            if live or (parsed is None and partition_of_07(path.name) is not None and segments_07(path)):
+                yield path
+
+
+def size_of(path: Path) -> int:
+    """Bytes that a check of the path reads, about: for a progress bar."""
+    if not path.is_dir():
+        return path.stat().st_size if path.exists() else 0
+    return sum(one.stat().st_size for one in path.rglob("*") if one.is_file())
+
+
+def _check_partition(directory: Path, report: Report) -> tuple[int, int | None] | None:
+    if not segments_in(directory):
+        check_partition_07(directory, report)
+        return None
+    return check_partition(directory, report)
+
+
+def _check_log_dir(directory: Path, report: Report) -> None:
+    partitions = list(partitions_in(directory))
+    small = [directory / name for name in NAMES if (directory / name).is_file()]
+    if not partitions and not small:
+        raise ToolError(
+            f"{directory} is neither a partition's directory (it has no .log files) nor a log directory (it has no "
+            "directories named TOPIC-PARTITION and no checkpoints)."
+        )
+    logs: dict[tuple[str, int], tuple[int, int | None]] = {}
+    for path in partitions:
+        if not is_partition(path):
+            report.add(path, "has no segments (.log files)")
+            continue
+        try:
+            found = _check_partition(path, report)
+        except OSError as error:
+            _unreadable(path, error, report)
+            continue
+        parsed = names.parse_dir_name(path.name)
+        if found is not None and parsed is not None and parsed.kind == names.LIVE_DIR:
+            logs[parsed.topic, parsed.partition] = found
+    for path in small:
+        if path.name in CHECKPOINTS:
+            check_offsets(path, logs, report)
+        else:
+            check_small_file(path, report)
+
+
+def _unreadable(path: Path, error: OSError, report: Report) -> None:
+    where = path if error.filename is None else Path(os.fsdecode(error.filename))
+    report.add(where, f"could not be read: {error.strerror or error}")
+
+
+def _check_file(path: Path, report: Report) -> None:
+    if path.name in NAMES:
+        _check_beside(path, report) if segments_in(path.parent) else check_small_file(path, report)
+    elif is_segment_07(path):
+        check_segment_07(path, report)
+    elif path.suffix == names.LOG:
+        producers = ProducerCheck(report, by_coordinator=False)
+        base = base_offset_of(path)
+        check_segment(path, base, report, indexes=False, follow=lambda got, read: producers.follow(path, got, read))
+    elif path.suffix in (*names.INDEXES, names.SNAPSHOT):
+        base_offset_of(path)
+        _check_beside(path, report)
+    else:
+        suffixes = ", ".join((names.LOG, *names.INDEXES, names.SNAPSHOT, SUFFIX_07))
+        raise ToolError(f"{path} is not a file of a log: names end in {suffixes}, or are one of {', '.join(NAMES)}.")
+
+
+def _check_beside(path: Path, report: Report) -> None:
+    """A file that only means something beside its log: the log is read, and what is wrong with this file is told."""
+    directory = path.parent
+    if path.suffix in names.INDEXES[:2]:
+        log = path.with_suffix(names.LOG)
+        if not log.exists():
+            raise ToolError(f"{path} cannot be checked: {log.name} is not beside it.")
+        segments = [(base_offset_of(log), log)]
+    else:
+        segments = segments_in(directory)
+        if not segments:
+            raise ToolError(f"{path} cannot be checked: there are no .log files beside it.")
+    elsewhere: list[Problem] = []
+
+    def found(problem: Problem) -> None:
+        if problem.path == path:
+            report.add(path, problem.sentence, position=problem.position, offset=problem.offset)
+        elif problem.path.suffix == names.LOG:
+            elsewhere.append(problem)
+
+    inner = Report(found)
+    if path.suffix in names.INDEXES[:2]:
+        check_segment(segments[0][1], segments[0][0], inner)
+    else:
+        check_partition(directory, inner)
+    report.checked(path)
+    if elsewhere:
+        raise ToolError(f"{path} cannot be checked against a damaged log. {elsewhere[0].line}")
