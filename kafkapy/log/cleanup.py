@@ -73,6 +73,9 @@ def truncate_to(log: LogState, offset: int) -> bool:
     log.set_segments_locked(kept, offset, cut[0] if cut is not None else kept.active.size)
     kept.active.truncate_to(offset)
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} truncated to {offset}")
+    # At once: after a power cut nothing of it may be found behind, or beside, what is appended from now on.
+    kept.active.sync_records()
+    log.env.files.sync_dir(log.directory)
     log.leader_epochs.truncate_from_end(offset)
     log.log_start_offset = min(log.log_start_offset, offset)
     _rebuild_producers(log)
@@ -88,6 +91,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
     log.leader_epochs.clear()
     log.snapshots.delete_all()
+    log.env.files.sync_dir(log.directory)
     log.producers.clear(offset)
     log.log_start_offset = offset
     log.set_segments_locked(SegmentList([new]), offset, 0)

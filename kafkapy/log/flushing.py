@@ -1,5 +1,9 @@
 """Making a log's records durable, and how far they are: the recovery point (Kafka's UnifiedLog.flush).
 
+A flush syncs records, for that is what an acknowledgement may wait for. The indexes of the active segment are left
+out: a start after a crash makes them anew from the segment that holds the recovery point on. They are synced before
+that point is written down, since later starts trust what lies below it, and when the segment is done.
+
 A sync that failed is never tried again as if nothing had happened: the kernel may have dropped the pages that it
 could not write and reports that only once. The directory goes offline instead.
 """
@@ -7,23 +11,29 @@ could not write and reports that only once. The directory goes offline instead.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkapy.log.log_state import LogState
     from kafkapy.log.segment import Segment
 
+_NOWHERE = -1
+
 
 class Flusher:
     """One a log. Flushes run one after the other; whoever waited finds his records flushed and returns."""
 
-    __slots__ = ("_lock", "_log", "_sealed", "_snapshots", "flushed_ms")
+    __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "flushed_ms")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._sealed: list[Segment] = []
+        # These under the log's lock: what the next sync has to take along.
+        self._done: list[Segment] = []
         self._snapshots: list[str] = []
+        self._names_changed = True  # loading may have made, renamed and removed files
+        self._indexed = _NOWHERE  # up to here the indexes of the active segment are durable
         self.flushed_ms = log.clock.time_ms()
 
     def sync_later(self, sealed: Segment, snapshot: str | None) -> None:
@@ -32,49 +42,81 @@ class Flusher:
         Also where the records in it are flushed already: a recovery point behind a segment says that its indexes are
         good. Under the log's lock.
         """
-        self._sealed.append(sealed)
+        self._done.append(sealed)
         if snapshot is not None:
             self._snapshots.append(snapshot)
+        self._names_changed = True
+
+    def truncated(self) -> None:
+        """The indexes have lost their ends, and will have other ones. Under the log's lock."""
+        self._names_changed = True
+        self._indexed = _NOWHERE
 
     def flush_to(self, offset: int, *, active: bool) -> None:
-        """Syncs all segments with records below `offset`; `active`: up to now.
-
-        Raises LogDirFailure, and KafkaError if the indexes do not fit on the disk.
+        """Syncs all records below `offset`; `active`: up to now. Raises LogDirFailure.
 
         Without `active` this is for rolled segments: `offset` is where the active one began.
         """
         log = self._log
         with self._lock:
             log.env.check()
-            if active:
-                offset = max(offset, log.end[0])  # what came while we waited goes along
-            if (offset <= log.recovery_point and not self._sealed) or log.closed:
-                return
-            doing = f"flushing {log.name} up to offset {offset}"
             with log.lock:
-                if log.closed:  # deleted while we waited: its files have other names now
-                    return
+                if active:
+                    offset = max(offset, log.end[0])  # what came while we waited goes along
+                if (offset <= log.recovery_point and not self._done) or log.closed:
+                    return  # closed: deleted while we waited, its files have other names now
                 segments = log.segments.between(log.recovery_point, offset)
-                try:
-                    for segment in segments:
-                        segment.write_behind()
-                except OSError as error:
-                    raise log.disk_error(doing, error) from error
-                sealed, self._sealed = self._sealed, []
-                snapshots, self._snapshots = self._snapshots, []
-            segments = (*(segment for segment in sealed if segment not in segments), *segments)
+                growing = log.segments.active
+                done, snapshots, names = self._take(segments, growing)
             try:
-                self._sync(segments, snapshots, log.recovery_point)
+                self._sync_done(done, snapshots)
+                if growing in segments:
+                    growing.sync_records()
+                if names:
+                    log.env.files.sync_dir(log.directory)
             except OSError as error:
-                if log.closed:
-                    return  # renamed or removed for deletion meanwhile
-                raise log.env.failed(doing, error) from error
+                self._failed(f"flushing {log.name} up to offset {offset}", error)
+                return
             with log.lock:
                 # A truncation since may have moved the end back; what is behind it is not flushed then.
                 log.recovery_point = max(log.recovery_point, min(offset, log.end[0]))
             self.flushed_ms = log.clock.time_ms()
 
-    def _sync(self, segments: tuple[Segment, ...], snapshots: list[str], start: int) -> None:
+    def point_to_note(self) -> int:
+        """The recovery point, to be written down: what a start trusts below it is durable when this returns.
+
+        Raises LogDirFailure, and OSError if the indexes do not fit on the disk.
+        """
+        log = self._log
+        with self._lock:
+            log.env.check()
+            with log.lock:
+                point = log.recovery_point
+                growing = log.segments.active
+                trusted = max(self._indexed, growing.base_offset)
+                if log.closed or (point <= trusted and not self._done):
+                    return point
+                growing.write_behind()
+                done, snapshots, names = self._take((), growing)
+            try:
+                self._sync_done(done, snapshots)
+                growing.sync_indexes()
+                if names:
+                    log.env.files.sync_dir(log.directory)
+            except OSError as error:
+                self._failed(f"syncing the indexes of {log.name}", error)
+            else:
+                self._indexed = point
+            return point
+
+    def _take(self, segments: Iterable[Segment], growing: Segment) -> tuple[list[Segment], list[str], bool]:
+        """What this sync has to take along besides records of the active segment: each segment that is done, once."""
+        done = [segment for segment in dict.fromkeys((*self._done, *segments)) if segment is not growing]
+        taken = done, self._snapshots, self._names_changed
+        self._done, self._snapshots, self._names_changed = [], [], False
+        return taken
+
+    def _sync_done(self, segments: Iterable[Segment], snapshots: Iterable[str]) -> None:
         log = self._log
         for path in snapshots:
             log.env.files.sync_path(path)
@@ -85,8 +127,11 @@ class Flusher:
                 if segment in log.segments.items:
                     raise
                 continue  # retention or a truncation has taken it meanwhile
-        if any(segment.base_offset >= start for segment in segments):
-            log.env.files.sync_dir(log.directory)  # the new files' names
+
+    def _failed(self, doing: str, error: OSError) -> None:
+        """Raises LogDirFailure, but where the log was renamed or removed for deletion meanwhile."""
+        if not self._log.closed:
+            raise self._log.env.failed(doing, error) from error
 
     @property
     def ms_since_flush(self) -> int:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 class IndexFile:
     """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
 
-    __slots__ = ("_handle", "_max_bytes", "_path", "_written", "base_offset", "count", "files", "growing")
+    __slots__ = ("_changed", "_handle", "_max_bytes", "_path", "_written", "base_offset", "count", "files", "growing")
 
     width: int
 
@@ -39,6 +39,7 @@ class IndexFile:
         self._path = path
         self._max_bytes = max_bytes
         self._written = 0
+        self._changed = False  # since the last sync
         self._handle: FileHandle | None = None
 
     @property
@@ -93,6 +94,7 @@ class IndexFile:
         """Empties the index, to be filled anew."""
         self.let_go()
         self.files.truncate(self._opened(create=True), 0)
+        self._changed = True
         self._clear()
         self.count = self._written = 0
         self.growing = True
@@ -102,6 +104,7 @@ class IndexFile:
         if self.growing:
             self.write_behind()
             self.files.truncate(self._opened(), self.count * self.width)
+            self._changed = True
 
     def seal(self) -> None:
         """After `trim`: the entries are only in the file from now on. Cannot fail."""
@@ -146,11 +149,14 @@ class IndexFile:
         if self._written < self.count:
             first = self._written
             self.files.write_all(self._opened(), [self._encoded(first)], first * self.width)
+            self._changed = True
             self._written = self.count
 
     def sync(self) -> None:
         """What is only in memory is not looked at: `write_behind` before, under the log's lock."""
-        self.files.sync(self._opened())
+        if self._changed:
+            self._changed = False  # first: what is written while the sync runs is for the next one
+            self.files.sync(self._opened())
 
     def _cut(self, count: int) -> None:
         """After the entries in memory were cut down to `count`."""

@@ -94,10 +94,11 @@ class LogDir:
     # --- checkpoints: of the logs that are in this directory now, open or not
 
     def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+        """Each after what it promises has been synced: may wait for the disk a while."""
         self._write(
             self._recovery_points,
             self.recovery_points,
-            lambda: {(log.topic, log.partition): log.recovery_point for log in logs},
+            lambda: {(log.topic, log.partition): log.flusher.point_to_note() for log in logs},
         )
 
     def write_start_offsets(self, logs: Iterable[PartitionLog]) -> None:

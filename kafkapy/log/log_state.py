@@ -175,9 +175,15 @@ class LogState:
             self.leader_epochs.truncate_from_start(offset)
             self.producers.log_start_moved(offset)
 
+    def move_recovery_point_back(self, offset: int) -> None:
+        """What lies from `offset` on counts as not flushed."""
+        with self.lock:
+            self.recovery_point = min(self.recovery_point, offset)
+
     def set_segments_locked(self, segments: SegmentList, end_offset: int, end_position: int) -> None:
         """After anything but an append: readers see the new list, and nothing that was remembered of the old one."""
         self.segments = segments
+        self.flusher.truncated()
         self.end = (end_offset, segments.active, end_position)
         self.starts.clear()
         self._limit = None

@@ -177,6 +177,17 @@ class LogManager:
         except OSError as error:
             _log.error("%s is half made and has to be removed by hand: %s", path, error)
 
+    def truncate_to(self, topic: str, partition: int, offset: int) -> bool:
+        """See PartitionLog.truncate_to. First the recovery point goes back, and is written down (in Kafka afterwards).
+
+        A start after a crash trusts what lies below the point that it finds, and would take half a truncation for it.
+        """
+        log = self._logs[topic, partition]
+        if log.recovery_point > offset:
+            log.move_recovery_point_back(offset)
+            self.checkpoint([self.dirs.of(log.env)])
+        return log.truncate_to(offset)
+
     def delete(self, topic: str, partition: int) -> None:
         """Renames the log's directory `-delete`; its files go after file.delete.delay.ms. Nothing if there is none.
 

@@ -276,6 +276,7 @@ class PartitionLog(LogState):
                 take_snapshot(self.producers, self.snapshots)
                 self.segments.active.seal()
                 self.segments.active.sync()
+                self.env.files.sync_dir(self.directory)  # the snapshot's name
             except OSError as error:
                 raise self.disk_error(f"closing {self.name}", error) from error
             for segment in self.segments:

@@ -53,5 +53,9 @@ def read_topic_id(files: Files, directory: str) -> bytes | None:
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Durable before the first record is, so that recovered records always have their topic."""
+    """Durable before the first record is, so that recovered records always have their topic.
+
+    With it the name of the directory itself is, which no flush of the log would sync.
+    """
     files.replace(os.path.join(directory, NAME), format_metadata(topic_id))
+    files.sync_dir(os.path.dirname(directory))

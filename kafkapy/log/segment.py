@@ -182,7 +182,14 @@ class Segment:
 
     def sync(self) -> None:
         """Makes records and what is written of the indexes durable; raises OSError."""
+        self.sync_records()
+        self.sync_indexes()
+
+    def sync_records(self) -> None:
         self.files.sync(self.handle())
+
+    def sync_indexes(self) -> None:
+        """What they have only in memory is left out: `write_behind` before, under the log's lock."""
         self.offset_index.sync()
         self.time_index.sync()
         self.txn_index.sync()
