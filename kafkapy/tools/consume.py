@@ -1,9 +1,7 @@
 """`kafkapy consume`: the records of a topic as lines."""
 
-import enum
 import sys
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from typing import Annotated
 
 import typer
@@ -12,14 +10,7 @@ from kafkapy.client.consumer import Consumer, ConsumerRecord
 from kafkapy.tools.errors import CallError
 from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of, timestamp_of
 from kafkapy.tools.output import progress
-from kafkapy.tools.record_json import record_line
-
-
-class Format(str, enum.Enum):
-    VALUE = "value"
-    KEY_VALUE = "key-value"
-    FULL = "full"
-    JSON = "json"
+from kafkapy.tools.record_formats import Format, line_maker
 
 
 def consume(
@@ -51,7 +42,7 @@ def consume(
         kafkapy consume flights --from latest --follow --format full
     """
     begin = _beginning(start)
-    show = _FORMATS[Format.JSON if as_json else form](separator)
+    show = line_maker(Format.JSON if as_json else form, separator)
     out = sys.stdout.buffer
     with cluster_of(servers) as cluster:
         count = len(cluster.topic(topic).partitions)
@@ -103,48 +94,3 @@ def _beginning(start: str) -> Callable[[Consumer, dict[tuple[str, int], int]], N
             consumer.positions[where] = min(max(wanted, consumer.positions[where]), end)
 
     return at_offset
-
-
-def _value(separator: str) -> Callable[[ConsumerRecord], bytes]:
-    return lambda record: (record.value or b"") + b"\n"
-
-
-def _key_value(separator: str) -> Callable[[ConsumerRecord], bytes]:
-    between = separator.encode()
-    return lambda record: (record.key or b"") + between + (record.value or b"") + b"\n"
-
-
-def _full(separator: str) -> Callable[[ConsumerRecord], bytes]:
-    def line(record: ConsumerRecord) -> bytes:
-        headers = ",".join(f"{name}={_text(value)}" for name, value in record.headers)
-        cells = (
-            f"{record.partition}:{record.offset}",
-            _time(record.timestamp),
-            _text(record.key),
-            _text(record.value),
-            headers,
-        )
-        return "\t".join(cells).rstrip("\t").encode() + b"\n"
-
-    return line
-
-
-def _json(separator: str) -> Callable[[ConsumerRecord], bytes]:
-    return lambda record: record_line(record).encode() + b"\n"
-
-
-_FORMATS = {Format.VALUE: _value, Format.KEY_VALUE: _key_value, Format.FULL: _full, Format.JSON: _json}
-
-
-def _text(data: bytes | None) -> str:
-    return "null" if data is None else data.decode("utf-8", "replace")
-
-
-def _time(timestamp: int) -> str:
-    if timestamp < 0:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp / 1000, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return f"@{timestamp}"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"

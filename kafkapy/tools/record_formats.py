@@ -1,0 +1,70 @@
+"""The forms in which commands print a record: its value, key and value, all of it for people, or JSON."""
+
+import enum
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.tools.record_json import record_line
+
+
+class Format(str, enum.Enum):
+    VALUE = "value"
+    KEY_VALUE = "key-value"
+    FULL = "full"
+    JSON = "json"
+
+
+def line_maker(form: Format, separator: str = "\t") -> Callable[[ConsumerRecord], bytes]:
+    """Makes a record's line, its end included; `separator` stands between key and value."""
+    return _FORMATS[form](separator)
+
+
+def _value(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    return lambda record: (record.value or b"") + b"\n"
+
+
+def _key_value(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    between = separator.encode()
+    return lambda record: (record.key or b"") + between + (record.value or b"") + b"\n"
+
+
+def _full(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    def line(record: ConsumerRecord) -> bytes:
+        headers = ",".join(f"{name}={_text(value)}" for name, value in record.headers)
+        cells = (
+            f"{record.partition}:{record.offset}",
+            _time(record.timestamp),
+            _text(record.key),
+            _text(record.value),
+            headers,
+        )
+        return "\t".join(cells).rstrip("\t").encode() + b"\n"
+
+    return line
+
+
+def _json(separator: str) -> Callable[[ConsumerRecord], bytes]:
+    return lambda record: record_line(record).encode() + b"\n"
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode("utf-8", "replace")
+
+
+def _time(timestamp: int) -> str:
+    if timestamp < 0:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError):
+        return f"@{timestamp}"
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"
+
+
+_FORMATS: dict[Format, Callable[[str], Callable[[ConsumerRecord], bytes]]] = {
+    Format.VALUE: _value,
+    Format.KEY_VALUE: _key_value,
+    Format.FULL: _full,
+    Format.JSON: _json,
+}
