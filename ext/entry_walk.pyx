@@ -104,3 +104,16 @@ def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int,
     finally:
         PyBuffer_Release(&held)
     return steps
+
+
+def any_older(sets) -> bool:
+    """Whether one of the record sets (bytes-like) begins with a message of format 0 or 1."""
+    cdef Py_buffer held
+    cdef bint older
+    for one in sets:
+        PyObject_GetBuffer(one, &held, PyBUF_SIMPLE)
+        older = held.len > ENTRY_AT_MAGIC and (<const signed char *>held.buf)[ENTRY_AT_MAGIC] < 2
+        PyBuffer_Release(&held)
+        if older:
+            return True
+    return False

@@ -16,7 +16,7 @@ _AS_PRODUCED = -1
 class AppendRules:
     """Made once for each change of the settings."""
 
-    __slots__ = ("_rules", "_zstd")
+    __slots__ = ("_any_rules", "_rules", "_zstd", "older")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
         self._rules: dict[str, Any] = {
@@ -26,18 +26,28 @@ class AppendRules:
             "after_max_ms": config.message_timestamp_after_max_ms,
             "compact": config.compact,
             "max_message_bytes": config.max_message_bytes,
-            "target_magic": config.record_magic,
-            "any_magic": True,  # which format a request may carry was looked at when it came
         }
         self._zstd = config.stores_zstd
+        self.older = config.record_magic != 2  # whether the topic is of message format 0 or 1
         if config.compression_type != "producer":
             self._rules["target_codec"] = codec_of(config.compression_type)
             self._rules["target_level"] = config.compression_level
+        # Which formats a request may carry was looked at when it came.
+        self._any_rules = {**self._rules, "target_magic": config.record_magic, "any_magic": True}
 
     def validate(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
-        """The batch, checked and with timestamps as the topic wants them, or why it is refused."""
+        """The batch, checked and with timestamps as the topic wants them, or why it is refused. Format 2 alone."""
+        return self._checked(self._rules, records, now_ms, zstd_allowed)
+
+    def validate_any(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
+        """The same for records and topics of any message format; may take long."""
+        return self._checked(self._any_rules, records, now_ms, zstd_allowed)
+
+    def _checked(
+        self, rules: dict[str, Any], records: memoryview, now_ms: int, zstd_allowed: bool
+    ) -> ValidatedBatch | KafkaError:
         try:
-            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **self._rules)
+            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **rules)
         except KafkaError as error:
             return error
         if not self._zstd and batch.codec == ZSTD:

@@ -28,18 +28,12 @@ Verdict = AppendResult | KafkaError
 _NEVER = (1 << 63) - 1
 _MAX_TIMESTAMP = struct.Struct(">35xq")
 _COUNT = struct.Struct(">57xi")
-_AT_MAGIC = 16
 
 
 def would_wait(log: LogState, sets: Sequence[memoryview], leader_epoch: int, now_ms: int) -> bool:
-    """A guess before anything is validated: it looks at sizes and at the last set's largest timestamp.
-
-    Message formats 0 and 1, sent or stored, may have to be converted or compressed anew, which takes long too.
-    """
+    """A guess before anything is validated: it looks at sizes and at the last set's largest timestamp."""
     segment, config = log.end[1], log.config
     filled = segment.size
-    if config.record_magic != 2 or any(len(one) > _AT_MAGIC and one[_AT_MAGIC] < 2 for one in sets):
-        return True
     if (
         leader_epoch != log.leader_epochs.latest_epoch
         or filled > config.segment_bytes - sum(map(len, sets))
@@ -161,7 +155,7 @@ class Append:
                 f"{self._segment_bytes})",
             )
         entries = 1
-        if _is_set(batch):
+        if batch.magic < 2 and _is_set(batch):
             entries = min(batch.count, 1 + size // (self._log.config.index_interval_bytes + 1))
         if self._entries_left < self._entries_pending + entries:
             self._write()  # pending batches may add entries: only now is it known how many are left
@@ -204,7 +198,7 @@ class Append:
         position = segment.size
         segment.write(self._buffers)
         for batch, base_offset in pending:
-            if _is_set(batch):
+            if batch.magic < 2 and _is_set(batch):
                 _index_set(segment, batch, base_offset)
                 continue
             segment.appended(
@@ -229,8 +223,8 @@ class Append:
 
 
 def _is_set(batch: ValidatedBatch) -> bool:
-    """Whether these are single messages, each of which is a batch to the indexes."""
-    return batch.magic < 2 and batch.codec == 0 and batch.count > 1
+    """Whether what is in format 0 or 1 are single messages, each of which is a batch to the indexes."""
+    return batch.codec == 0 and batch.count > 1
 
 
 def _index_set(segment: Segment, batch: ValidatedBatch, base_offset: int) -> None:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkapy._ext.entry_walk import any_older
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import cleanup, log_reader, partition_metadata, time_lookup
@@ -109,9 +110,11 @@ class PartitionLog(LogState):
         """
         self.env.check()
         now_ms = self.clock.time_ms()
-        if not blocking and (self.lock.locked() or would_wait(self, sets, leader_epoch, now_ms)):
+        rules = self.rules
+        older = rules.older or any_older(sets)  # may have to be converted, or compressed anew, which takes long
+        if not blocking and (older or self.lock.locked() or would_wait(self, sets, leader_epoch, now_ms)):
             return BUSY
-        validate = self.rules.validate
+        validate = rules.validate_any if older else rules.validate
         batches = [validate(records, now_ms, zstd_allowed) for records in sets]
         try:
             verdicts = self._append(batches, leader_epoch, now_ms, origin == CLIENT)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.entry_walk import index_steps, whole_entries
+from kafkapy._ext.entry_walk import any_older, index_steps, whole_entries
 
 SIZES = st.integers(14, 200)
 
@@ -94,3 +94,11 @@ def test_messages_of_format_0_have_no_time_in_any_step() -> None:
     assert index_steps(entry(0, 14) + entry(0, 90), 4096, 0) == [(128, 2, -1, 0)]
     with pytest.raises(ValueError, match="no message 25 bytes before the end"):
         index_steps(entry(0, 14)[:-1], 4096, 0)
+
+
+def test_older_formats_are_seen_in_any_of_several_sets() -> None:
+    new = entry(2, 100)
+    assert not any_older([])
+    assert not any_older([new, b"", new[:16], memoryview(new)])
+    for old in (entry(0, 14), entry(1, 22)[:17]):
+        assert any_older([new, memoryview(old), new])
