@@ -10,15 +10,16 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkapy._ext.entry_walk import whole_entries
 from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.log.results import AppendResult
 from kafkapy.network.replies import CLOSE, NO_REPLY, Reply
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.replica.partition import Partition, Verdict
+from kafkapy.server import produced_form
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import MeteredPending
+from kafkapy.server.produced_form import AT_MAGIC, ZSTD_SINCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,13 +33,7 @@ log = logging.getLogger("kafkapy.server.produce")
 # (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
 Answer = tuple[int, int, int, int, int, Any, Any]
 
-BATCHES_SINCE = 3  # before that the records are message sets, of several messages; since then exactly one batch
 SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients know KAFKA_STORAGE_ERROR by another name
-ZSTD_SINCE = 7
-AT_MAGIC = 16
-AT_ATTRIBUTES = 22  # the lower byte
-CODEC_BITS = 7
-ZSTD = 4
 FAILURES_SHOWN = 10
 LONGEST_NAME = 249
 
@@ -111,12 +106,14 @@ class _Gather:
         refusal = partition.refusal(acks)
         if refusal is not None:
             raise refusal
-        if records is None:
-            raise KafkaError(Errors.INVALID_RECORD, f"{topic}-{index}: a produce request holds records")
-        if frame.api_version < BATCHES_SINCE and _is_nothing(records):
-            slot.fill(AppendResult(-1, -1, -1, partition.log.log_start_offset))
-            return
-        _check_form(frame.api_version, records, f"{topic}-{index}")
+        version = frame.api_version
+        # What nearly all requests are is not looked at twice.
+        if version < ZSTD_SINCE or not records or len(records) <= AT_MAGIC or records[AT_MAGIC] != 2:
+            if records is not None and produced_form.is_nothing(version, records):
+                slot.fill(AppendResult(-1, -1, -1, partition.log.log_start_offset))
+                return
+            produced_form.check(version, records, f"{topic}-{index}")
+            assert records is not None
         entry = self.sets.get(partition)
         if entry is None:
             self.sets[partition] = entry = ([], [])
@@ -142,26 +139,6 @@ class _Gather:
         if frame.acks == 0:
             return b""
         return encode_produce_response(frame.api_version, frame.correlation_id, cast("Any", topics), 0)
-
-
-def _is_nothing(records: memoryview) -> bool:
-    """Whether there is no whole message, be it that the first was cut off: in old versions that is no error."""
-    whole, size, _ = whole_entries(records)
-    return whole == 0 and size >= 0
-
-
-def _check_form(version: int, records: memoryview, where: str) -> None:
-    """What the records of a request of this version may be (ProduceRequest.validateRecords)."""
-    if len(records) == 0:
-        raise KafkaError(Errors.INVALID_RECORD, f"{where}: a produce request holds one record batch")
-    magic = records[AT_MAGIC] if len(records) > AT_MAGIC else 2
-    if version >= BATCHES_SINCE and magic < 2:
-        raise KafkaError(
-            Errors.INVALID_RECORD, f"{where}: Produce v{version} holds a batch of message format 2, this is {magic}"
-        )
-    at = AT_ATTRIBUTES if magic >= 2 else AT_MAGIC + 1
-    if version < ZSTD_SINCE and len(records) > at and (records[at] & CODEC_BITS) == ZSTD:
-        raise KafkaError(Errors.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{ZSTD_SINCE}, this is v{version}")
 
 
 def _fill(slots: list[_Slot], verdicts: list[Verdict]) -> None:
