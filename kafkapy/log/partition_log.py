@@ -66,7 +66,7 @@ class PartitionLog(LogState):
         """Opens a directory, or makes it. `clean`: no recovery is needed. May take long, which `watch` is told of.
 
         `topic_id` (16 bytes) goes to partition.metadata where there is none yet; another one than there raises
-        KafkaError INCONSISTENT_TOPIC_ID. Raises OSError, and KafkaError where the message format is not supported.
+        KafkaError INCONSISTENT_TOPIC_ID. Raises OSError.
         """
         env.files.make_dir(directory)
         try:

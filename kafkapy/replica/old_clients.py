@@ -22,7 +22,8 @@ def for_old_client(
 
     What is stored in a newer format becomes Pieces, which are converted while they are sent. A topic that does not
     allow it (message.downconversion.enable) answers UNSUPPORTED_VERSION: as in Kafka if its setting has a newer
-    format, and also if a record has one that was stored before the setting was what it is.
+    format, and also if a record has one that was stored before the setting was what it is. What has no whole entry in a
+    newer format goes out as it is: so a first batch that is cut comes cut, where Kafka's answer is empty.
     """
     answers = []
     kept = 0

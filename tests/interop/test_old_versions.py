@@ -202,6 +202,15 @@ def test_append_time_is_told_since_version_2(wire: OldConnection, topic_name: st
     assert all(one.timestamp and one.timestamp > STAMP + 1000 for one in fetched(wire, topic_name, 3, 8))
 
 
+def test_append_time_is_told_though_format_0_cannot_keep_it(wire: OldConnection, topic_name: str) -> None:
+    wire.make_topic(topic_name, message_format_version=FORMATS[0], message_timestamp_type="LogAppendTime")
+    code, _, stamped, _ = wire.produce_set(topic_name, produced(1, False), version=2)
+    assert code == NONE
+    assert stamped is not None
+    assert stamped > STAMP + 1000
+    assert {one.timestamp for one in fetched(wire, topic_name, 2)} == {None}
+
+
 def test_append_time_of_a_batch_is_that_of_all_its_messages(wire: OldConnection, topic_name: str) -> None:
     wire.make_topic(topic_name, message_timestamp_type="LogAppendTime")
     for codec in (0, raw.GZIP):

@@ -122,3 +122,15 @@ def test_answers_to_requests_behind_one_another_come_in_order(wire, topic):
         records = response.responses[0].partitions[0].records
         assert len(records) >= 10 * PART
         assert {entry.magic for entry in iter_entries(records)} == {0 if version < 2 else 1 if version < 4 else 2}
+
+
+def test_a_batch_larger_than_the_client_takes_comes_cut_and_not_as_nothing(wire, topic):
+    """With nothing (as Kafka answers here) the client would ask for ever; a cut message tells it to ask for more."""
+    produce(wire, topic, batch(0, bytes(5000)))
+    for version in (0, 1, 2):
+        for limit in (12, 1000):
+            answer = wire.call(FETCH, version, old_fetch(topic, max_bytes=limit)).responses[0].partitions[0]
+            assert (answer.error_code, len(answer.records)) == (Errors.NONE, limit)
+            assert not list(iter_entries(answer.records))
+    answer = wire.call(FETCH, 3, old_fetch(topic, max_bytes=12)).responses[0].partitions[0]
+    assert [entry.last_offset for entry in iter_entries(answer.records)] == [0]
