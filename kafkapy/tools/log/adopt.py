@@ -94,12 +94,12 @@ def _tell(found: Inventory, plan: Plan, *, dry_run: bool) -> None:
         for topic in plan.topics
     ]
     print_table(["topic", "partitions>", "segments>", "bytes>", "from", "settings"], rows)
-    mode = "KRaft mode" if found.is_kraft else "ZooKeeper mode"
+    mode = ", in KRaft mode" if found.is_kraft else ""
     state = "stopped cleanly" if found.stopped_cleanly else "not stopped cleanly: the first start recovers its logs"
     cluster = "of a cluster without an id" if plan.cluster_id is None else f"of cluster {plan.cluster_id}"
     lines = [
         "",
-        f"Broker {plan.broker_id} {cluster} ({mode}), {state}.",
+        f"Broker {plan.broker_id} {cluster}{mode}; {state}.",
         f"New producer ids begin at {plan.last_producer_id + 1}.",
     ]
     if renewed := sum(topic.has_new_id for topic in plan.topics):

@@ -22,7 +22,7 @@ def test_the_summary_says_what_was_done_and_what_to_do_next(kafkapy, kafka):
     lines = said.out.splitlines()
     assert lines[0].split() == ["topic", "partitions", "segments", "bytes", "from", "settings"]
     assert "v2-none" in said.out
-    assert "Broker 1 of cluster 8NMnlg0uR4-nhWypwK598w (ZooKeeper mode), stopped cleanly." in lines
+    assert "Broker 1 of cluster 8NMnlg0uR4-nhWypwK598w; stopped cleanly." in lines
     assert "New producer ids begin at 1000000000." in lines
     assert "no settings are known of v2-compacted-empty-batch and 18 more." in said.out
     assert f"kafkapy start -o log.dirs={kafka}" in said.out

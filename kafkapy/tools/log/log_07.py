@@ -1,0 +1,103 @@
+"""A partition of Kafka 0.7 as a whole: what its segments hold, one after the other, and where they are damaged."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkapy.record.kafka07 import CorruptMessage, Message, messages_in
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.files_07 import Reader07, Segment07, gap_in, partition_of_07, segments_07
+
+
+class Stored07(NamedTuple):
+    """A stored message: its offset, the offset behind it, the codec, the payloads in it, the time of its file (ms)."""
+
+    offset: int
+    next_offset: int
+    codec: int
+    payloads: list[bytes]
+    timestamp: int
+
+
+class Damage07(NamedTuple):
+    """What cannot be read. `skipped`: bytes left out because of it; `is_torn`: the file ends within a message."""
+
+    path: Path
+    position: int
+    skipped: int
+    reason: str
+    is_torn: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path} at position {self.position}: {self.reason}"
+
+
+class Log07:
+    """One partition's directory. Raises ToolError if it is none, or if a part of the log is missing."""
+
+    def __init__(self, directory: Path) -> None:
+        name = partition_of_07(directory.name)
+        self.segments = segments_07(directory)
+        if name is None or not self.segments:
+            raise ToolError(f"{directory} is no partition of Kafka 0.7: those are named topic-0 and hold .kafka files.")
+        gap = gap_in(self.segments)
+        if gap is not None:
+            raise ToolError(f"{directory} is not whole: {gap}.")
+        self.directory = directory
+        self.topic, self.partition = name
+
+    @property
+    def start(self) -> int:
+        """The offset of the first message."""
+        return self.segments[0].start
+
+    @property
+    def size(self) -> int:
+        return sum(segment.size for segment in self.segments)
+
+    @property
+    def times_ascend(self) -> bool:
+        """Whether the files were written in their order: else they were copied without their times."""
+        times = [segment.modified_ms for segment in self.segments]
+        return times == sorted(times)
+
+    def messages(
+        self, damaged: Callable[[Damage07], None], show: Callable[[int], None] = lambda done: None
+    ) -> Iterator[Stored07]:
+        """Every message that can be read; `damaged` is called for what cannot, and may raise.
+
+        Timestamps are those of the files, and never go back. `show` is called with the bytes that are done.
+        """
+        timestamp = 0
+        for segment in self.segments:
+            timestamp = max(timestamp, segment.modified_ms)
+            for stored in _in_segment(segment, damaged):
+                yield stored._replace(timestamp=timestamp)
+                show(stored.next_offset - self.start)
+
+
+def _in_segment(segment: Segment07, damaged: Callable[[Damage07], None]) -> Iterator[Stored07]:
+    """Behind a message whose length is right one can go on; behind any other only with the next segment."""
+    end = 0
+    reason = None
+    with Reader07(segment.path) as reader:
+        try:
+            for message in reader.messages():
+                end = message.end
+                try:
+                    payloads = [bytes(one.payload) for one in messages_in(message)]
+                except CorruptMessage as error:
+                    damaged(Damage07(segment.path, message.position, message.size, str(error)))
+                    continue
+                yield _stored(segment, message, payloads)
+        except CorruptMessage as error:
+            reason = str(error)
+    if end < segment.size:
+        left = segment.size - end
+        torn = "the file ends in the middle of a message"
+        damaged(Damage07(segment.path, end, left, reason or torn, is_torn=reason is None))
+
+
+def _stored(segment: Segment07, message: Message, payloads: list[bytes]) -> Stored07:
+    start = segment.start
+    return Stored07(start + message.position, start + message.end, message.codec, payloads, segment.modified_ms)
