@@ -6,11 +6,14 @@ mapping; we do not, since on a full disk a store into a mapped hole kills the pr
 is not in memory would be read under the interpreter's lock. What a crash of the process loses of it does not
 matter: the segment was not flushed either, and recovery builds its indexes anew.
 
-A sealed index is only in its file, trimmed to its entries, and searched there.
+A sealed index is only in its file, trimmed to its entries, and searched there. One that was there before this start is
+checked when it is first searched: it may be another broker's, or come from a disk that lost a part of it. Damage is
+no disaster, for every search can begin at the segment's start; `on_damage` has the index made anew.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 
@@ -26,12 +29,28 @@ _log = logging.getLogger(__name__)
 class IndexFile:
     """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
 
-    __slots__ = ("_changed", "_handle", "_max_bytes", "_path", "_written", "base_offset", "count", "files", "growing")
+    __slots__ = (
+        "_changed",
+        "_handle",
+        "_max_bytes",
+        "_path",
+        "_trusted",
+        "_written",
+        "base_offset",
+        "count",
+        "damage",
+        "files",
+        "growing",
+        "on_damage",
+    )
 
     width: int
 
     def __init__(self, files: Files, path: Callable[[], str], base_offset: int, max_bytes: int) -> None:
         """`path` tells where the file is now: it moves with its segment."""
+        self._trusted = True
+        self.damage: str | None = None  # a sentence, if the entries cannot be right
+        self.on_damage: Callable[[], object] | None = None  # called once it is found, by whoever searched
         self.files = files
         self.base_offset = base_offset
         self.count = 0
@@ -68,6 +87,10 @@ class IndexFile:
         """Forgets the entries in memory: they are in the file now."""
         raise NotImplementedError
 
+    def _first_bad(self, data: bytes) -> int:
+        """The number of the first entry that cannot be right; -1 if there is none."""
+        raise NotImplementedError
+
     # --- life
 
     def create(self) -> None:
@@ -79,20 +102,45 @@ class IndexFile:
         """An index that was closed; the file is opened when it is first asked."""
         self.count = self._written = size_bytes // self.width
         self.growing = False
+        self.damage = f"its {size_bytes} bytes are not whole entries" if size_bytes % self.width else None
+        self._trusted = not size_bytes
+
+    def check(self, nowait: bool = False) -> bool:
+        """Whether the entries may be used; looks at all of them, the first time.
+
+        Raises OSError; with `nowait` BlockingIOError where it would have to read them.
+        """
+        if self._trusted:
+            return True
+        if nowait and self.damage is None:
+            raise BlockingIOError(errno.EAGAIN, "not checked yet")
+        if self.damage is None:
+            data = self.files.pread(self.handle(), self.count * self.width, 0)
+            bad = self._first_bad(data)
+            if bad < 0 and len(data) == self.count * self.width:
+                self._trusted = True
+                return True
+            self.damage = f"entry {bad} of {self.count} cannot be right" if bad >= 0 else "it is shorter than it was"
+        if self.on_damage is not None:
+            told, self.on_damage = self.on_damage, None
+            told()
+        return False
 
     def reopen_to_grow(self) -> None:
-        """Makes a sealed index that of the active segment again."""
+        """Makes a sealed index that of the active segment again; a damaged one begins anew, without its entries."""
         if not self.growing:
-            data = self.files.pread(self.handle(), self.count * self.width, 0)
+            data = self.files.pread(self.handle(), self.count * self.width, 0) if self.check() else b""
             self.let_go()
             self.count = self._written = len(data) // self.width
             self._load(data)
+            self.damage, self._trusted = None, True
             self.growing = True
         self._reserve()
 
     def rebuild(self) -> None:
         """Empties the index, to be filled anew."""
         self.let_go()
+        self.damage, self._trusted = None, True
         self.files.truncate(self._opened(create=True), 0)
         self._changed = True
         self._clear()

@@ -21,10 +21,12 @@ TEMPORARY = ".tmp"
 
 def repair_indexes(log: LogState, segment: Segment) -> None:
     """In the background. Nothing happens if the segment is gone meanwhile. Raises OSError."""
-    size = segment.size
+    size, damage = segment.size, segment.damage()
+    if damage is None:
+        return
     found = segment.files.scan(segment.handle(), 0, size, segment.base_offset, segment.index_interval, False)
     if found.stopped_by is not None:
-        _log.error("%s: its indexes cannot be made anew: %s", segment, found.stopped_by)
+        _log.error("%s: %s; it cannot be made anew: %s", segment.path(names.LOG), damage, found.stopped_by)
         return
     room = max(len(found.offset_entries) // 8 + 1, len(found.time_stamps) // 8 + 2) * TimeIndex.width
     offsets = OffsetIndex(segment.files, lambda: _temporary(segment, names.OFFSET_INDEX), segment.base_offset, room)
@@ -48,7 +50,7 @@ def repair_indexes(log: LogState, segment: Segment) -> None:
             old.let_go()
             old.open(index.count * index.width)
     segment.indexes_changed()
-    _log.warning("%s: its indexes were damaged and are made anew from its %d batches", segment, found.batches)
+    _log.warning("%s: %s; the indexes are made anew from %d batches", segment.path(names.LOG), damage, found.batches)
 
 
 def _temporary(segment: Segment, suffix: str) -> str:

@@ -7,32 +7,35 @@ cover. Source: Kafka's LogLoader.
 
 from __future__ import annotations
 
-import logging
 import os
 
 from kafkapy.log import names
 from kafkapy.log.files import Entry, Files
+from kafkapy.log.load_report import LoadReport
 from kafkapy.log.segment import WITHOUT_ENTRIES
 
-_log = logging.getLogger(__name__)
+# What a crash may leave at the end of names; `.tmp`: a file that was to replace another one.
+_MARKS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
 
-def clear_leftovers(files: Files, directory: str) -> dict[str, Entry]:
+def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:
     """Returns what the directory holds afterwards, by name. Raises OSError."""
     entries = {entry.name: entry for entry in files.entries(directory) if not entry.is_dir}
-    marked = [name for name in entries if name.endswith((names.DELETED, names.CLEANED, names.SWAP))]
+    marked = [name for name in entries if name.endswith(_MARKS)]
     if not marked:
         return entries
     first_cleaned = min((_offset(name) for name in marked if name.endswith(names.CLEANED)), default=None)
-    swaps = []
+    swaps, undone = [], 0
     for name in marked:
         if name.endswith(names.SWAP) and (first_cleaned is None or _offset(name) < first_cleaned):
             swaps.append(name)
         else:
-            _log.info("%s: removing %s, which a crash left behind", directory, name)
             files.unlink(os.path.join(directory, name))
+            undone += name.endswith((names.CLEANED, names.SWAP))
+    if undone:
+        report.note(f"{undone} files of a cleaning that was cut short are removed", serious=False)
     if swaps:
-        _finish_swap(files, directory, swaps, entries)
+        _finish_swap(files, directory, swaps, entries, report)
     return {entry.name: entry for entry in files.entries(directory) if not entry.is_dir}
 
 
@@ -40,7 +43,8 @@ def _offset(name: str) -> int:
     return names.offset_of(name) or 0
 
 
-def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[str, Entry]) -> None:
+def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[str, Entry], report: LoadReport) -> None:
+    replaced = 0
     logs = [name for name in swaps if name.endswith(names.LOG + names.SWAP)]
     if logs:
         start = min(map(_offset, logs))
@@ -48,11 +52,11 @@ def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[s
         for name in entries:
             offset = names.offset_of(name)
             if offset is not None and start <= offset < end and not name.endswith(names.SWAP):
-                _log.info("%s: removing %s, which a finished cleaning replaces", directory, name)
                 files.unlink(os.path.join(directory, name))
+                replaced += 1
+    report.note(f"a cleaning or a split is finished: {len(swaps)} files take the place of {replaced}", serious=False)
     for name in swaps:
         path = os.path.join(directory, name)
-        _log.info("%s: finishing the swap of %s", directory, name)
         files.rename(path, path[: -len(names.SWAP)])
 
 

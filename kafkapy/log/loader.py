@@ -6,10 +6,13 @@ every segment from the recovery point on is checked; at the first damage the log
 
 from __future__ import annotations
 
-import logging
 import os
+import time
+from bisect import bisect_right
+from functools import partial
 from typing import NamedTuple
 
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
 from kafkapy.log.checkpoints import CheckpointError
 from kafkapy.log.config import LogConfig
@@ -18,17 +21,17 @@ from kafkapy.log.files import Entry
 from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.leftovers import clear_leftovers
 from kafkapy.log.load_progress import LoadWatch
+from kafkapy.log.load_report import LoadReport
 from kafkapy.log.producer_rebuild import rebuild_producer_state
 from kafkapy.log.producer_snapshots import SnapshotFiles
 from kafkapy.log.producer_state import ProducerState
-from kafkapy.log.recovery import recover_segment
+from kafkapy.log.recovery import OffsetOverflow, Recovery
 from kafkapy.log.segment import Segment
 from kafkapy.log.segment_deletion import delete_segments
 from kafkapy.log.segment_list import SegmentList
+from kafkapy.log.splitting import split
 
 _END_OF_TIME = (1 << 63) - 1
-
-_log = logging.getLogger(__name__)
 
 
 class LoadedLog(NamedTuple):
@@ -64,22 +67,20 @@ class Loader:
         self._log_start = log_start_offset
         self._recovery_point = recovery_point
         self._watch = watch or LoadWatch()
+        self._report = LoadReport()
         self._segments = SegmentList()
         self._snapshots = SnapshotFiles(env.files, directory)
-        self._producers = ProducerState(env.producer_expiration_ms)
+        self._snapshots.report = self._report
         self._epochs = LeaderEpochCache(
             env.files, directory, lambda write: env.later(f"leader epochs of {directory}", write)
         )
 
     def load(self) -> LoadedLog:
-        """Raises OSError, LoadStopped, and KafkaError where the message format is not supported."""
-        entries = clear_leftovers(self._files, self._directory)
-        self._snapshots.find(entries)
+        """Raises OSError, LoadStopped, and KafkaError for a log that must not be touched."""
+        began = time.monotonic()
+        entries = clear_leftovers(self._files, self._directory, self._report)
         self._load_epochs()
-        self._open_segments(entries)
-        if not self._clean:
-            self._recover()
-        end = self._end_offset()
+        end = self._load_segments(entries)
         recovery_point = end if self._clean else min(self._recovery_point, end)
         self._segments.active.make_active()
         self._epochs.truncate_from_end(end)
@@ -88,9 +89,17 @@ class Loader:
         self._snapshots.delete_strays(self._segments.base_offsets)
         # What recovery has found is kept as it is: a producer that was killed off in the middle sends up to five
         # batches again, and the snapshot at the end knows only the last of them.
-        producers = self._producers
+        producers = self._recovery.state
         rebuild_producer_state(
             producers, self._snapshots, self._segments, log_start, end, self._env.clock.time_ms(), clean=self._clean
+        )
+        self._snapshots.report = None
+        self._report.tell(
+            os.path.basename(self._directory),
+            log_start,
+            end,
+            (time.monotonic() - began) * 1000,
+            recovered=not self._clean,
         )
         return LoadedLog(
             self._segments, self._epochs, producers, self._snapshots, log_start, end, max(recovery_point, log_start)
@@ -103,8 +112,39 @@ class Loader:
         try:
             self._epochs.load()
         except CheckpointError as reason:
-            _log.warning("%s; every segment is recovered to know the leader epochs", reason)
+            self._report.note(f"{reason}: every segment was recovered to know the leader epochs")
             self._clean, self._recovery_point = False, 0
+
+    def _load_segments(self, entries: dict[str, Entry]) -> int:
+        """Opens, and recovers where that is due; returns the offset behind the last record."""
+        while True:
+            self._begin(entries)
+            try:
+                self._open_segments(entries)
+                if not self._clean:
+                    self._recover()
+                return self._end_offset()
+            except OffsetOverflow as overflow:
+                bases = split(overflow.segment, self._config, self._env.clock)
+                self._report.note(f"{overflow}: it was split, into segments at {', '.join(map(str, bases))}")
+                self._clean, self._recovery_point = False, min(self._recovery_point, bases[0])
+                for segment in self._segments:
+                    segment.let_go()
+                entries = clear_leftovers(self._files, self._directory, self._report)
+
+    def _begin(self, entries: dict[str, Entry]) -> None:
+        self._segments = SegmentList()
+        offsets = (names.offset_of(name) for name in entries if name.endswith(names.LOG))
+        self._bases = sorted(offset for offset in offsets if offset is not None)
+        self._snapshots.find(entries)
+        self._recovery = Recovery(
+            ProducerState(self._env.producer_expiration_ms),
+            self._epochs,
+            self._snapshots,
+            self._report,
+            self._log_start,
+            self._env.clock.time_ms(),
+        )
 
     def _open_segments(self, entries: dict[str, Entry]) -> None:
         """In ascending order: the producer state of one depends on those before it."""
@@ -113,7 +153,7 @@ class Loader:
             if offset is None:
                 continue
             if name.endswith(names.INDEXES) and names.file_name(offset, names.LOG) not in entries:
-                _log.warning("%s: removing %s, which belongs to no segment", self._directory, name)
+                self._report.note(f"{name} belongs to no segment, and is removed")
                 self._files.unlink(os.path.join(self._directory, name))
             elif name == names.file_name(offset, names.LOG):
                 self._open_segment(offset, entries)
@@ -126,40 +166,64 @@ class Loader:
         }
         segment = Segment(self._files, self._directory, base_offset, self._config, self._env.clock)
         doubt = segment.open(sizes)
-        if doubt is not None:
-            if self._clean or base_offset < self._recovery_point:
-                _log.warning("%s: %s; the segment is recovered", segment, doubt)
-            self._recover_segment(segment)
-            segment.seal()
+        # Behind the recovery point every segment is recovered anyway, when all are open.
+        if doubt is not None and (self._clean or base_offset < self._recovery_point):
+            self._rebuild(segment, doubt)
         self._segments = self._segments.with_added(segment)
 
-    def _recover_segment(self, segment: Segment) -> int:
-        """Returns how many bytes were cut off. The indexes stay in memory: it may be the active segment."""
-        return recover_segment(
-            segment,
-            self._segments,
-            self._producers,
-            self._epochs,
-            self._snapshots,
-            self._log_start,
-            self._env.clock.time_ms(),
-        )
+    def _rebuild(self, segment: Segment, doubt: str, *, seal: bool = True) -> None:
+        """Recovers a segment because of what is around it: its indexes."""
+        self._report.note(f"{segment.file_name}: {doubt}: it was recovered")
+        self._recovery.recover(segment, self._segments, self._following(segment), lambda: None)
+        if seal:
+            segment.seal()
 
     def _recover(self) -> None:
         unflushed = self._segments.between(self._recovery_point, _END_OF_TIME)
         before = self._segments.items[: len(self._segments) - len(unflushed)]
-        if before and before[-1].has_growing_indexes():
-            _log.warning("%s: its indexes end in zeros: the roll at its end was cut short; it is recovered", before[-1])
+        # A crash between the steps of a roll leaves its segment with indexes that end in zeros.
+        damage = before[-1].damage() if before else None
+        if damage is not None:
+            self._report.note(f"{before[-1].file_name} was recovered, too: {damage}", serious=False)
             unflushed = (before[-1], *unflushed)
         self._watch.recovering(len(unflushed))
+        reach = 0
         for at, segment in enumerate(unflushed):
             if at:
                 self._watch.checked(unflushed[at - 1].size)
-            if self._recover_segment(segment):
-                self._drop(unflushed[at + 1 :], f"the log ends in {segment}, which was damaged")
+            size, later = segment.size, unflushed[at + 1 :]
+            found = self._recovery.recover(
+                segment, self._segments, self._following(segment), partial(self._drop_damaged, later)
+            )
+            reach = max(reach, found.next_offset)
+            if found.valid_end < size:
                 break
-            if segment is not self._segments.active:
+            if later:
+                self._note_overlap(segment, reach, later[0])
                 segment.seal()
+        if reach > max(found.next_offset, segment.base_offset):
+            raise KafkaError(
+                Errors.KAFKA_STORAGE_ERROR,
+                f"{self._directory} has segments that overlap: one reaches offset {reach - 1}, and the last one, "
+                f"{segment.file_name}, ends before that: move those away that do not belong to this log",
+            )
+
+    def _following(self, segment: Segment) -> int | None:
+        """The base offset of the next segment."""
+        at = bisect_right(self._bases, segment.base_offset)
+        return self._bases[at] if at < len(self._bases) else None
+
+    def _note_overlap(self, segment: Segment, end: int, following: Segment) -> None:
+        if end > following.base_offset:
+            self._report.note(
+                f"{segment.file_name} reaches offset {end - 1}, into {following.file_name}: both were left as they are"
+            )
+
+    def _drop_damaged(self, later: tuple[Segment, ...]) -> None:
+        if later:
+            size = sum(segment.size for segment in later)
+            self._report.note(f"the {len(later)} segments behind it, {size} bytes, are deleted")
+            self._drop(later, "they lie behind a damaged one")
 
     def _end_offset(self) -> int:
         """The offset behind the last record; makes the log's first segment if there is none (any more)."""
@@ -167,8 +231,9 @@ class Loader:
             end = self._end_of_active()
             if end >= self._log_start:
                 return end
-            _log.warning(
-                "%s ends at %d, before its log start offset %d: all segments go", self._directory, end, self._log_start
+            self._report.note(
+                f"it ends at {end}, before its log start offset {self._log_start}: all {len(self._segments)} segments "
+                f"are deleted"
             )
             self._drop(self._segments.items, "they lie before the log start offset")
             self._epochs.clear()
@@ -180,10 +245,10 @@ class Loader:
 
     def _end_of_active(self) -> int:
         segment = self._segments.active
-        found = segment.tail()
-        if found.stopped_by is not None:
-            _log.warning("%s: %s; the segment is recovered", segment, found.stopped_by)
-            self._recover_segment(segment)
+        damage = segment.damage()
+        found = segment.tail() if damage is None else None
+        if found is None or found.stopped_by is not None:
+            self._rebuild(segment, damage or str(found and found.stopped_by), seal=False)
             found = segment.tail()
         return max(found.next_offset, segment.base_offset)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from kafkapy.log.append_rules import AppendRules
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.flushing import Flusher
+from kafkapy.log.index_repair import repair_indexes
 from kafkapy.log.loader import LoadedLog
 from kafkapy.log.producer_rebuild import take_snapshot
 from kafkapy.log.results import ActiveProducer
@@ -61,6 +63,8 @@ class LogState:
         self.closed = False
         self._limit: tuple[int, tuple[Segment, int]] | None = None
         self.rules = AppendRules(config, self.env.max_decompressed)
+        for segment in loaded.segments:
+            segment.on_damage(partial(self._repair_later, segment))
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.name}, offsets {self.log_start_offset} to {self.log_end_offset}, {self.directory})"
@@ -218,6 +222,10 @@ class LogState:
         """In the background: an append waits neither for the sync nor for the log line."""
         _log.info("%s: new segment at offset %d", self.name, offset)
         self.flusher.flush_to(offset, active=False)
+
+    def _repair_later(self, segment: Segment) -> None:
+        segment.on_damage(None)
+        self.env.later(f"make the indexes of {segment} anew", lambda: repair_indexes(self, segment))
 
     def check_open(self) -> None:
         if self.closed:

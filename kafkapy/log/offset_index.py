@@ -11,7 +11,10 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
+from kafkapy._ext.index_check import bad_offset_entry
+from kafkapy.log.files import Files
 from kafkapy.log.index_file import IndexFile
 
 _LOW = 0xFFFFFFFF
@@ -20,12 +23,27 @@ _LOW = 0xFFFFFFFF
 class OffsetIndex(IndexFile):
     """See IndexFile for its life; lookups take no lock."""
 
-    __slots__ = ("_entries", "_last")
+    __slots__ = ("_entries", "_last", "_log_size")
 
     width = 8
 
     _entries: array[int] | None
     _last: int | None
+
+    def __init__(
+        self,
+        files: Files,
+        path: Callable[[], str],
+        base_offset: int,
+        max_bytes: int,
+        log_size: Callable[[], int] = lambda: _LOW,
+    ) -> None:
+        """`log_size`: the bytes of the segment that it belongs to."""
+        super().__init__(files, path, base_offset, max_bytes)
+        self._log_size = log_size
+
+    def _first_bad(self, data: bytes) -> int:
+        return bad_offset_entry(data, self._log_size())
 
     def _clear(self) -> None:
         self._entries = array("Q")
@@ -67,9 +85,9 @@ class OffsetIndex(IndexFile):
         return self._last
 
     def _read_last(self) -> int:
-        if not self.count:
-            return self.base_offset
         entries = self._entries
+        if not self.count or (entries is None and not self.check()):
+            return self.base_offset
         if entries is not None:
             return self.base_offset + (entries[-1] >> 32)
         data = self.files.pread(self.handle(), 4, (self.count - 1) * self.width)
@@ -93,7 +111,7 @@ class OffsetIndex(IndexFile):
         if entries is not None:
             slot = bisect_right(entries, relative << 32 | _LOW) if relative >= 0 else 0
             return entries[slot - 1] & _LOW if slot else 0
-        if not self.count:
+        if not self.count or not self.check(nowait):
             return 0
         found = self.files.floor_entry(self.handle(), self.count, self.width, relative, nowait)
         return found[2] if found is not None else 0
@@ -102,6 +120,8 @@ class OffsetIndex(IndexFile):
         """The offset of the first entry at `position` or behind it: an upper bound for what lies before."""
         entries = self._entries
         if entries is None:
+            if not self.check():
+                return None
             entries = array("Q", self.files.pread(self.handle(), self.count * self.width, 0))
             if sys.byteorder == "little":
                 entries.byteswap()

@@ -5,7 +5,6 @@ Source: Kafka's UnifiedLog.rebuildProducerState and ProducerStateManager.truncat
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from struct import Struct
 
@@ -19,8 +18,6 @@ from kafkapy.record.control import ABORT, COMMIT, control_record_of
 _BATCH = Struct("=qqqqqiiihh")  # ProducerBatch of ext/segment_scan.pxd
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
-
-_log = logging.getLogger(__name__)
 
 
 def take_snapshot(state: ProducerState, snapshots: SnapshotFiles, *, sync: bool = True) -> str | None:
@@ -80,7 +77,7 @@ def _reload(
         try:
             state.load(snapshots.read(offset), offset, now_ms)
         except SnapshotError as reason:
-            _log.warning("%s; it is deleted and an older one taken", reason)
+            snapshots.tell(f"{reason}: it is deleted and an older one taken")
             snapshots.delete(offset)
             continue
         snapshots.taken_at = offset

@@ -8,6 +8,7 @@ open transaction, -1 if there is none (int64).
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterable
 from struct import Struct
@@ -15,7 +16,10 @@ from struct import Struct
 from kafkapy._ext.crc32c import crc32c
 from kafkapy.log import names
 from kafkapy.log.files import Files
+from kafkapy.log.load_report import LoadReport
 from kafkapy.log.producer_state import BatchNote, ProducerEntry
+
+_log = logging.getLogger(__name__)
 
 _VERSION = 1
 _HEAD = Struct(">hI")
@@ -91,11 +95,19 @@ class SnapshotFiles:
         self.directory = directory
         self.offsets: list[int] = []
         self.taken_at = 0  # up to here nothing needs to be written
+        self.report: LoadReport | None = None  # while the log is loaded
 
     def find(self, file_names: Iterable[str]) -> None:
         """Takes over what a listing of the directory shows."""
         offsets = {names.offset_of(name) for name in file_names if name.endswith(names.SNAPSHOT)}
         self.offsets = sorted(offset for offset in offsets if offset is not None)
+
+    def tell(self, damage: str) -> None:
+        """A snapshot cannot be used: in the log's one line about its loading, else in a line of its own."""
+        if self.report is not None:
+            self.report.note(damage)
+        else:
+            _log.warning("%s", damage)
 
     @property
     def latest(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kafkapy._ext.segment_scan import Scan
 from kafkapy.log import names
@@ -63,7 +63,9 @@ class Segment:
         self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
         index_bytes = config.segment_index_bytes
-        self.offset_index = OffsetIndex(files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes)
+        self.offset_index = OffsetIndex(
+            files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes, lambda: self.size
+        )
         self.time_index = TimeIndex(files, lambda: self.path(names.TIME_INDEX), base_offset, index_bytes)
         self.txn_index = TxnIndex(files, lambda: self.path(names.TXN_INDEX), base_offset)
 
@@ -73,9 +75,15 @@ class Segment:
     # --- files
 
     @classmethod
-    def create(cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock) -> Segment:
-        """A new, empty, active segment. Files of these names that are there already are emptied."""
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock, *, suffix: str = ""
+    ) -> Segment:
+        """A new, empty, active segment. Files of these names that are there already are emptied.
+
+        `suffix`: what the names end in (`.cleaned`) until `rename`.
+        """
         segment = cls(files, directory, base_offset, config, clock)
+        segment._suffix = suffix
         file = segment._handle = files.open(segment.path(names.LOG), create=True)
         files.truncate(file, 0)
         if config.preallocate:
@@ -111,6 +119,11 @@ class Segment:
     def path(self, suffix: str) -> str:
         return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self._suffix)
 
+    @property
+    def file_name(self) -> str:
+        """Of the .log file, without the directory."""
+        return os.path.basename(self.path(names.LOG))
+
     def handle(self) -> FileHandle:
         """The open .log file; raises OSError (FileNotFoundError once it was deleted)."""
         handle = self._handle
@@ -118,8 +131,14 @@ class Segment:
             handle = self._handle = self.files.open(self.path(names.LOG))
         return handle
 
+    def open_all(self) -> None:
+        """Opens what readers would open by its name; the transaction index is in memory."""
+        self.handle()
+        self.offset_index.handle()
+        self.time_index.handle()
+
     def rename(self, suffix: str) -> None:
-        """Changes what the files' names end in ("" or ".deleted"); a file that is not there is passed over."""
+        """Changes what the files' names end in ("", ".swap", ".deleted"); a file that is not there is passed over."""
         for kind in (names.LOG, *names.INDEXES):
             old = self.path(kind)
             try:
@@ -155,19 +174,23 @@ class Segment:
         self.offset_index.seal()
         self.time_index.seal()
 
-    def has_growing_indexes(self) -> bool:
-        """Whether the files of the indexes are those of an active segment: entries, then zeros. Raises OSError.
+    def damage(self) -> str | None:
+        """What is wrong with the indexes, after a look at all entries; None if nothing is. Raises OSError."""
+        for index in (self.offset_index, self.time_index):
+            if not index.growing and not index.check():
+                return f"{os.path.basename(index.path)}: {index.damage}"
+        return None
 
-        Only then the last entry is all zeros: the first batch never has one, but in the time index of a segment that
-        is as old as 1970.
-        """
-        offsets, times = self.offset_index, self.time_index
-        found = (offsets.count > 0 and offsets.last_offset == self.base_offset) or (
-            times.count > 0 and times.last_entry == (0, self.base_offset)
-        )
-        offsets.let_go()
-        times.let_go()
-        return found
+    def on_damage(self, act: Callable[[], object] | None) -> None:
+        """Calls `act` once, when a search finds that an index is damaged; at once if one has."""
+        for index in (self.offset_index, self.time_index):
+            index.on_damage = act
+        if act is not None and (self.offset_index.damage or self.time_index.damage):
+            act()
+
+    def indexes_changed(self) -> None:
+        """The index files were replaced."""
+        self._max_timestamp = None
 
     def make_active(self) -> None:
         """Opens the last segment of a loaded log for appends."""
@@ -193,6 +216,11 @@ class Segment:
         self.offset_index.sync()
         self.time_index.sync()
         self.txn_index.sync()
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """Dates the files back."""
+        for kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            self.files.set_modified_ms(self.path(kind), time_ms)
 
     # --- timestamps
 

@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from struct import Struct
 
+from kafkapy._ext.index_check import bad_time_entry
 from kafkapy.log.files import Files
 from kafkapy.log.index_file import IndexFile
 
@@ -57,6 +58,9 @@ class TimeIndex(IndexFile):
         self._stamps: array[int] | None = None
         self._offsets: array[int] = array("i")
         self._last: tuple[int, int] | None = None
+
+    def _first_bad(self, data: bytes) -> int:
+        return bad_time_entry(data)
 
     def _clear(self) -> None:
         self._stamps, self._offsets = array("q"), array("i")
@@ -104,9 +108,9 @@ class TimeIndex(IndexFile):
         return self._last
 
     def _read_last(self) -> tuple[int, int]:
-        if not self.count:
-            return NO_TIMESTAMP, self.base_offset
         stamps = self._stamps
+        if not self.count or (stamps is None and not self.check()):
+            return NO_TIMESTAMP, self.base_offset
         if stamps is not None:
             return stamps[-1], self.base_offset + self._offsets[-1]
         data = self.files.pread(self.handle(), self.width, (self.count - 1) * self.width)
@@ -133,7 +137,8 @@ class TimeIndex(IndexFile):
             if not slot:
                 return NO_TIMESTAMP, self.base_offset
             return stamps[slot - 1], self.base_offset + self._offsets[slot - 1]
-        found = self.files.floor_entry(self.handle(), self.count, self.width, timestamp) if self.count else None
+        usable = self.count and self.check()
+        found = self.files.floor_entry(self.handle(), self.count, self.width, timestamp) if usable else None
         if found is None:
             return NO_TIMESTAMP, self.base_offset
         return found[1], self.base_offset + found[2]
