@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.errors import KafkaError
+from kafkapy.log.cleaner_offsets import CleanerOffsets
 from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
 from kafkapy.log.files import Files
 from kafkapy.record.validation import MAX_DECOMPRESSED
@@ -41,6 +42,7 @@ class Environment:
         "_on_failure",
         "_pool",
         "_scheduler",
+        "cleaner_offsets",
         "clock",
         "failure",
         "files",
@@ -72,6 +74,7 @@ class Environment:
         self.max_decompressed = max_decompressed
         self.retention = retention
         self.failure: LogDirFailure | None = None
+        self.cleaner_offsets = CleanerOffsets(files, log_dir)
         self._on_failure = on_failure
 
     def failed(self, doing: str, cause: BaseException) -> LogDirFailure:

@@ -27,6 +27,7 @@ from kafkapy.log.retention import KafkaRetention, RetentionPolicy
 from kafkapy.log.segment import Segment
 from kafkapy.log.segment_list import SegmentList
 from kafkapy.log.starts import Starts
+from kafkapy.log.upkeep import Upkeep
 
 _T = TypeVar("_T")
 
@@ -59,6 +60,7 @@ class LogState:
         self.end: tuple[int, Segment, int] = (loaded.end_offset, active, active.size)
         self.starts = Starts()
         self.flusher = Flusher(self)
+        self.upkeep = Upkeep()
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
         self._limit: tuple[int, tuple[Segment, int]] | None = None

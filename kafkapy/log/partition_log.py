@@ -256,17 +256,35 @@ class PartitionLog(LogState):
         self.changed("moving the start of", lambda: self.move_start_locked(offset))
 
     def delete_old_segments(self, policy: RetentionPolicy | None = None) -> int:
-        """Applies retention and returns how many segments went. Raises LogDirFailure, or KafkaError (disk full)."""
+        """Applies retention and returns how many segments went; none while the log is being cleaned.
+
+        Raises LogDirFailure, or KafkaError (disk full).
+        """
         chosen = policy or self.retention
-        return self.changed("deleting segments of", lambda: cleanup.delete_old_segments(self, chosen))
+        if not self.upkeep.try_begin():
+            return 0
+        try:
+            return self.changed("deleting segments of", lambda: cleanup.delete_old_segments(self, chosen))
+        finally:
+            self.upkeep.end()
 
     def truncate_to(self, offset: int) -> bool:
         """Removes the records from `offset` on; whether there were any. Raises LogDirFailure."""
-        return self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
+        with self.upkeep.interrupting():
+            removed = self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
+            self._lower_cleaned(offset)
+        return removed
 
     def truncate_fully(self, offset: int) -> None:
         """Removes all records; the log goes on at `offset`. Raises LogDirFailure."""
-        self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
+        with self.upkeep.interrupting():
+            self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
+            self._lower_cleaned(offset)
+
+    def _lower_cleaned(self, offset: int) -> None:
+        """What comes in the place of records that were cut off is dirty."""
+        if self.config.compact:
+            self.changed("truncating", lambda: self.env.cleaner_offsets.lower((self.topic, self.partition), offset))
 
     def close(self) -> None:
         """Flushes, writes a producer snapshot and trims the indexes: what a clean stop leaves. Idempotent."""
@@ -287,7 +305,7 @@ class PartitionLog(LogState):
 
     def abandon(self) -> None:
         """Closes the files and writes nothing: the log is deleted, or its directory is offline."""
-        with self.lock:
+        with self.upkeep.interrupting(), self.lock:
             self.closed = True
             self.leader_epochs.close()
             for segment in self.segments:

@@ -1,0 +1,98 @@
+"""Which part of a log can be cleaned, and which log needs it most (Kafka's LogCleanerManager).
+
+A log is clean up to its first dirty offset, then dirty up to its first uncleanable one. Never cleaned are the active
+segment, what lies behind the last stable offset (and so behind the high watermark), and segments with records
+younger than min.compaction.lag.ms.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from kafkapy.log.log_state import LogState
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.segment import Segment
+
+_log = logging.getLogger(__name__)
+
+
+class Candidate(NamedTuple):
+    """A compacted log; sizes are bytes."""
+
+    log: PartitionLog
+    first_dirty: int
+    first_uncleanable: int  # where a segment begins
+    clean_bytes: int
+    cleanable_bytes: int
+    delay_ms: int  # by how much it is overdue under max.compaction.lag.ms
+
+    @property
+    def dirty_ratio(self) -> float:
+        """Of what is cleaned in one go, the share that was not cleaned yet."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return bool(self.delay_ms > 0 and self.cleanable_bytes) or (
+            self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
+        )
+
+
+def candidate(log: PartitionLog, cleaned_to: int | None, now_ms: int) -> Candidate:
+    """`cleaned_to`: from the checkpoint. Raises OSError."""
+    first_dirty = first_dirty_offset(log, cleaned_to)
+    uncleanable = max(first_dirty, _first_uncleanable(log, first_dirty, now_ms))
+    held_back = _inactive_from(log, uncleanable)
+    end = (held_back[0] if held_back else log.segments.active).base_offset
+    return Candidate(
+        log,
+        first_dirty,
+        end,
+        sum(segment.size for segment in log.segments.between(0, first_dirty)),
+        sum(segment.size for segment in log.segments.between(min(first_dirty, end), end)),
+        _delay_ms(log, first_dirty, now_ms),
+    )
+
+
+def first_dirty_offset(log: LogState, cleaned_to: int | None) -> int:
+    """The checkpoint's, or the log's start where the checkpoint cannot be right."""
+    start = log.log_start_offset
+    if cleaned_to is None:
+        return start
+    if cleaned_to < start:
+        if not log.config.delete:
+            _log.warning("%s: cleaned up to %d, but begins at %d: dirty from there on", log.name, cleaned_to, start)
+        return start
+    if cleaned_to > log.log_end_offset:
+        _log.warning(
+            "%s: cleaned up to %d, but ends at %d: all of it counts as dirty", log.name, cleaned_to, log.log_end_offset
+        )
+        return start
+    return cleaned_to
+
+
+def _inactive_from(log: LogState, offset: int) -> tuple[Segment, ...]:
+    """The segments before the active one, from the one that holds `offset` on."""
+    segments = log.segments
+    return segments.between(offset, segments.active.base_offset)
+
+
+def _first_uncleanable(log: LogState, first_dirty: int, now_ms: int) -> int:
+    first = min(log.last_stable_offset, log.segments.active.base_offset)
+    lag_ms = log.config.min_compaction_lag_ms
+    if lag_ms > 0:
+        for segment in _inactive_from(log, first_dirty):
+            if segment.largest_timestamp() > now_ms - lag_ms:
+                return min(first, segment.base_offset)
+    return first
+
+
+def _delay_ms(log: LogState, first_dirty: int, now_ms: int) -> int:
+    clean_until = now_ms - log.config.max_compaction_lag_ms
+    if clean_until <= 0:
+        return 0
+    stamps = (segment.first_timestamp() for segment in _inactive_from(log, first_dirty))
+    earliest = min((stamp for stamp in stamps if stamp > 0), default=clean_until)
+    return max(clean_until - earliest, 0)

@@ -1,0 +1,64 @@
+"""The cleaning of one log, from its candidate to its swapped segments (Kafka's Cleaner.doClean)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafkapy._ext.compactor import Compactor
+from kafkapy._ext.cursor import Writer
+from kafkapy._ext.decided_txns import DecidedTransactions
+from kafkapy._ext.keymap import KeyMap
+from kafkapy.log.cleaner.candidates import Candidate
+from kafkapy.log.cleaner.grouping import group_segments
+from kafkapy.log.cleaner.indexing import aborted_from, index_keys
+from kafkapy.log.cleaner.pieces import Pieces
+from kafkapy.log.cleaner.rewriting import Rewriter
+from kafkapy.log.cleaner.settings import CleanerSettings
+from kafkapy.log.cleaner.stats import CleanerStats
+from kafkapy.log.cleaner.swapping import swap_in
+from kafkapy.log.log_state import LogState
+
+_log = logging.getLogger(__name__)
+
+
+def clean(chosen: Candidate, settings: CleanerSettings, pace: Callable[[int], None]) -> tuple[int, CleanerStats]:
+    """Cleans what can be cleaned; returns the first offset that is dirty after it. The caller holds the upkeep.
+
+    `pace(bytes)` is called after all that is read or written: it waits as long as it likes, and what it raises ends
+    the cleaning, whose groups of segments are each done or untouched. So it is with everything else that is raised:
+    OSError, CorruptEntry, DecompressionError, MemoryError.
+    """
+    log = chosen.log
+    stats = CleanerStats(began=log.clock.monotonic())
+    now_ms = log.clock.time_ms()
+    keys = KeyMap(settings.map_bytes, settings.load_factor)
+    pieces, payload = Pieces(settings.read_bytes, pace), Writer(1024)
+    _log.info("%s: cleaning offsets %d to %d", log.name, chosen.first_dirty, chosen.first_uncleanable - 1)
+    mapped_to = index_keys(log, chosen.first_dirty, chosen.first_uncleanable, keys, pieces, payload, stats)
+    stats.map_done = log.clock.monotonic()
+    segments = log.segments.between(0, mapped_to + 1)
+    transactions = DecidedTransactions(aborted_from(log, segments[0].base_offset if segments else 0))
+    compactor = Compactor(
+        keys, transactions, mapped_to=mapped_to, now=now_ms, delete_retention=log.config.delete_retention_ms
+    )
+    rewriter = Rewriter(log, compactor, transactions, pieces, payload, _legacy_horizon_ms(log, chosen.first_dirty))
+    for group in group_segments(segments, log.config, chosen.first_uncleanable):
+        swap_in(log, rewriter.rewrite(group), group)
+    stats.bytes_read, stats.records_read = compactor.bytes_read, compactor.records_read
+    stats.records_kept, stats.keyless = compactor.records_kept, compactor.keyless
+    stats.bytes_written = rewriter.bytes_written
+    stats.ended = log.clock.monotonic()
+    return mapped_to + 1, stats
+
+
+def _legacy_horizon_ms(log: LogState, first_dirty: int) -> int:
+    """Tombstones of formats 0 and 1 go from segments that were last changed before: they have no horizon of their own.
+
+    It is counted from the last segment that is clean already.
+    """
+    clean_segments = log.segments.between(0, first_dirty)
+    if not clean_segments:
+        return 0
+    last = clean_segments[-1]
+    return last.files.modified_ms(last.handle()) - log.config.delete_retention_ms

@@ -1,0 +1,60 @@
+"""The first pass of a cleaning: the last offset of each key in the dirty part (Kafka's Cleaner.buildOffsetMap)."""
+
+from __future__ import annotations
+
+import logging
+
+from kafkapy._ext.cursor import Writer
+from kafkapy._ext.decided_txns import DecidedTransactions
+from kafkapy._ext.key_index import KeyIndex
+from kafkapy._ext.keymap import KeyMap
+from kafkapy.log.cleaner.codecs import unpack
+from kafkapy.log.cleaner.pieces import Pieces
+from kafkapy.log.cleaner.stats import CleanerStats
+from kafkapy.log.log_state import LogState
+from kafkapy.log.txn_index import AbortedTxn
+
+_log = logging.getLogger(__name__)
+
+
+def aborted_from(log: LogState, offset: int) -> list[AbortedTxn]:
+    """The aborted transactions that end at `offset` or later."""
+    return [entry for segment in log.segments for entry in segment.txn_index.entries if entry.last_offset >= offset]
+
+
+def index_keys(
+    log: LogState, start: int, end: int, keys: KeyMap, pieces: Pieces, payload: Writer, stats: CleanerStats
+) -> int:
+    """Fills `keys` from offset `start` up to and without `end`; returns the last offset up to which it holds all.
+
+    That is less than `end` where the keys do not fit. Raises OSError, CorruptEntry, DecompressionError.
+    """
+    index = KeyIndex(keys, DecidedTransactions(aborted_from(log, start)), start)
+    limit = log.env.max_decompressed
+
+    def take(piece: memoryview) -> int:
+        needs_payload = index.feed(piece, 0)
+        while needs_payload:
+            unpack(piece, index.position, payload, limit)
+            with memoryview(payload) as unpacked:
+                needs_payload = index.feed(piece, index.position, unpacked)
+        if index.full:
+            raise _Full
+        return index.position
+
+    segments = log.segments.between(start, end)
+    ends = [*(segment.base_offset for segment in segments), end][1:]
+    index.reached(start)
+    try:
+        for segment, following in zip(segments, ends, strict=True):
+            pieces.go_over(segment, segment.offset_index.lookup(start), take)
+            index.reached(following)
+    except _Full:
+        _log.info("%s: the map of keys is full at offset %d of %d", log.name, index.latest_offset, end - 1)
+    stats.map_bytes_read, stats.map_records_read = index.bytes, index.records
+    stats.map_utilization = keys.utilization
+    return index.latest_offset
+
+
+class _Full(Exception):
+    """The map takes no more keys."""

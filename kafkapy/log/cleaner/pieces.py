@@ -1,0 +1,62 @@
+"""Reading a segment piece by piece into one buffer, for both passes of a cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkapy._ext.key_index import CorruptEntry
+from kafkapy.log.segment import Segment
+
+_SIZE_AT, _SIZE_END = 8, 12
+
+# Goes through the whole entries of a piece and returns how many bytes they have.
+Take = Callable[[memoryview], int]
+
+
+class Pieces:
+    """`pace(bytes)` is called after every piece: it may wait, and raises what ends the cleaning."""
+
+    def __init__(self, buffer_bytes: int, pace: Callable[[int], None]) -> None:
+        self.pace = pace
+        self._usual = buffer_bytes
+        self._buffer = bytearray(buffer_bytes)
+
+    def go_over(self, segment: Segment, position: int, take: Take) -> None:
+        """Hands the entries from `position` to the segment's end to `take`, in pieces that begin with an entry.
+
+        The buffer grows for an entry that is larger, and shrinks again. Raises OSError, and CorruptEntry, which then
+        says where.
+        """
+        end = segment.size
+        try:
+            while position < end:
+                piece = self._read(segment, position, min(len(self._buffer), end - position))
+                with memoryview(piece) as view:
+                    taken = take(view)
+                if not taken:
+                    self._make_room(piece, end - position)
+                self.pace(len(piece))
+                position += taken
+        except ValueError as reason:  # CorruptEntry, DecompressionError
+            raise CorruptEntry(f"{segment.handle().path}, read from byte {position}: {reason}") from None
+        finally:
+            if len(self._buffer) > self._usual:
+                self._buffer = bytearray(self._usual)
+
+    def _read(self, segment: Segment, position: int, wanted: int) -> memoryview:
+        file, view, got = segment.handle(), memoryview(self._buffer), 0
+        while got < wanted:
+            more = segment.files.read_into(file, view[got:wanted], position + got)
+            if not more:
+                raise CorruptEntry(f"the file ends at byte {position + got}, and should have {segment.size}")
+            got += more
+        return view[:wanted]
+
+    def _make_room(self, piece: memoryview, left: int) -> None:
+        """There is not one whole entry in the piece."""
+        if len(piece) < _SIZE_END:
+            raise CorruptEntry(f"only {len(piece)} bytes are left, too few for a batch")
+        size = int.from_bytes(piece[_SIZE_AT:_SIZE_END], "big") + _SIZE_END
+        if size > left:
+            raise CorruptEntry(f"the batch has {size} bytes, but only {left} are left")
+        self._buffer = bytearray(size)

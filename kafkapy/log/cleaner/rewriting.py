@@ -1,0 +1,114 @@
+"""The second pass of a cleaning: a group of segments into a new one (Kafka's Cleaner.cleanSegments)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkapy._ext.compactor import Compactor
+from kafkapy._ext.cursor import Writer
+from kafkapy._ext.decided_txns import DecidedTransactions
+from kafkapy._ext.key_index import CorruptEntry
+from kafkapy.log import names
+from kafkapy.log.cleaner.codecs import pack, unpack
+from kafkapy.log.cleaner.pieces import Pieces
+from kafkapy.log.log_state import LogState
+from kafkapy.log.segment import Segment
+from kafkapy.log.txn_index import AbortedTxn
+
+
+class Rewriter:
+    """Goes through the groups of one cleaning in order: `transactions` is that of its `compactor`."""
+
+    def __init__(
+        self,
+        log: LogState,
+        compactor: Compactor,
+        transactions: DecidedTransactions,
+        pieces: Pieces,
+        payload: Writer,
+        legacy_horizon_ms: int,
+    ) -> None:
+        """Tombstones of formats 0 and 1 go from segments last changed up to `legacy_horizon_ms`."""
+        self._log = log
+        self._compactor = compactor
+        self._transactions = transactions
+        self._pieces = pieces
+        self._payload = payload
+        self._legacy_horizon_ms = legacy_horizon_ms
+        self.bytes_written = 0
+
+    def rewrite(self, group: Sequence[Segment]) -> Segment:
+        """The cleaned segment, whole, synced and named `.cleaned`; the old ones are as they were.
+
+        Raises OSError, CorruptEntry, DecompressionError and what the pieces' pace raises; then nothing is left.
+        """
+        log, files = self._log, self._log.env.files
+        cleaned = Segment.create(
+            files, log.directory, group[0].base_offset, log.config, log.clock, suffix=names.CLEANED
+        )
+        try:
+            modified_ms = 0
+            for segment in group:
+                modified_ms = files.modified_ms(segment.handle())
+                self._copy(segment, cleaned, keep_tombstones=modified_ms > self._legacy_horizon_ms)
+            self._finish(cleaned)
+            # What was cleaned is as old as it was: retention and the horizon of old tombstones count from it.
+            cleaned.set_modified_ms(modified_ms)
+        except BaseException:
+            cleaned.delete()
+            raise
+        return cleaned
+
+    def _copy(self, source: Segment, to: Segment, *, keep_tombstones: bool) -> None:
+        """What stays of `source`, behind what is in `to` already."""
+        compactor, file = self._compactor, to.handle()
+        compactor.begin_segment(keep_tombstones, _last_records(self._log))
+        limit = self._log.env.max_decompressed
+
+        def take(piece: memoryview) -> int:
+            needs_help = compactor.feed(piece, 0)
+            while needs_help:
+                if len(compactor.unpacked):
+                    compactor.packed(piece, pack(piece, compactor.position, compactor.unpacked))
+                    needs_help = compactor.feed(piece, compactor.position)
+                else:
+                    unpack(piece, compactor.position, self._payload, limit)
+                    with memoryview(self._payload) as unpacked:
+                        needs_help = compactor.feed(piece, compactor.position, unpacked)
+            if len(compactor.out):
+                with memoryview(compactor.out) as kept:
+                    written = to.files.write_all(file, [kept], to.size)
+                to.size += written
+                self.bytes_written += written
+                compactor.out.clear()
+                self._pieces.pace(written)
+            return compactor.position
+
+        self._pieces.go_over(source, 0, take)
+
+    def _finish(self, cleaned: Segment) -> None:
+        """Builds the indexes, each batch with a place of its own in them, and makes everything durable."""
+        found = cleaned.files.scan(
+            cleaned.handle(), 0, cleaned.size, cleaned.base_offset, cleaned.index_interval, False
+        )
+        if found.stopped_by is not None:
+            raise CorruptEntry(f"{cleaned.handle().path}, just written: {found.stopped_by}")
+        cleaned.offset_index.take(found.offset_entries)
+        cleaned.time_index.take(found.time_stamps, found.time_offsets)
+        cleaned.max_timestamp = (found.max_timestamp, found.max_timestamp_offset)
+        for entry in self._transactions.take_retained():
+            cleaned.txn_index.append(AbortedTxn(*entry))
+        cleaned.seal()
+        cleaned.sync()
+
+
+def _last_records(log: LogState) -> list[tuple[int, int, int]]:
+    """(producer id, offset of its last data record or -1, epoch) of the producers that are remembered.
+
+    Kafka's UnifiedLog.lastRecordsOfActiveProducers.
+    """
+    with log.lock:
+        return [
+            (one.producer_id, one.batches[-1].last_offset if one.batches else -1, one.epoch)
+            for one in log.producers.producers.values()
+        ]

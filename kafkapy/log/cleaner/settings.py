@@ -1,0 +1,31 @@
+"""What the broker's log.cleaner.* settings say; defaults are Kafka's (CleanerConfig)."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+_SMALLEST_BUFFER = 4096
+
+
+@dataclass(frozen=True)
+class CleanerSettings:
+    """Sizes are bytes, for all threads together. The comments name the settings after log.cleaner."""
+
+    enable: bool = True  # enable
+    threads: int = 1  # threads
+    dedupe_buffer: int = 134_217_728  # dedupe.buffer.size
+    load_factor: float = 0.9  # io.buffer.load.factor
+    io_buffer: int = 524_288  # io.buffer.size
+    max_bytes_per_second: float = sys.float_info.max  # io.max.bytes.per.second
+    backoff_ms: int = 15_000  # backoff.ms
+
+    @property
+    def map_bytes(self) -> int:
+        """Memory of one thread's map of keys."""
+        return self.dedupe_buffer // max(self.threads, 1)
+
+    @property
+    def read_bytes(self) -> int:
+        """What one thread reads at a time: half of its share, the other half is for what it writes."""
+        return max(self.io_buffer // max(self.threads, 1) // 2, _SMALLEST_BUFFER)

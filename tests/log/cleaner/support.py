@@ -1,0 +1,140 @@
+"""What the cleaner's tests share: a log to write to, to clean and to read back batch by batch."""
+
+import os
+from typing import NamedTuple
+
+from kafkapy.log.cleaner.candidates import candidate
+from kafkapy.log.cleaner.cleaning import clean
+from kafkapy.log.cleaner.settings import CleanerSettings
+from kafkapy.record.batch import build, records_of
+from kafkapy.record.control import ABORT, COMMIT, encode_key, encode_marker
+from kafkapy.record.legacy import iter_entries
+from tests.log.support import NOW, Bench
+
+DAY_MS = 86_400_000
+
+
+class Stored(NamedTuple):
+    """An entry of a log: its header and its records."""
+
+    header: object
+    records: list
+
+
+class CleanerBench(Bench):
+    """A compacted log, `log`, and cleanings of it by the manual clock."""
+
+    def __init__(self, directory, **settings):
+        super().__init__(directory, **{"cleanup_policy": ["compact"], "delete_retention_ms": 1000, **settings})
+        self.log = self.load()
+        self.sequences = {}
+
+    def append(self, *records, producer=None, epoch=0, transactional=False, codec=0, timestamp=None):
+        """One batch of (key, value) or (key, value, timestamp) records; str become bytes. Returns its base offset."""
+        stamp = self.clock.time_ms() if timestamp is None else timestamp
+        rows = [
+            (row[2] if len(row) > 2 else stamp, _bytes(row[0]), _bytes(row[1]), row[3] if len(row) > 3 else [])
+            for row in records
+        ]
+        options = {}
+        if producer is not None:
+            sequence = self.sequences.get((producer, epoch), 0)
+            self.sequences[producer, epoch] = sequence + len(rows)
+            options = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+        data = memoryview(bytearray(build(rows, codec=codec, transactional=transactional, **options)))
+        (verdict,) = self.log.append([data], 0)
+        if isinstance(verdict, Exception):
+            raise verdict
+        self.log.set_high_watermark(self.log.log_end_offset)
+        return verdict.base_offset
+
+    def end_transaction(self, producer, *, commit, epoch=0):
+        """The coordinator's marker. Returns its offset.
+
+        Nobody can append one yet, so it is written into the file, and the log loaded again as after a crash.
+        """
+        offset = self.log.log_end_offset
+        row = (self.clock.time_ms(), encode_key(COMMIT if commit else ABORT), encode_marker(0), [])
+        data = build(
+            [row],
+            base_offset=offset,
+            leader_epoch=0,
+            producer_id=producer,
+            producer_epoch=epoch,
+            transactional=True,
+            control=True,
+        )
+        path = self.log.segments.active.path(".log")
+        known = {producer, *self.log.producers.producers}
+        self.log.abandon()
+        with open(path, "ab") as file:
+            file.write(data)
+        self.restart()
+        for forgotten in self.log.producers.producers.keys() - known:
+            del self.log.producers.producers[forgotten]
+        self.log.set_high_watermark(offset + 1)
+        return offset
+
+    def candidate(self):
+        return candidate(self.log, self.env.cleaner_offsets.get(("t", 0)), self.clock.time_ms())
+
+    def clean(self, **settings):
+        """Cleans what can be cleaned, due or not; returns (first dirty offset after it, statistics)."""
+        assert self.log.upkeep.try_begin()
+        try:
+            end, stats = clean(self.candidate(), CleanerSettings(**settings), lambda size: None)
+            self.env.cleaner_offsets.put(("t", 0), end)
+            return end, stats
+        finally:
+            self.log.upkeep.end()
+
+    def roll_and_clean(self, **settings):
+        self.log.roll()
+        return self.clean(**settings)
+
+    def restart(self, *, clean=False):
+        """Loads the log anew, as after a crash or a clean stop."""
+        if clean:
+            self.log.close()
+        else:
+            self.log.abandon()
+        self.scheduler.tasks.clear()
+        start, high_watermark = self.log.log_start_offset, self.log.high_watermark
+        self.log = self.load(clean=clean, log_start_offset=start)
+        self.log.set_high_watermark(high_watermark)
+
+    def forget_snapshots(self):
+        """Removes the producer snapshots: what is known of producers has to come from the log then."""
+        for path in (self.directory / "t-0").glob("*.snapshot"):
+            os.unlink(path)
+
+
+def _bytes(value):
+    return value.encode() if isinstance(value, str) else value
+
+
+def stored_in(segment):
+    data = segment.files.pread(segment.handle(), segment.size, 0)
+    return [Stored(header, records_of(data, header)) for header in iter_entries(data)]
+
+
+def stored(log):
+    """Every entry of the log, segment after segment."""
+    return [entry for segment in log.segments for entry in stored_in(segment)]
+
+
+def data_records(log):
+    """(offset, timestamp, key, value, headers) of every record that is no marker."""
+    return [tuple(record[:5]) for header, records in stored(log) if not header.is_control for record in records]
+
+
+def pairs(log):
+    """{key: value} a reader ends up with who applies every record, and the offsets he saw."""
+    table, offsets = {}, []
+    for offset, _, key, value, _ in data_records(log):
+        table[key] = value
+        offsets.append(offset)
+    return table, offsets
+
+
+__all__ = ["DAY_MS", "NOW", "CleanerBench", "Stored", "data_records", "pairs", "stored", "stored_in"]
