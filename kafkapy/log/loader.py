@@ -187,7 +187,7 @@ class Loader:
             self._report.note(f"{before[-1].file_name} was recovered, too: {damage}", serious=False)
             unflushed = (before[-1], *unflushed)
         self._watch.recovering(len(unflushed))
-        reach = 0
+        reach = end = 0
         for at, segment in enumerate(unflushed):
             if at:
                 self._watch.checked(unflushed[at - 1].size)
@@ -195,17 +195,18 @@ class Loader:
             found = self._recovery.recover(
                 segment, self._segments, self._following(segment), partial(self._drop_damaged, later)
             )
-            reach = max(reach, found.next_offset)
+            end = max(found.next_offset, segment.base_offset)
+            reach = max(reach, end)
             if found.valid_end < size:
                 break
             if later:
                 self._note_overlap(segment, reach, later[0])
                 segment.seal()
-        if reach > max(found.next_offset, segment.base_offset):
+        if reach > end:
             raise KafkaError(
                 Errors.KAFKA_STORAGE_ERROR,
-                f"{self._directory} has segments that overlap: one reaches offset {reach - 1}, and the last one, "
-                f"{segment.file_name}, ends before that: move those away that do not belong to this log",
+                f"{self._directory} has segments that overlap: one reaches offset {reach - 1}, and the last one ends "
+                f"before {end}: move those away that do not belong to this log",
             )
 
     def _following(self, segment: Segment) -> int | None:

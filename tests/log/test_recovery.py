@@ -241,3 +241,9 @@ def test_a_crash_inside_a_roll_does_not_leave_the_index_of_a_live_segment(tmp_pa
     again.set_high_watermark(10)
     assert again.delete_old_segments() == 0
     assert len(values_of(again)) == 10
+
+
+def test_a_directory_that_a_crash_left_empty_becomes_an_empty_log(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    log = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=7, log_start_offset=5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
