@@ -11,6 +11,7 @@ from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.record.legacy import build_set
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.files_07 import Reader07
+from kafkapy.tools.log.lookups import begin_of
 from kafkapy.tools.log.places import Place, Segment, siblings
 
 GROUP_07 = 1 << 18  # bytes of 0.7 messages that are handed on at a time
@@ -90,7 +91,8 @@ class RecordSource:
             yield rest
 
     def _read(self, builder: ColumnBuilder, segment: Segment) -> Iterator[Columns]:
-        with SegmentBlocks(segment.path) as blocks:
+        begin = begin_of(segment, self.wanted.min_offset, self.wanted.min_timestamp)
+        with SegmentBlocks(segment.path, begin) as blocks:
             try:
                 for block in blocks:
                     yield from builder.feed(block)

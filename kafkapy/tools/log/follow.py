@@ -1,0 +1,151 @@
+"""A partition's log as it grows: its last records, and what comes behind them, through rolls and truncation.
+
+Polling, not inotify: a look costs one fstat a partition, and works on every file system. A broker writes a batch and
+only then is the file longer, so what is not whole yet is waited for.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.lookups import Found, end_offset_of, position_of, records_of
+from kafkapy.tools.log.places import Place, Segment, places_in
+from kafkapy.tools.log.segment_files import LogReader, StoredBatch
+
+Show = Callable[[Found], object]
+
+
+class Follower:
+    """One partition. `next_offset` is behind the last record that was handed out; `note` gets sentences about what
+    happened to the log. `control`: whether transaction markers are records, too."""
+
+    def __init__(self, place: Place, note: Callable[[str], object], *, control: bool = False) -> None:
+        """Raises ToolError for a partition of Kafka 0.7, and where the log cannot be read; OSError."""
+        if place.kafka_07:
+            raise ToolError(f"{place.name} is of Kafka 0.7, to which nothing is written any more: use log dump.")
+        self.place = place
+        self._note = note
+        self._control = control
+        self._log: LogReader | None = None
+        self._position = 0
+        self._last: tuple[int, int] | None = None  # position and checksum of the batch before that
+        self._failed_at = -1
+        self.next_offset = end_offset_of(place.segments[-1])
+
+    def close(self) -> None:
+        """Closes the file that is open."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def last(self, count: int, show: Show) -> None:
+        """Hands out the last `count` records. Raises ToolError, OSError."""
+        if not count:
+            return
+        end, start = self.next_offset, self.place.segments[0].base_offset
+        span = count
+        while True:
+            begin = max(start, end - span)
+            records = _between(self.place.segments, begin, end)
+            found = deque((one for one in records if self._control or not one.control), maxlen=count)
+            if len(found) == count or begin == start:
+                break
+            span *= 4  # compaction and markers leave fewer records than offsets
+        for one in found:
+            show(one)
+
+    def poll(self, show: Show) -> bool:
+        """Hands out what has come since; whether to look again at once. Raises ToolError, OSError."""
+        if self._log is None:
+            self._find()
+        log = self._log
+        assert log is not None
+        if log.refresh() < self._position or not self._is_the_same(log):
+            self._start_again()
+            return True
+        before = self._position
+        try:
+            for batch in log.batches(self._position):
+                self._hand_out(batch, show)
+        except ToolError:
+            # The log may just be cut and written to again under our eyes; if not, it is damaged.
+            if self._failed_at == self._position:
+                raise
+            self._failed_at = self._position
+            self._start_again()
+            return True
+        if self._position == before == log.size:
+            return self._roll(log)
+        return self._position > before
+
+    def _hand_out(self, batch: StoredBatch, show: Show) -> None:
+        control = bool(batch.header.is_control)
+        for record in records_of(self.place.directory, batch):
+            if record.offset >= self.next_offset and (self._control or not control):
+                show(Found(record, control))
+        self.next_offset = max(self.next_offset, batch.header.last_offset + 1)
+        self._last = batch.position, batch.header.crc
+        self._position = batch.end
+
+    def _is_the_same(self, log: LogReader) -> bool:
+        """Whether what was read last is still there: deletion renames the file, truncation changes what is in it."""
+        try:
+            if not os.path.samestat(os.stat(log.path), os.fstat(log.fd)):
+                return False
+        except FileNotFoundError:
+            return False
+        if self._last is None or log.size == self._position:
+            return True
+        header = log.header_at(self._last[0])
+        return header is not None and header.crc == self._last[1]
+
+    def _roll(self, log: LogReader) -> bool:
+        """Goes on in the next segment, which is named by the offset behind this one's last."""
+        path = self.place.directory / f"{self.next_offset:020d}.log"
+        if path == log.path or not path.exists():
+            return False
+        self.close()
+        self._open(path, 0)
+        return True
+
+    def _open(self, path: Path, position: int) -> None:
+        self._log = LogReader(path)
+        self._position = position
+        self._last = None
+
+    def _start_again(self) -> None:
+        self.close()
+        self._find()
+
+    def _find(self) -> None:
+        """Opens the segment in which `next_offset` is or will be."""
+        segments = self._segments()
+        if segments[0].base_offset > self.next_offset:
+            self._note(f"{self.place.name}: what was before offset {segments[0].base_offset} has been deleted.")
+            self.next_offset = segments[0].base_offset
+        segment = [one for one in segments if one.base_offset <= self.next_offset][-1]
+        end = end_offset_of(segment)
+        if end < self.next_offset:
+            self._note(f"{self.place.name}: the log was truncated to offset {end}.")
+            self.next_offset = end
+        self._open(segment.path, position_of(segment, self.next_offset))
+
+    def _segments(self) -> list[Segment]:
+        try:
+            return places_in([self.place.directory])[0].segments
+        except (ToolError, FileNotFoundError):
+            raise ToolError(f"{self.place.name} is gone: its directory or its last segment was removed.") from None
+
+
+def _between(segments: list[Segment], begin: int, end: int) -> Iterator[Found]:
+    """Records with begin <= offset < end."""
+    for number, segment in enumerate(segments):
+        if number + 1 < len(segments) and segments[number + 1].base_offset <= begin:
+            continue
+        with LogReader(segment.path) as log:
+            for batch in log.batches(position_of(segment, begin)):
+                for record in records_of(log.path, batch):
+                    if begin <= record.offset < end:
+                        yield Found(record, bool(batch.header.is_control))

@@ -1,0 +1,67 @@
+"""Stored records as the lines that `find` and `tail` print: the forms of `consume`, with the decoders of `dump`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.record.batch import Record
+from kafkapy.record.control import decode
+from kafkapy.tools.log.decoders import DEFAULT, Decoder, compact, readable
+from kafkapy.tools.log.places import Place
+from kafkapy.tools.record_formats import Format, line_maker
+
+
+class RecordLines:
+    """Makes lines; `undecoded` counts records that the decoder did not understand, shown without it."""
+
+    def __init__(self, form: Format, decoder: Decoder = DEFAULT) -> None:
+        self._json = form is Format.JSON
+        self._decoder = decoder
+        self._make: Callable[[ConsumerRecord], bytes] = line_maker(form)
+        self.undecoded = 0
+        self.why = ""  # of the first of them
+
+    def line(self, place: Place, record: Record, *, control: bool = False) -> bytes:
+        """Its end included. A control record is named instead of shown."""
+        if control:
+            name = decode(record.key, record.value).name
+            if self._json:
+                return self._object(place, record, None, None, controlType=name)
+            record = record._replace(key=None, value=f"(control record: {name})".encode())
+        elif self._decoder is not DEFAULT:
+            try:
+                if self._json:
+                    return self._object(place, record, *self._decoder.objects(record))
+                shown = self._decoder.text(record)
+                record = record._replace(key=_encoded(shown.key), value=_encoded(shown.value))
+            except ValueError as error:
+                self.undecoded += 1
+                self.why = self.why or f"at offset {record.offset}: {error}"
+        return self._make(
+            ConsumerRecord(
+                place.topic or "",
+                -1 if place.partition is None else place.partition,
+                record.offset,
+                record.timestamp,
+                record.key,
+                record.value,
+                record.headers,
+            )
+        )
+
+    def _object(self, place: Place, record: Record, key: Any, value: Any, **more: str) -> bytes:
+        shown = {
+            "topic": place.topic,
+            "partition": place.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": key,
+            "value": value,
+            "headers": [[name, readable(content)] for name, content in record.headers],
+            **more,
+        }
+        return compact(shown).encode() + b"\n"
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

@@ -1,0 +1,74 @@
+"""`kafkapy log tail`: the last records of a partition, and those that come."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkapy.tools.log.dump import decoder_of
+from kafkapy.tools.log.follow import Follower, Show
+from kafkapy.tools.log.places import places_in
+from kafkapy.tools.log.record_lines import RecordLines
+from kafkapy.tools.record_formats import Format
+
+# Between two looks when nothing comes: what a person does not notice, and next to no work.
+INTERVAL_S = 0.2
+
+
+def tail(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Partitions, topics or log directories.")],
+    count: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many records of each partition.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Then print what comes, until Ctrl-C.")] = False,
+    control: Annotated[bool, typer.Option("--control", help="Transaction markers, too.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.FULL,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    offsets_decoder: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Show the records of __consumer_offsets.")
+    ] = False,
+    transaction_log_decoder: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Show the records of __transaction_state.")
+    ] = False,
+    key_decoder: Annotated[str | None, typer.Option("--key-decoder", help="How to show keys, as for dump.")] = None,
+    value_decoder: Annotated[
+        str | None, typer.Option("--value-decoder", help="How to show values, as for dump.")
+    ] = None,
+) -> None:
+    """Print the last records of partitions from their files; with -f also those that a broker appends, as they come.
+
+    It reads what is on disk, not what consumers may see: records above the high watermark and of open or aborted
+    transactions are there, too. It goes on through new segments, and says when a log is truncated or its begin deleted.
+
+    Examples:
+
+        kafkapy log tail data/flights-0
+
+        kafkapy log tail -f --json data/flights | jq .value
+    """
+    lines = RecordLines(
+        Format.JSON if as_json else form,
+        decoder_of(offsets_decoder, transaction_log_decoder, key_decoder, value_decoder),
+    )
+    out = sys.stdout.buffer
+    followers = [
+        Follower(place, lambda said: print(said, file=sys.stderr), control=control) for place in places_in(paths)
+    ]
+
+    def shown(follower: Follower) -> Show:
+        return lambda one: out.write(lines.line(follower.place, one.record, control=one.control))
+
+    try:
+        for follower in followers:
+            follower.last(count, shown(follower))
+        out.flush()
+        while follow:
+            came = [follower.poll(shown(follower)) for follower in followers]
+            out.flush()
+            if not any(came):
+                time.sleep(INTERVAL_S)
+        if lines.undecoded:
+            print(f"Records that were not decoded: {lines.undecoded}; {lines.why}.", file=sys.stderr)
+    finally:
+        for follower in followers:
+            follower.close()

@@ -1,0 +1,199 @@
+"""`log tail`: the last records, and a log that grows, rolls, is cut, loses its begin, or goes away meanwhile."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.record.batch import build
+from kafkapy.record.control import encode_key, encode_marker
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.follow import Follower
+from kafkapy.tools.log.places import places_in
+
+V2 = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
+
+
+def batch(offset, *values, **more):
+    return build([(0, b"k", value.encode(), ()) for value in values], base_offset=offset, **more)
+
+
+class Log:
+    """A partition's directory that a broker writes to, and what a Follower says of it."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        directory.mkdir()
+        self.said = []
+        self.values = []
+        self.follower = None
+
+    def path(self, base):
+        return self.directory / f"{base:020d}.log"
+
+    def append(self, base, data):
+        with self.path(base).open("ab") as file:
+            file.write(data)
+
+    def follow(self):
+        (place,) = places_in([self.directory])
+        self.follower = Follower(place, self.said.append)
+        return self
+
+    def show(self, one):
+        self.values.append(one.record.value.decode())
+
+    def poll(self):
+        """What has come, until there is nothing more."""
+        self.values = []
+        while self.follower.poll(self.show):
+            pass
+        return self.values
+
+
+@pytest.fixture
+def log(tmp_path):
+    made = Log(tmp_path / "t-0")
+    made.append(0, batch(0, "a", "b"))
+    yield made
+    if made.follower:
+        made.follower.close()
+
+
+def test_what_is_appended_comes_once(log):
+    log.follow()
+    assert log.poll() == []
+    log.append(0, batch(2, "c") + batch(3, "d", "e"))
+    assert log.poll() == ["c", "d", "e"]
+    assert log.poll() == []
+    log.append(0, batch(5, "f", codec=1))
+    assert (log.poll(), log.said) == (["f"], [])
+
+
+def test_a_batch_that_is_being_written_is_waited_for(log):
+    log.follow()
+    data = batch(2, "c")
+    log.append(0, data[:30])
+    assert log.poll() == []
+    log.append(0, data[30:])
+    assert (log.poll(), log.said) == (["c"], [])
+
+
+def test_it_goes_on_in_the_next_segment(log):
+    log.follow()
+    log.append(0, batch(2, "c"))
+    log.append(3, batch(3, "d"))
+    log.append(4, b"")
+    assert log.poll() == ["c", "d"]
+    log.append(4, batch(4, "e"))
+    assert (log.poll(), log.said) == (["e"], [])
+
+
+def test_a_truncation_is_told_and_what_follows_comes(log):
+    log.append(0, batch(2, "c", "d"))
+    log.follow()
+    log.poll()
+    os.truncate(log.path(0), len(batch(0, "a", "b")))
+    assert log.poll() == []
+    log.append(0, batch(2, "x"))
+    assert log.poll() == ["x"]
+    assert log.said == ["t-0: the log was truncated to offset 2."]
+
+
+def test_a_truncation_that_was_written_over_is_noticed(log):
+    """The file is longer than before when it is looked at again, with other batches in it."""
+    log.follow()
+    log.append(0, batch(2, "c", "d"))
+    assert log.poll() == ["c", "d"]
+    os.truncate(log.path(0), len(batch(0, "a", "b")))
+    log.append(0, batch(2, "x", "y") + batch(4, "z"))
+    assert log.poll() == ["z"]
+
+
+def test_a_deleted_begin_is_told(log):
+    log.follow()
+    log.poll()
+    log.path(0).rename(log.path(0).with_suffix(".log.deleted"))
+    log.append(9, batch(9, "j"))
+    assert log.poll() == ["j"]
+    assert log.said == ["t-0: what was before offset 9 has been deleted."]
+
+
+def test_a_partition_that_is_removed_ends_it(log):
+    log.follow()
+    log.poll()
+    shutil.rmtree(log.directory)
+    with pytest.raises(ToolError, match="t-0 is gone"):
+        log.poll()
+
+
+def test_damage_ends_it_and_does_not_loop(log):
+    log.follow()
+    log.poll()
+    log.append(0, bytes(100))
+    with pytest.raises(ToolError, match="no batch at position"):
+        log.poll()
+
+
+def test_gaps_of_compaction_are_no_truncation(log):
+    log.append(0, batch(9, "j"))
+    log.follow()
+    assert log.poll() == []
+    log.append(0, batch(20, "k"))
+    assert (log.poll(), log.said) == (["k"], [])
+
+
+def test_markers_are_no_records_unless_asked_for(kafkapy):
+    _, out, _ = kafkapy("log", "tail", "-n", 3, V2 / "v2-txn-0")
+    assert [line.split("\t")[0] for line in out.splitlines()] == ["0:46", "0:48", "0:50"]
+    _, out, _ = kafkapy("log", "tail", "-n", 3, "--control", V2 / "v2-txn-0")
+    assert [line.split("\t")[-1] for line in out.splitlines()] == [
+        "(control record: ABORT)",
+        "committed by the successor",
+        "(control record: COMMIT)",
+    ]
+
+
+def test_a_marker_that_comes_is_passed_over(log):
+    log.follow()
+    marker = [(0, encode_key(1), encode_marker(0), ())]
+    log.append(0, build(marker, base_offset=2, producer_id=1, producer_epoch=0, transactional=True, control=True))
+    log.append(0, batch(3, "d"))
+    assert log.poll() == ["d"]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 60, 1000])
+@pytest.mark.parametrize("partition", ["v2-none-0", "v2-compacted-none-0", "v2-deleted-records-0", "v2-txn-0"])
+def test_the_last_records_are_the_last_of_a_dump(kafkapy, partition, count):
+    """Over several segments, with gaps of compaction, after deleted records."""
+    _, dumped, _ = kafkapy("log", "dump", "--deep-iteration", *sorted((V2 / partition).glob("*.log")))
+    records = [line for line in dumped.splitlines() if line.startswith("| ") and "endTxnMarker" not in line]
+    wanted = [line.split()[2] for line in records][-count or len(records) :]
+    code, out, err = kafkapy("log", "tail", "-n", count, "--json", V2 / partition)
+    found = [line.split('"offset":')[1].split(",")[0] for line in out.splitlines()]
+    assert (code, err, found) == (0, "", wanted)
+
+
+def test_internal_topics_are_decoded(kafkapy):
+    _, out, _ = kafkapy("log", "tail", "-n", 1, "--transaction-log-decoder", V2 / "__transaction_state-1")
+    assert "transactionalId=tx-open\tproducerId:1005," in out
+
+
+def test_a_partition_of_0_7_gets_a_sentence(kafkapy):
+    code, _, err = kafkapy("log", "tail", V2.parents[1] / "kafka-0.7.2" / "data" / "none-0")
+    assert (code, "none-0 is of Kafka 0.7" in err) == (1, True)
+
+
+def test_it_follows_until_it_is_interrupted(log):
+    command = [sys.executable, "-m", "kafkapy", "log", "tail", "-f", "-n", "1", "--format", "value", log.directory]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        assert tail.stdout.readline() == b"b\n"
+        log.append(0, batch(2, "c"))
+        assert tail.stdout.readline() == b"c\n"
+        tail.send_signal(signal.SIGINT)
+        _, err = tail.communicate(timeout=30)
+    assert (tail.returncode, err) == (130, b"")
