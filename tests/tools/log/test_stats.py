@@ -1,0 +1,273 @@
+"""`kafkapy log stats` on the files of real brokers, on damaged ones, and what it says of keys and compaction."""
+
+import itertools
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.record import compression, control
+from kafkapy.record.batch import build
+
+GOLDEN = Path(__file__).parents[2] / "data" / "golden"
+V2 = GOLDEN / "kafka-3.9.1-v2" / "data"
+FOLDERS = {"kafka-3.9.1-v2": "data", "kafka-3.9.1-v0-v1": "data", "kafka-0.10.2.2": "data", "kafka-0.8.2.2": "data",
+           "kafka-3.9.1-recovery": "after"}  # fmt: skip
+
+
+def told(kafkapy, *words):
+    said = kafkapy("log", "stats", "--json", *words)
+    assert (said.code, said.err) == (0, "")
+    return json.loads(said.out)
+
+
+def expected(folder, partition):
+    path = GOLDEN / folder / "expected" / f"{partition}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def summed(figures, batches, data):
+    """Codec or format: batches, data records, bytes."""
+    found = {}
+    for batch in batches:
+        one = found.setdefault(figures(batch), {"batches": 0, "records": 0, "bytes": 0})
+        one["batches"] += 1
+        one["records"] += len(batch["records"]) if batch in data else 0
+        one["bytes"] += batch["size"]
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_golden_partitions_hold_what_kafka_says(kafkapy, folder):
+    found = told(kafkapy, GOLDEN / folder / FOLDERS[folder])
+    assert len(found["partitions"]) == found["total"]["partitions"] > 5
+    for one in found["partitions"]:
+        batches = expected(folder, one["name"])
+        data = [batch for batch in batches if not batch.get("control")]
+        records = [record for batch in data for record in batch["records"]]
+        assert one["batches"] == len(batches), one["name"]
+        assert one["records"] == len(records)
+        assert one["controlBatches"] == len(batches) - len(data)
+        assert one["emptyBatches"] == sum(not batch["records"] for batch in batches)
+        assert one["bytes"] == one["batchBytes"] == sum(batch["size"] for batch in batches)
+        assert one["nullKeys"] == sum(record["key"] is None for record in records)
+        tombstones = [record for record in records if record["key"] is not None and record["value"] is None]
+        assert one["tombstones"] == len(tombstones)
+        assert one["headers"] == sum(len(record.get("headers", ())) for record in records)
+        assert one["lastOffset"] == (batches[-1]["lastOffset"] if batches else None)
+        stamps = [record["timestamp"] for record in records if record["timestamp"] not in (None, -1)]
+        assert one["firstTimestamp"] == min(stamps, default=None)
+        assert one["lastTimestamp"] == max(stamps, default=None)
+        codecs = {
+            name: {key: figures[key] for key in ("batches", "records", "bytes")}
+            for name, figures in one["codecs"].items()
+        }
+        assert codecs == summed(lambda batch: batch["codec"], batches, data)
+        assert one["formats"] == summed(lambda batch: str(batch["magic"]), batches, data)
+        markers = [record["controlType"] for batch in batches if batch.get("control") for record in batch["records"]]
+        assert one["transactions"]["aborted"] == markers.count("ABORT")
+        assert one["transactions"]["committed"] == markers.count("COMMIT")
+        assert one["producers"] == len({batch.get("producerId", -1) for batch in batches} - {-1})
+        assert one["keys"] <= len({json.dumps(record["key"]) for record in records if record["key"] is not None})
+    total = found["total"]
+    for name in ("batches", "records", "bytes", "tombstones", "gaps", "segments"):
+        assert total[name] == sum(one[name] for one in found["partitions"])
+
+
+def test_gaps_of_a_cleaned_partition_are_told(kafkapy):
+    (one,) = told(kafkapy, V2 / "v2-compacted-none-0")["partitions"]
+    offsets = [record["offset"] for batch in expected("kafka-3.9.1-v2", one["name"]) for record in batch["records"]]
+    wanted = [(a, b - a - 1) for a, b in itertools.pairwise(offsets) if b > a + 1]
+    assert [(gap["after"], gap["missing"]) for gap in one["largestGaps"]] == wanted
+    assert (one["gaps"], one["missingOffsets"]) == (len(wanted), sum(missing for _, missing in wanted))
+
+
+def test_transactions_are_told(kafkapy):
+    (one,) = told(kafkapy, V2 / "v2-txn-open-0")["partitions"]
+    found = one["transactions"]
+    assert (found["committed"], found["aborted"], found["open"], found["abortedRecords"]) == (1, 0, 1, 0)
+    assert 0 < found["openRecords"] < found["records"]
+    assert [producer["openFrom"] for producer in one["largestProducers"]].count(2) == 1
+    said = kafkapy("log", "stats", V2 / "v2-txn-open-0")
+    assert "has one open since offset 2" in said.out
+
+
+@pytest.mark.parametrize("partition", ["none-0", "gzip-0", "mixed-0", "snappy-0", "small-segments-0"])
+def test_partitions_of_kafka_07_are_counted_by_their_own_layout(kafkapy, partition):
+    (one,) = told(kafkapy, GOLDEN / "kafka-0.7.2" / "data" / partition)["partitions"]
+    stored = expected("kafka-0.7.2", partition)
+    assert one["batches"] == len(stored)
+    assert one["bytes"] == one["batchBytes"] == sum(line["size"] for line in stored)
+    assert one["records"] == one["nullKeys"] == sum(len(line["messages"]) for line in stored)
+    assert set(one["formats"]) == {f"0.7 magic {line['magic']}" for line in stored}
+    assert {name: each["batches"] for name, each in one["codecs"].items()} == {
+        codec: sum(line["codec"] == codec for line in stored) for codec in {line["codec"] for line in stored}
+    }
+    assert one["lastOffset"] == stored[-1]["offset"]
+
+
+def segment(directory, *batches, offset=0):
+    directory.mkdir(exist_ok=True)
+    path = directory / f"{offset:020d}.log"
+    path.write_bytes(b"".join(batches))
+    return path
+
+
+def keyed(keys, base_offset=0, value=b"0123456789", **more):
+    return build([(1_700_000_000_000, key, value, ()) for key in keys], base_offset=base_offset, **more)
+
+
+def test_what_compaction_would_take_away_is_exact_while_the_keys_fit(kafkapy, tmp_path):
+    segment(tmp_path / "t-0", keyed([b"a", b"b", b"a", None, b"c"]))
+    segment(tmp_path / "t-0", keyed([b"a", b"d"], 5, codec=compression.GZIP), offset=5)
+    segment(tmp_path / "t-0", keyed([b"b"], 7, value=None), offset=7)
+    (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
+    # a, c, d and the tombstone of b stay; three records and the one without a key go.
+    assert one["keys"] == 4
+    assert one["compaction"]["exact"]
+    assert one["compaction"]["recordsGone"] == one["records"] - 4 == 4
+    each = len(keyed([b"a"])) - 61
+    assert one["compaction"]["bytesGone"] == one["recordBytes"] - 3 * each - (each - 10)
+    assert (one["compaction"]["tombstonesLeft"], one["compaction"]["tombstoneBytesLeft"]) == (1, each - 10)
+    assert one["largestKeys"][0] == {"key": "a", "bytes": 3 * each, "error": 0, "records": 3}
+
+
+def test_aborted_records_neither_stay_nor_replace_others(kafkapy, tmp_path):
+    fields = {"producer_id": 1, "producer_epoch": 0, "transactional": True}
+    marker = build(
+        [(5, control.encode_key(control.ABORT), control.encode_marker(0), ())], base_offset=3, control=True, **fields
+    )
+    segment(tmp_path / "t-0", keyed([b"a"]), keyed([b"a", b"b"], 1, base_sequence=0, **fields), marker)
+    (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
+    assert one["compaction"]["recordsGone"] == 1  # without an index beside it: the first of a
+    (tmp_path / "t-0" / f"{0:020d}.txnindex").write_bytes(b"an index says that there are aborted transactions")
+    (one,) = told(kafkapy, tmp_path / "t-0")["partitions"]
+    assert (one["keys"], one["compaction"]["recordsGone"]) == (1, 2)
+    assert one["transactions"]["abortedRecords"] == 2
+
+
+def test_more_keys_than_memory_are_estimated_and_it_says_so(kafkapy, tmp_path):
+    groups = [keyed([b"key-%d" % key for key in range(at, at + 1000)], at) for at in range(0, 60_000, 1000)]
+    segment(tmp_path / "t-0", *groups, keyed([b"large"] * 5000, 60_000, value=bytes(300)))
+    (one,) = told(kafkapy, "--key-memory", "1", tmp_path / "t-0")["partitions"]
+    assert not one["keysExact"]
+    assert not one["compaction"]["exact"]
+    assert abs(one["keys"] / 60_001 - 1) < 0.1
+    assert one["largestKeys"][0]["key"] == "large"
+    assert one["largestKeys"][0]["bytes"] - one["largestKeys"][0]["error"] >= 5000 * 300
+    text = kafkapy("log", "stats", "--key-memory", "1", tmp_path / "t-0").out
+    assert "from a sample of 1 key in 2" in text
+    assert "about " in text
+
+
+def test_a_topic_is_all_its_partitions_and_keys_are_counted_together(kafkapy, tmp_path):
+    segment(tmp_path / "t-0", keyed([b"a", b"b"]))
+    segment(tmp_path / "t-10", keyed([b"a", b"c", b"c"]))
+    segment(tmp_path / "t-2")
+    found = told(kafkapy, tmp_path / "t")
+    assert [one["name"] for one in found["partitions"]] == ["t-0", "t-2", "t-10"]
+    assert (found["total"]["records"], found["total"]["keys"]) == (5, 4)
+    assert {key["key"]: key["records"] for key in found["total"]["largestKeys"]} == {"a": 2, "b": 1, "c": 2}
+    assert found["total"]["compaction"]["recordsGone"] == 1
+    lines = kafkapy("log", "stats", tmp_path / "t").out.splitlines()
+    assert " ".join(lines[0].split()) == "PARTITION SEGMENTS BATCHES RECORDS BYTES RATIO OFFSETS FROM TO"
+    assert [line.split()[0] for line in lines[1:4]] == ["t-0", "t-2", "t-10"]
+
+
+def test_the_table_says_it_for_people(kafkapy):
+    said = kafkapy("log", "stats", V2 / "v2-gzip-0")
+    assert (said.code, said.err) == (0, "")
+    rows = {line[:24].strip(): line[24:].strip() for line in said.out.splitlines()}
+    (one,) = told(kafkapy, V2 / "v2-gzip-0")["partitions"]
+    wide = said.out
+    assert f"{one['records']:,} of " in wide
+    assert " : 1" in wide
+    assert "█" in wide
+    assert any(name.startswith("compaction") for name in rows)
+
+
+def test_a_key_that_is_no_text_is_shown_as_hex(kafkapy, tmp_path):
+    segment(tmp_path / "t-0", keyed([b"\xff\x00", b"line\nend", b"x" * 100]))
+    out = kafkapy("log", "stats", tmp_path / "t-0").out
+    assert "  ff00 " in out
+    assert "  line\\nend " in out
+    assert "x... (100 bytes)" in out
+    keys = told(kafkapy, tmp_path / "t-0")["total"]["largestKeys"]
+    assert {"base64": "/wA="} in [key["key"] for key in keys]
+    assert [key["keyLength"] for key in keys if "keyLength" in key] == [100]
+
+
+def test_an_empty_partition_has_nothing(kafkapy, tmp_path):
+    segment(tmp_path / "t-0")
+    said = kafkapy("log", "stats", tmp_path / "t-0")
+    assert said.code == 0
+    assert "none" in said.out
+    assert told(kafkapy, tmp_path / "t-0")["total"]["records"] == 0
+
+
+def test_damage_is_told_and_what_is_readable_is_counted(kafkapy, tmp_path):
+    first = segment(tmp_path / "t-0", keyed([b"a"]), keyed([b"b"], 1))
+    second = segment(tmp_path / "t-0", keyed([b"c"], 2), keyed([b"d"], 3), offset=2)
+    data = bytearray(first.read_bytes())
+    data[-1] ^= 1
+    first.write_bytes(data)
+    os.truncate(second, second.stat().st_size - 1)
+    said = kafkapy("log", "stats", "--json", tmp_path / "t-0")
+    size = len(keyed([b"a"]))
+    sentences = [
+        f"{first} is damaged: the batch at position {size} (base offset 1, {size} bytes) has a wrong CRC.",
+        f"{second} has no whole batch from position {size} on: {size - 1} bytes are left over.",
+    ]
+    assert said.code == 1
+    assert said.err.splitlines() == [f"kafkapy: {sentence}" for sentence in sentences]
+    found = json.loads(said.out)["total"]
+    assert (found["records"], found["damage"]) == (2, sentences)
+
+
+def test_what_is_no_segment_gets_a_sentence(kafkapy, tmp_path):
+    said = kafkapy("log", "stats", "/etc/passwd")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("kafkapy: /etc/passwd is not a segment file: its name is not an offset and .log")
+    nonsense = segment(tmp_path / "t-0", bytes(200))
+    said = kafkapy("log", "stats", nonsense)
+    assert said.code == 1
+    assert said.err.endswith("the batch at position 0 is none: a length of 0 is too small for one.\n")
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_picture_is_drawn(kafkapy, tmp_path, kind):
+    picture = tmp_path / f"out.{kind}"
+    said = kafkapy("log", "stats", "--plot", picture, V2 / "v2-none-0")
+    assert (said.code, said.err) == (0, f"The picture is in {picture}.\n")
+    assert picture.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
+    said = kafkapy("log", "stats", "--plot", picture, V2 / "v2-none-0")
+    assert (said.code, said.err) == (2, f"kafkapy: {picture} is there already; --force replaces it.\n")
+
+
+@pytest.mark.parametrize("stamps", [[], [-1], [0, 2**62], [-(2**63), 2**63 - 1], [5] * 3])
+def test_any_timestamps_can_be_drawn(kafkapy, tmp_path, stamps):
+    segment(tmp_path / "t-0", *(build([(stamp, None, b"v", ())], base_offset=n) for n, stamp in enumerate(stamps)))
+    assert kafkapy("log", "stats", "--plot", tmp_path / "out.png", tmp_path / "t-0").code == 0
+
+
+def test_a_picture_of_an_unknown_kind_is_refused(kafkapy, tmp_path):
+    said = kafkapy("log", "stats", "--plot", tmp_path / "out.bmp", V2)
+    assert (said.code, said.out) == (2, "")
+    assert said.err == f"kafkapy: --plot {tmp_path / 'out.bmp'}: the name has to end in .png, .svg, .pdf.\n"
+
+
+def test_without_matplotlib_it_says_what_to_install(kafkapy, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    said = kafkapy("log", "stats", "--plot", tmp_path / "out.png", V2)
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("kafkapy: --plot needs matplotlib, which is not there (")
+    assert said.err.endswith("): pip install 'kafkapy[plot]'.\n")
+
+
+def test_a_directory_that_waits_for_its_deletion_is_passed_over(kafkapy, tmp_path):
+    segment(tmp_path / "t-0", keyed([b"a"]))
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-0.0123456789abcdef0123456789abcdef-delete")
+    assert [one["name"] for one in told(kafkapy, tmp_path)["partitions"]] == ["t-0"]
