@@ -123,6 +123,13 @@ def messages_in(message: Message, limit: int = MAX_PAYLOAD) -> Iterator[Message]
         raise CorruptMessage(message.position, str(error)) from error
 
 
+def payloads_of(message: Message, limit: int = MAX_PAYLOAD) -> list[bytes]:
+    """The payloads of `messages_in`, faster where the message is not compressed."""
+    if message.attributes & CODEC_MASK == NONE and zlib.crc32(message.payload) == message.crc:
+        return [bytes(message.payload)]
+    return [bytes(one.payload) for one in messages_in(message, limit)]
+
+
 class _Budget:
     """What may still be unpacked."""
 

@@ -78,8 +78,8 @@ class Import:
             job.base_offset = following
         else:
             raise ToolError(
-                f"{job.name} holds records already ({following - first}), and there is no {job.offsets_file} which would "
-                "tell that they are of this import: name another --topic, or the --offsets-dir of the first run."
+                f"{job.name} holds records already ({following - first}), and there is no {job.offsets_file}, which "
+                "would tell that they are of this import: name another --topic, or the first run's --offsets-dir."
             )
         self._read(job, show)
         job.before = following - job.base_offset
@@ -96,8 +96,10 @@ class Import:
         try:
             for stored in job.log.messages(self._damaged(job), show):
                 writer.add(stored.offset, job.base_offset + job.records)
+                for payload in stored.payloads:
+                    if len(payload) > job.largest:
+                        job.largest = len(payload)
                 job.records += len(stored.payloads)
-                job.largest = max([job.largest, *map(len, stored.payloads)])
                 codecs[stored.codec] += 1
                 end = stored.next_offset
             writer.add(end, job.base_offset + job.records)
@@ -134,12 +136,11 @@ class Import:
         skip = job.before
         writer = self._target.writer(job.topic, job.partition, job.codec, job.base_offset + skip)
         for stored in job.log.messages(lambda damage: None, show):
-            if skip >= len(stored.payloads):
-                skip -= len(stored.payloads)
-                continue
-            for payload in stored.payloads[skip:]:
+            payloads = stored.payloads
+            if skip:
+                payloads, skip = payloads[skip:], max(0, skip - len(payloads))
+            for payload in payloads:
                 writer.append(payload, stored.timestamp)
-            skip = 0
         writer.flush()
 
 

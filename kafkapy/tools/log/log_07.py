@@ -4,9 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy.record.kafka07 import CorruptMessage, Message, messages_in
+from kafkapy.record.kafka07 import CorruptMessage, payloads_of
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.files_07 import Reader07, Segment07, gap_in, partition_of_07, segments_07
+
+_SHOW_EVERY = 1 << 18
 
 
 class Stored07(NamedTuple):
@@ -71,33 +73,31 @@ class Log07:
         timestamp = 0
         for segment in self.segments:
             timestamp = max(timestamp, segment.modified_ms)
-            for stored in _in_segment(segment, damaged):
-                yield stored._replace(timestamp=timestamp)
-                show(stored.next_offset - self.start)
+            shown = segment.start
+            for stored in _in_segment(segment, timestamp, damaged):
+                yield stored
+                if stored.next_offset - shown > _SHOW_EVERY:
+                    shown = stored.next_offset
+                    show(shown - self.start)
 
 
-def _in_segment(segment: Segment07, damaged: Callable[[Damage07], None]) -> Iterator[Stored07]:
+def _in_segment(segment: Segment07, timestamp: int, damaged: Callable[[Damage07], None]) -> Iterator[Stored07]:
     """Behind a message whose length is right one can go on; behind any other only with the next segment."""
-    end = 0
+    start, end = segment.start, 0
     reason = None
     with Reader07(segment.path) as reader:
         try:
             for message in reader.messages():
                 end = message.end
                 try:
-                    payloads = [bytes(one.payload) for one in messages_in(message)]
+                    payloads = payloads_of(message)
                 except CorruptMessage as error:
                     damaged(Damage07(segment.path, message.position, message.size, str(error)))
                     continue
-                yield _stored(segment, message, payloads)
+                yield Stored07(start + message.position, start + end, message.codec, payloads, timestamp)
         except CorruptMessage as error:
             reason = str(error)
     if end < segment.size:
         left = segment.size - end
         torn = "the file ends in the middle of a message"
         damaged(Damage07(segment.path, end, left, reason or torn, is_torn=reason is None))
-
-
-def _stored(segment: Segment07, message: Message, payloads: list[bytes]) -> Stored07:
-    start = segment.start
-    return Stored07(start + message.position, start + message.end, message.codec, payloads, segment.modified_ms)
