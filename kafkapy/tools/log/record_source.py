@@ -91,7 +91,9 @@ class RecordSource:
             yield rest
 
     def _read(self, builder: ColumnBuilder, segment: Segment) -> Iterator[Columns]:
-        begin = begin_of(segment, self.wanted.min_offset, self.wanted.min_timestamp)
+        # What was aborted ends at its marker, which may lie before the first record that is wanted.
+        wanted = self.wanted
+        begin = 0 if wanted.read_committed else begin_of(segment, wanted.min_offset, wanted.min_timestamp)
         with SegmentBlocks(segment.path, begin) as blocks:
             try:
                 for block in blocks:

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -319,16 +320,26 @@ def test_without_pyarrow_it_says_what_to_install(kafkapy, topic, tmp_path, monke
     assert not list(tmp_path.glob("*x.parquet*"))
 
 
+def sent(offset, producer):
+    fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    return numbered(2, offset, **fields)
+
+
+def marker(kind, offset, producer):
+    fields = {"producer_id": producer, "producer_epoch": 0, "transactional": True, "control": True}
+    record = (5, control.encode_key(kind), control.encode_marker(0), ())
+    return build([record], base_offset=offset, **fields)
+
+
+def test_an_abort_before_the_first_record_that_is_wanted_has_ended(kafkapy, tmp_path):
+    aborted = sent(0, 1) + marker(control.ABORT, 2, 1)
+    path = segment(tmp_path / "t-0", aborted, sent(3, 1), marker(control.COMMIT, 5, 1))
+    path.with_suffix(".index").write_bytes(struct.pack(">ii", 3, len(aborted)))
+    assert offsets(kafkapy("log", "export", "--json", "--read-committed", "--from", "3", path)) == [3, 4]
+    assert offsets(kafkapy("log", "export", "--json", "--from", "3", path)) == [3, 4]
+
+
 def test_aborted_and_open_transactions_are_left_out_without_any_index(kafkapy, tmp_path):
-    def sent(offset, producer):
-        fields = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
-        return numbered(2, offset, **fields)
-
-    def marker(kind, offset, producer):
-        fields = {"producer_id": producer, "producer_epoch": 0, "transactional": True, "control": True}
-        record = (5, control.encode_key(kind), control.encode_marker(0), ())
-        return build([record], base_offset=offset, **fields)
-
     segment(tmp_path / "t-0", sent(0, 1), sent(2, 2), marker(control.ABORT, 4, 1))
     segment(tmp_path / "t-0", marker(control.COMMIT, 5, 2), sent(6, 3), numbered(1, 8), offset=5)
     assert offsets(kafkapy("log", "export", "--json", "--read-committed", tmp_path / "t-0")) == [2, 3]
