@@ -7,6 +7,7 @@ one, so a crash leaves one or the other.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 
 from kafkapy.log.files import Files
@@ -16,6 +17,8 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 
 _VERSION = 0
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_SHOWN = 60  # characters of a line that is no entry
 
 
 class CheckpointError(ValueError):
@@ -46,15 +49,14 @@ def numbers(line: str, count: int, path: str) -> list[int]:
     """The fields of a line of `count` numbers."""
     fields = line.split()
     if len(fields) != count:
-        raise CheckpointError(f"{path} has a line that is not {count} numbers: {line!r}")
+        raise CheckpointError(f"{path} has a line that is not {count} numbers: {line[:_SHOWN]!r}")
     return [_number(field, path) for field in fields]
 
 
 def _number(text: str, path: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise CheckpointError(f"{path} has {text!r} where a number belongs") from None
+    if not _NUMBER.fullmatch(text):
+        raise CheckpointError(f"{path} has {text[:_SHOWN]!r} where a number belongs")
+    return int(text)
 
 
 class OffsetCheckpoint:
@@ -75,6 +77,8 @@ class OffsetCheckpoint:
         for line in parse_lines(data, self.path):
             topic, _, rest = line.partition(" ")
             partition, offset = numbers(rest, 2, self.path)
+            if not topic or partition < 0 or offset < 0:
+                raise CheckpointError(f"{self.path} has a line that is not TOPIC PARTITION OFFSET: {line[:_SHOWN]!r}")
             offsets[topic, partition] = offset
         return offsets
 

@@ -97,7 +97,10 @@ def test_an_unchanged_checkpoint_is_not_written_again(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ["1\n0\n", "x\n", "0\nx\n", "0\n1\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n", "0\n0\nt 0 1\n", "\xff\n", "0\n1\nt 0 1 2\n"],
+    [
+        *("1\n0\n", "x\n", "0\nx\n", "0\n1\n", "0\n1\nt 0\n", "0\n1\nt 0 x\n", "0\n0\nt 0 1\n", "\xff\n"),
+        *("0\n1\nt 0 1 2\n", "0\n1\nt 0 -1\n", "0\n1\nt -1 1\n", "0\n1\n 0 1\n", "0\n1\nt 0 1_0\n", "\0" * 50),
+    ],
 )
 def test_a_garbled_checkpoint_says_what_is_wrong(tmp_path, text):
     (tmp_path / "name").write_text(text)

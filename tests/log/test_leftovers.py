@@ -1,0 +1,119 @@
+"""What a crash leaves of deletions, cleanings and splits in a directory is finished at the start, or undone."""
+
+import itertools
+import os
+import shutil
+
+import pytest
+
+from kafkapy.log import names
+from kafkapy.log.segment import Segment
+
+from .support import Bench, batch, contents, values_of
+
+SETTINGS = {"segment_bytes": 400, "index_interval_bytes": 100}
+KINDS = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
+
+
+def file(directory, base, kind, mark=""):
+    return directory / "t-0" / f"{base:020d}{kind}{mark}"
+
+
+@pytest.fixture
+def log(tmp_path):
+    """The directory of a closed log with several segments."""
+    log = Bench(tmp_path, **SETTINGS).load()
+    for number in range(30):
+        log.append([batch(number)], 0)
+    log.close()
+    assert len(log.segments) > 4
+    return log
+
+
+def cleaned(tmp_path, log, mark):
+    """Segments 0 and 1 in one, without the first records, under names with `mark`."""
+    first, second = log.segments.items[:2]
+    bench = Bench(tmp_path, **SETTINGS)
+    made = Segment.create(bench.files, log.directory, 0, bench.config, bench.clock, suffix=mark)
+    kept = first.size // 2 if first.size // 2 % (size := len(batch("0"))) == 0 else size
+    data = file(tmp_path, 0, names.LOG).read_bytes()[kept:] + file(tmp_path, second.base_offset, names.LOG).read_bytes()
+    made.size = bench.files.write_all(made.handle(), [data], 0)
+    found = bench.files.scan(made.handle(), 0, made.size, 0, 100)
+    made.offset_index.take(found.offset_entries)
+    made.time_index.take(found.time_stamps, found.time_offsets)
+    made.seal()
+    made.let_go()
+
+
+def offsets_of(directory, **loading):
+    log = Bench(directory, **SETTINGS).load(**loading)
+    offsets = [offset for offset, _ in values_of(log)]
+    log.close()
+    left = [name for name in os.listdir(directory / "t-0") if name.endswith((".deleted", ".cleaned", ".swap", ".tmp"))]
+    assert left == []
+    return offsets
+
+
+WHOLE = list(range(30))
+
+
+def test_files_that_were_to_be_deleted_are(tmp_path, log):
+    second = log.segments.base_offsets[1]
+    for kind in (*KINDS, names.SNAPSHOT):
+        file(tmp_path, second, kind, ".deleted").write_bytes(b"x")
+    assert offsets_of(tmp_path) == WHOLE
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_cleaning_that_was_not_finished_never_was(tmp_path, log, clean):
+    cleaned(tmp_path, log, names.CLEANED)
+    assert offsets_of(tmp_path, clean=clean) == WHOLE
+
+
+def test_a_split_of_which_a_part_was_not_finished_never_was(tmp_path, log):
+    """The parts are renamed from the last to the first, so that a `.cleaned` says that the others do not count."""
+    cleaned(tmp_path, log, names.CLEANED)
+    later = log.segments.base_offsets[2]
+    for kind in KINDS:
+        shutil.copy(file(tmp_path, later, kind), file(tmp_path, later, kind, names.SWAP))
+    file(tmp_path, later, names.LOG, names.SWAP).write_bytes(b"")
+    assert offsets_of(tmp_path) == WHOLE
+
+
+def steps(tmp_path, log):
+    """A swap as the cleaner and the split make it, one rename or unlink after the other."""
+    bases = log.segments.base_offsets[:2]
+    for kind in KINDS:
+        yield lambda kind=kind: file(tmp_path, 0, kind, names.CLEANED).rename(file(tmp_path, 0, kind, names.SWAP))
+    for base, kind in itertools.product(bases, KINDS):
+        yield lambda base=base, kind=kind: file(tmp_path, base, kind).rename(file(tmp_path, base, kind, names.DELETED))
+    for kind in KINDS:
+        yield lambda kind=kind: file(tmp_path, 0, kind, names.SWAP).rename(file(tmp_path, 0, kind))
+
+
+@pytest.mark.parametrize("done", range(13))
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_swap_is_undone_or_finished_wherever_it_was_cut_short(tmp_path, log, done, clean):
+    cleaned(tmp_path, log, names.CLEANED)
+    for step in itertools.islice(steps(tmp_path, log), done):
+        step()
+    found = offsets_of(tmp_path, clean=clean)
+    # The log counts as replaced from the moment when its last `.cleaned` file is gone.
+    assert found == WHOLE if done < len(KINDS) else WHOLE[0] not in found
+    assert found[-len(WHOLE) + 5 :] == WHOLE[5:]
+    assert offsets_of(tmp_path) == found
+
+
+def test_an_empty_segment_may_take_the_place_of_another(tmp_path, log):
+    for kind in KINDS:
+        file(tmp_path, 0, kind, names.SWAP).write_bytes(b"")
+    second = log.segments.base_offsets[1]
+    assert offsets_of(tmp_path) == WHOLE[second:]
+
+
+def test_snapshots_of_segments_that_were_merged_go_with_them(tmp_path, log):
+    second = log.segments.base_offsets[1]
+    assert file(tmp_path, second, names.SNAPSHOT).exists()
+    cleaned(tmp_path, log, names.SWAP)
+    offsets_of(tmp_path)
+    assert f"{second:020d}.snapshot" not in contents(tmp_path / "t-0")
