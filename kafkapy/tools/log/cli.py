@@ -3,6 +3,7 @@
 import typer
 
 from kafkapy.tools.log.adopt import adopt
+from kafkapy.tools.log.diff import diff
 from kafkapy.tools.log.dump import dump
 from kafkapy.tools.log.export import export
 from kafkapy.tools.log.find import find
@@ -27,3 +28,4 @@ app.command("verify")(verify)
 app.command("import")(import_)
 app.command("find")(find)
 app.command("tail")(tail)
+app.command("diff")(diff)

@@ -1,0 +1,135 @@
+"""`kafkapy log diff`: whether two replicas hold the same."""
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.tools.log.decoders import compact
+from kafkapy.tools.log.places import Place, places_in
+from kafkapy.tools.log.replicas import Comparison, Replica, compare, replica_of
+from kafkapy.tools.output import print_table, progress
+
+
+def diff(
+    one: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="A partition, a topic or a log directory.")],
+    other: Annotated[Path, typer.Argument(metavar="OTHER", help="The same of another broker.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, for programs.")] = False,
+) -> None:
+    """Compare the logs of two replicas: offsets, batches, bytes and leader epochs.
+
+    Offsets that only one of them has, before the other's start (retention) or behind its end (it lags), are told, and
+    are no difference. The exit code is 1 if what both have differs; then the first difference is shown.
+
+    Examples:
+
+        kafkapy log diff broker-1/flights-0 broker-2/flights-0
+
+        kafkapy log diff broker-1 broker-2
+    """
+    pairs, alone = _pairs(one, other)
+    total = sum(left.size + right.size for left, right in pairs)
+    done = failed = differ = 0
+    with progress("Comparing", total) as advance:
+        for left, right in pairs:
+            try:
+                found = compare(replica_of(left), replica_of(right), partial(_advanced, advance, done))
+            except ToolError as error:
+                if len(pairs) == 1:
+                    raise
+                print(error, file=sys.stderr)
+                failed += 1
+                continue
+            finally:
+                done += left.size + right.size
+            differ += found.differ
+            if as_json:
+                print(compact(_object(found)))
+            else:
+                _print(found)
+    for sentence in alone:
+        print(compact({"type": "alone", "message": sentence}) if as_json else f"{sentence}.")
+    if differ or failed:
+        raise typer.Exit(1)
+
+
+def _advanced(advance: Callable[[int], object], before: int, count: int) -> None:
+    advance(before + count)
+
+
+def _pairs(one: Path, other: Path) -> tuple[list[tuple[Place, Place]], list[str]]:
+    """Partitions to compare with each other, and sentences about those that only one side has."""
+    left, right = places_in([one]), places_in([other])
+    for path, places in ((one, left), (other, right)):
+        if any(not place.whole for place in places):
+            raise CallError(f"log diff compares directories, and {path} is a file")
+    if len(left) == len(right) == 1:
+        return [(left[0], right[0])], []
+    others = {place.name: place for place in right}
+    pairs = [(place, others[place.name]) for place in left if place.name in others]
+    if not pairs:
+        raise ToolError(f"{one} and {other} have no partition in common.")
+    paired = {place.name for place, _ in pairs}
+    alone = [f"only {one} has {place.name}" for place in left if place.name not in paired]
+    return pairs, alone + [f"only {other} has {place.name}" for place in right if place.name not in paired]
+
+
+def _print(found: Comparison) -> None:
+    def row(name: str, of: Replica) -> tuple[object, ...]:
+        return name, of.place.directory, of.start, of.end, len(of.place.segments), of.place.size
+
+    columns = ["", "directory", "start offset>", "end offset>", "segments>", "bytes>"]
+    print_table(columns, [row("A", found.one), row("B", found.other)], title=found.one.place.name)
+    if found.begin >= found.end:
+        print("They have no offsets in common.")
+    else:
+        last = found.end - 1
+        print(f"Compared offsets {found.begin} to {last}: {_verdict(found)}.")
+    if found.first is not None:
+        print(f"The first difference: {found.first}.")
+    for sentence in found.besides:
+        print(f"{sentence[0].upper()}{sentence[1:]}.")
+    for sentence in _only(found):
+        print(f"{sentence}.")
+
+
+def _verdict(found: Comparison) -> str:
+    same = f"{found.same:,} {'batch is' if found.same == 1 else 'batches are'} the same ({found.bytes:,} bytes)"
+    if found.first is None:
+        return same
+    return f"{same}, {found.different:,} differ, {found.only_one:,} are only in A, {found.only_other:,} only in B"
+
+
+def _only(found: Comparison) -> list[str]:
+    """What only one of the two has, in front and behind."""
+    one, other = found.one, found.other
+    sentences = []
+    if one.start != other.start:
+        name = "A" if one.start < other.start else "B"
+        sentences.append(f"Only {name} has the offsets before {found.begin}: retention")
+    if one.end != other.end:
+        name = "A" if one.end > other.end else "B"
+        sentences.append(f"Only {name} has the offsets from {found.end} on: the other lags behind")
+    return sentences
+
+
+def _object(found: Comparison) -> dict[str, Any]:
+    return {
+        "type": "diff",
+        "partition": found.one.place.name,
+        "differ": found.differ,
+        "replicas": [found.one.summary, found.other.summary],
+        "from": found.begin,
+        "to": found.end,
+        "same": found.same,
+        "different": found.different,
+        "onlyInFirst": found.only_one,
+        "onlyInSecond": found.only_other,
+        "firstDifference": found.first,
+        "firstDifferenceOffset": found.first_offset,
+        "besides": found.besides,
+    }
