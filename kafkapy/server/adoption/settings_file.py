@@ -22,14 +22,14 @@ Settings = dict[str, dict[str, str]]
 
 # Kafka 2.5 and later; an entry follows on a line of its own, with where its value comes from.
 _CONFIGS_HEAD = re.compile(r"\w+ configs for (?P<kind>\S+) (?P<name>\S*)(?: .*)? are:")
-_CONFIGS_ENTRY = re.compile(r"  (?P<key>[a-z.]+)=(?P<value>.*?) sensitive=(?:true|false) synonyms=\{(?P<synonyms>.*)\}")
+_CONFIGS_ENTRY = re.compile(r"  (?P<key>[a-z0-9.]+)=(?P<value>.*?) sensitive=(?:true|false) synonyms=\{(?P<synonyms>.*)\}")
 _FROM_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG:"
 # Kafka 0.9 to 2.4; before 0.10.1 the name was written topic:NAME.
 _CONFIGS_LINE = re.compile(r"Configs for (?:topics? )?'?(?:topic:)?(?P<name>[^' ]+)'? are (?P<configs>.*)")
 _TOPICS_LINE = re.compile(r"Topic: ?(?P<name>\S+)\t.*PartitionCount:.*\tConfigs: ?(?P<configs>[^\t]*)")
 _TOPICS_PARTITION = re.compile(r"\t?\s*Topic: ?\S+\t\s*Partition: ?\d+\t")
 # A comma that begins the next setting: values may hold commas themselves.
-_NEXT = re.compile(r",(?=[a-z.]+=)")
+_NEXT = re.compile(r",(?=[a-z0-9.]+=)")
 
 
 class SettingsFileError(ValueError):

@@ -44,6 +44,7 @@ Dynamic configs for topic flights are:
 def test_kafka_configs_with_all_takes_what_the_topic_has_of_its_own():
     text = """\
 All configs for topic plain are:
+  compression.lz4.level=9 sensitive=false synonyms={DEFAULT_CONFIG:compression.lz4.level=9}
   compression.type=producer sensitive=false synonyms={DEFAULT_CONFIG:compression.type=producer}
   retention.ms=3600000 sensitive=false synonyms={STATIC_BROKER_CONFIG:log.retention.ms=3600000}
 All configs for topic flights are:
@@ -75,11 +76,12 @@ def test_kafka_topics():
     text = (
         "Topic: plain\tTopicId: AAAAAAAAAAAAAAAAAAAAAQ\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: \n"
         "\tTopic: plain\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n"
+        "Topic: levels\tPartitionCount: 1\tReplicationFactor: 1\tConfigs: a.b=1,compression.lz4.level=9\n"
         "Topic:flights\tPartitionCount:2\tReplicationFactor:1\t"
         "Configs:cleanup.policy=compact,delete,retention.ms=604800000\n"
         "\tTopic: flights\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\n"
     )
-    assert parse_settings(text) == WANTED
+    assert parse_settings(text) == {**WANTED, "levels": {"a.b": "1", "compression.lz4.level": "9"}}
 
 
 @pytest.mark.parametrize(
