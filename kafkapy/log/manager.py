@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
+from kafkapy.log.compaction import Compaction
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
 from kafkapy.log.failures import LogDirFailure
@@ -71,6 +72,7 @@ class LogManager:
         self._tasks: ManagerTasks | None = None
         self.dirs = LogDirs(dirs, self._environment)
         self.loading = Loading(self)
+        self.compaction = Compaction(self, scheduler, clock)
 
     def _environment(self, path: str) -> Environment:
         return Environment(
@@ -158,6 +160,8 @@ class LogManager:
             path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
             was_there = self._files.exists(path)
             try:
+                if not was_there:
+                    log_dir.env.cleaner_offsets.remove(key)  # of one that went without our help
                 return PartitionLog.load(log_dir.env, path, *key, config, topic_id=topic_id)
             except OSError as error:
                 reason = log_dir.env.disk_error(f"making {path}", error).message
@@ -225,6 +229,7 @@ class LogManager:
         log_dir.forget(key)
         self.checkpoint([log_dir])
         try:
+            log_dir.env.cleaner_offsets.remove(key)
             self._files.rename(path, new)
             self._files.sync_dir(log_dir.env.log_dir)
         except OSError as error:
@@ -243,6 +248,7 @@ class LogManager:
     def start(self) -> None:
         """Begins retention, flushes by time, checkpoints and the expiry of producers."""
         self._tasks = ManagerTasks(self, self._scheduler)
+        self.compaction.start()
 
     def checkpoint(self, log_dirs: Iterable[LogDir] | None = None) -> None:
         """Writes recovery points, log start offsets and high watermarks."""
@@ -268,6 +274,7 @@ class LogManager:
         A directory with a log that was not recovered to the end is not marked, whatever stopped that. Idempotent.
         """
         self.loading.stop()
+        self.compaction.stop()
         if self._tasks is not None:
             self._tasks.cancel()
             self._tasks = None

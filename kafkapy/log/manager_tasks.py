@@ -47,7 +47,8 @@ class ManagerTasks:
             task.cancel()
 
     def apply_retention(self) -> None:
-        self._each_log(lambda log: log.delete_old_segments(), "retention")
+        """Of compacted logs the cleaner does it, as in Kafka."""
+        self._each_log(lambda log: log.config.compact or log.delete_old_segments(), "retention")
 
     def flush_old(self) -> None:
         """Flushes the logs whose flush.ms is over."""

@@ -26,6 +26,7 @@ from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
+from kafkapy.server.cleaner import cleaner_settings
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.config_alter import check_topic
 from kafkapy.server.config_listeners import ANY_ADDRESSES
@@ -121,6 +122,7 @@ class BrokerServer:
         services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
         services.dynamic_config.load()  # before the parts are made that take their settings from it
         logs.defaults = services.config.log_config
+        logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
         ports = network.bind()  # before the logs are read: a port that is in use is told at once
         services.topics = TopicRegistry(tree)
@@ -263,6 +265,7 @@ class BrokerServer:
         """Dynamic settings changed: those that are not read anew at each use are handed on."""
         assert self._network is not None
         self.services.log_manager.defaults = config.log_config
+        self.services.log_manager.compaction.configure(cleaner_settings(config))
         self.services.controller.refresh_configs()
         self._network.update_limits(
             max_connections=config.max_connections,

@@ -29,6 +29,7 @@ _PER_LISTENER = frozenset(
 _LISTENER_DEFAULTS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 _THREAD_POOLS = (
     "background.threads",
+    "log.cleaner.threads",
     "num.io.threads",
     "num.recovery.threads.per.data.dir",
     "num.replica.fetchers",
@@ -92,6 +93,8 @@ def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool
         before, after = config[name], new[name]
         if after != before and not before // 2 <= after <= before * 2:
             raise ConfigError(name, after, f"must be from half to double of the {before} of now")
+        if after < 1 <= before:
+            raise ConfigError(name, after, "must be at least 1")
     return new
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkapy.server.cleaner import register_cleaner_gauges
+
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
@@ -25,6 +27,7 @@ def register_gauges(services: Services) -> None:
         "Log directories that failed",
         lambda: sum(error is not None for _, error in services.log_manager.directories()),
     )
+    register_cleaner_gauges(services.log_manager, counters)
     counters.sampled(
         "append_stalls",
         "Writes that took longer than kafkapy.stall.threshold.ms",

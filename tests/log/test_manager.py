@@ -308,6 +308,7 @@ def test_checkpoints_are_written_from_time_to_time(dirs):
         "log-start-offset-checkpoint": (30, 60),
         "high-watermark-checkpoint": (30, 5),
         "producer-expiry": (30, 600),
+        "log-cleaner-start": (15, 15),
     }
     log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
     log.append([batch("a"), batch("b")], 0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from kafkapy.log.cleaner.candidates import Candidate, candidate
 from kafkapy.log.cleaner.settings import CleanerSettings
+from kafkapy.log.cleaner.stats import CleanerStats
 from kafkapy.log.cleaner.throttle import Throttle
 from kafkapy.log.cleaner.worker import CleanerThread
 from kafkapy.log.failures import LogDirFailure
@@ -136,6 +137,15 @@ class LogCleaner:
                     del marks[log]
 
     # --- numbers
+
+    @property
+    def last_stats(self) -> list[CleanerStats]:
+        """Of the last cleaning of each thread that did one."""
+        return [thread.last_stats for thread in self.threads if thread.last_stats is not None]
+
+    @property
+    def ms_since_last_look(self) -> int:
+        return int((self._clock.monotonic() - self.last_look) * 1000)
 
     @property
     def dead_threads(self) -> int:
