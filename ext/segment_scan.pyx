@@ -14,7 +14,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memmove, memset
 from kafkapy._ext.crc32 cimport crc_of as crc32_of
 from kafkapy._ext.crc32c cimport crc_of as crc32c_of
@@ -415,6 +415,12 @@ cdef bint collect(Walk *walk, Heap *producers, Recent *recent, int16_t attribute
     return True
 
 
+cdef int by_base_offset(const void *one, const void *other) noexcept nogil:
+    cdef int64_t left = (<const ProducerBatch *>one).base_offset
+    cdef int64_t right = (<const ProducerBatch *>other).base_offset
+    return (left > right) - (left < right)
+
+
 cdef Stop run(Walk *walk, Scan found, int64_t base_offset, int64_t interval, bint verify, Heap *heaps,
               Recent *recent) noexcept nogil:
     cdef Heap *entries = &heaps[0]
@@ -500,7 +506,7 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
     has no timestamps and so adds nothing to the time index.
     Index entries are made as an append of each batch would have made them (Kafka's LogSegment.recover): one when
     more than `interval` bytes lie between it and the last; relative to `base_offset`. Of each producer's plain
-    batches those from the last five on are collected, of transactional and control batches all, unordered.
+    batches those from the last five on are collected, of transactional and control batches all, by offset.
     Raises OSError, MemoryError. Takes no lock and holds none.
     """
     cdef Heap heaps[5]
@@ -523,6 +529,9 @@ def scan(int fd, int64_t position, int64_t end, int64_t base_offset, int64_t int
         found.max_timestamp_offset = base_offset
         with nogil:
             stop = run(&walk, found, base_offset, interval, verify, heaps, recent)
+            # A batch that took the place of an older one of its producer is not where it belongs.
+            if heaps[4].size:
+                qsort(heaps[4].data, heaps[4].size // sizeof(ProducerBatch), sizeof(ProducerBatch), by_base_offset)
         if stop == STOP_ERROR and walk.error:
             raise failure(&walk, STEP_ERROR)
         if stop == STOP_MEMORY:

@@ -99,8 +99,8 @@ def replay(state: ProducerState, segment: Segment, collected: bytes, completed: 
 
     `completed` is called for each transaction that ends, before it counts as ended.
     """
-    for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in sorted(
-        _BATCH.iter_unpack(collected)
+    for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in _BATCH.iter_unpack(
+        collected
     ):
         entry = state.producers.get(producer_id) or ProducerEntry(producer_id)
         if not flags & _CONTROL:

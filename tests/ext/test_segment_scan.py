@@ -114,7 +114,7 @@ def test_of_a_producer_the_last_five_plain_batches_are_collected(open_file):
                 producer_epoch=number // 9 if producer == 8 else 0,
                 base_sequence=number,
             )
-    found = sorted(PRODUCER.iter_unpack(scan(open_file(data), 0, len(data), 0, FOREVER).producers))
+    found = list(PRODUCER.iter_unpack(scan(open_file(data), 0, len(data), 0, FOREVER).producers))
     of = {producer: [one[0] for one in found if one[2] == producer] for producer in (7, 8)}
     assert of[7] == [14, 16, 18, 20, 22]
     assert of[8][-3:] == [19, 21, 23]  # the new epoch's
