@@ -14,8 +14,15 @@ from libc.string cimport memcpy, memset
 
 from kafkapy._ext.utf8 cimport utf8_length
 
+cdef extern from "<endian.h>" nogil:
+    uint64_t le64toh(uint64_t word)
+
+cdef extern from *:
+    int __builtin_ctzll(unsigned long long word) nogil
+
 cdef enum:
-    FIELDS = 256                # what a line has beside prefix, key, value and headers, at most
+    FIELDS = 256                # what a line has beside prefix, key, value and headers, at most; 8 bytes are written
+                                # behind the end of a string
     HEADER = 64                 # what a header has beside name and value, at most
     FIRST_ROOM = 1048576
 
@@ -114,15 +121,16 @@ cdef inline uint64_t _has_zero(uint64_t word) noexcept nogil:
     return (word - ONES) & ~word & TOPS
 
 
-cdef inline bint _is_plain(uint64_t word) noexcept nogil:
-    """Whether eight bytes are printable ASCII that JSON takes as it is."""
+cdef inline uint64_t _special(uint64_t word) noexcept nogil:
+    """Not 0 if any of eight bytes is other than printable ASCII that JSON takes as it is; its lowest bit is then in
+    the first of them (a borrow can only make a byte behind one look like it)."""
     return ((word & TOPS) | ((word - 0x20 * ONES) & ~word & TOPS) | _has_zero(word ^ 0x22 * ONES)
-            | _has_zero(word ^ 0x5C * ONES) | _has_zero(word ^ 0x7F * ONES)) == 0
+            | _has_zero(word ^ 0x5C * ONES) | _has_zero(word ^ 0x7F * ONES))
 
 
 cdef uint8_t *_put_string(uint8_t *at, const uint8_t *start, const uint8_t *end, bint any_text) noexcept nogil:
     """A JSON string; NULL where the bytes are no text. any_text: control characters are no reason."""
-    cdef uint64_t word
+    cdef uint64_t word, special
     cdef uint8_t byte
     cdef int length
     at[0] = c'"'
@@ -130,9 +138,13 @@ cdef uint8_t *_put_string(uint8_t *at, const uint8_t *start, const uint8_t *end,
     while start < end:
         while end - start >= 8:
             memcpy(&word, start, 8)
-            if not _is_plain(word):
-                break
             memcpy(at, &word, 8)
+            special = _special(le64toh(word))
+            if special:
+                length = __builtin_ctzll(special) >> 3
+                at += length
+                start += length
+                break
             at += 8
             start += 8
         if start == end:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from perf.measurement import Measurement
 from perf.measurements.codecs import Codecs
 from perf.measurements.consume import Consume
+from perf.measurements.group_commit import GroupCommit
 from perf.measurements.java import Java
 from perf.measurements.latency import Latency
 from perf.measurements.librdkafka import Librdkafka
+from perf.measurements.log_tools import LogTools
 from perf.measurements.memory import Memory
 from perf.measurements.produce import Produce
 from perf.measurements.recovery import Recovery
@@ -22,7 +24,9 @@ ALL: tuple[Measurement, ...] = (
     Consume(),
     Requests(),
     Latency(),
+    GroupCommit(),
     Start(),
     Memory(),
     Recovery(),
+    LogTools(),
 )
