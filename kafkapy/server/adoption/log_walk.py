@@ -26,6 +26,7 @@ _CRC_START = 21
 _PRODUCER_ID = Struct(">q")
 _PRODUCER_ID_AT = 43
 _CHUNK = 64 * 1024
+_CRC_PIECE = 1 << 20
 
 
 class Highest(NamedTuple):
@@ -62,20 +63,24 @@ def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_
             if magic == 2:
                 (producer_id,) = _PRODUCER_ID.unpack_from(chunk, at + _PRODUCER_ID_AT)
                 if producer_id > known.producer_id or leader_epoch > known.leader_epoch or of_transactions:
-                    found = _checked(os.pread(file.fileno(), end - position, position), of_transactions)
-                    known = known.with_(found)
+                    known = known.with_(_checked(file.fileno(), position, end, of_transactions))
             position = end
     show(size)
     return known
 
 
-def _checked(batch: bytes, of_transactions: bool) -> Highest:
-    """What one batch holds; nothing if its CRC is wrong."""
-    header = read_header(batch)
-    if crc32c(memoryview(batch)[_CRC_START:]) != header.crc:
+def _checked(fd: int, position: int, end: int, of_transactions: bool) -> Highest:
+    """What one batch holds; nothing if its CRC is wrong. A length is believed only when its CRC proves it."""
+    head = os.pread(fd, _V2_HEADER, position)
+    header = read_header(head)
+    crc = crc32c(head[_CRC_START:])
+    for at in range(position + _V2_HEADER, end, _CRC_PIECE):
+        crc = crc32c(os.pread(fd, min(_CRC_PIECE, end - at), at), crc)
+    if crc != header.crc:
         return Highest()
     producer_id = header.producer_id
     if of_transactions and not header.is_control:
+        batch = os.pread(fd, end - position, position)
         producer_id = max([producer_id, *_producers_named_in(batch, header)])
     return Highest(producer_id, header.leader_epoch)
 

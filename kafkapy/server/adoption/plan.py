@@ -43,7 +43,7 @@ def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) 
     chosen = _broker_id(found, known, broker_id)
     cluster_id = _cluster_id(found, known)
     topics = [plan_topic(name, partitions, known, chosen, warnings) for name, partitions in by_topic.items()]
-    warnings += _warnings(found, known, chosen)
+    warnings += _about_formats(topics) + _about_the_rest(found, known, chosen)
     return Plan(
         chosen,
         cluster_id,
@@ -97,7 +97,18 @@ def _broker_settings(known: Knowledge, broker_id: int) -> dict[str, dict[str, st
     return {entity: settings for entity, settings in wanted.items() if settings}
 
 
-def _warnings(found: Inventory, known: Knowledge, broker_id: int) -> list[str]:
+def _about_formats(topics: list[PlannedTopic]) -> list[str]:
+    chosen = [topic.name for topic in topics if "message.format.version" in topic.settings]
+    if not chosen:
+        return []
+    more = f" and {len(chosen) - 1} more" if len(chosen) > 1 else ""
+    return [
+        f"{chosen[0]}{more} with message.format.version: that counts only with an inter.broker.protocol.version below "
+        "3.0, as Kafka's server.properties must have had; without it new records are stored in format 2"
+    ]
+
+
+def _about_the_rest(found: Inventory, known: Knowledge, broker_id: int) -> list[str]:
     warnings = []
     here = {topic for topic, _ in found.partitions}
     for name, topic in (known.topics or {}).items():

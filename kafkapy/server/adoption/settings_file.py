@@ -22,7 +22,9 @@ Settings = dict[str, dict[str, str]]
 
 # Kafka 2.5 and later; an entry follows on a line of its own, with where its value comes from.
 _CONFIGS_HEAD = re.compile(r"\w+ configs for (?P<kind>\S+) (?P<name>\S*)(?: .*)? are:")
-_CONFIGS_ENTRY = re.compile(r"  (?P<key>[a-z0-9.]+)=(?P<value>.*?) sensitive=(?:true|false) synonyms=\{(?P<synonyms>.*)\}")
+_CONFIGS_ENTRY = re.compile(
+    r"  (?P<key>[a-z0-9.]+)=(?P<value>.*?) sensitive=(?:true|false) synonyms=\{(?P<synonyms>.*)\}"
+)
 _FROM_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG:"
 # Kafka 0.9 to 2.4; before 0.10.1 the name was written topic:NAME.
 _CONFIGS_LINE = re.compile(r"Configs for (?:topics? )?'?(?:topic:)?(?P<name>[^' ]+)'? are (?P<configs>.*)")
