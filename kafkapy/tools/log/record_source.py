@@ -1,6 +1,7 @@
 """The records of segment files as columns: what `kafkapy log export` reads."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 
@@ -79,12 +80,8 @@ class RecordSource:
         )
         for segment in segments:
             if end is None or segment.base_offset < end:
-                try:
+                with reading(segment):
                     yield from (self._read_07 if place.kafka_07 else self._read)(builder, segment)
-                except BrokenPipeError:
-                    raise
-                except OSError as error:
-                    raise ToolError(f"{segment.path} could not be read: {error.strerror or error}.") from error
             self._done += segment.size
             self.progress(self._done)
         if rest := builder.finish():
@@ -129,18 +126,37 @@ class RecordSource:
         yield from builder.feed(group)
 
     def _transactions(self, place: Place) -> TransactionScan:
-        """What was aborted and what is open, from all segments of the partition. Damage is told by the reading."""
-        scan = TransactionScan(decompress_records)
-        for segment in siblings(place):
-            with SegmentBlocks(segment.path) as blocks:
-                try:
-                    for block in blocks:
-                        blocks.used(scan.feed(block))
-                        self.progress(self._done + blocks.position)
-                except DamagedBatch:
-                    pass
-            self._done += segment.size
+        scan = transactions_of(place, lambda position: self.progress(self._done + position))
+        self._done += sum(segment.size for segment in siblings(place))
         return scan
+
+
+def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: None) -> TransactionScan:
+    """What was aborted and what is open, from all segments of the partition; `progress` is told the bytes that are
+    done with. Damage is passed over: the reading says it. Raises ToolError."""
+    scan = TransactionScan(decompress_records)
+    done = 0
+    for segment in siblings(place):
+        with reading(segment), SegmentBlocks(segment.path) as blocks:
+            try:
+                for block in blocks:
+                    blocks.used(scan.feed(block))
+                    progress(done + blocks.position)
+            except DamagedBatch:
+                pass
+        done += segment.size
+    return scan
+
+
+@contextmanager
+def reading(segment: Segment) -> Iterator[None]:
+    """An error of the file system is a sentence about the file. (A pipe that breaks is not about it.)"""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ToolError(f"{segment.path} could not be read: {error.strerror or error}.") from error
 
 
 def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:

@@ -10,9 +10,9 @@ from kafkapy.record.columns import decompress_records
 from kafkapy.record.compression import NAMES
 from kafkapy.record.kafka07 import HEADERS, LENGTH, CorruptMessage, Message, messages_in
 from kafkapy.record.legacy import build_set
-from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.files_07 import Reader07
 from kafkapy.tools.log.places import Place
+from kafkapy.tools.log.record_source import reading
 from kafkapy.tools.log.stats_gather import Stats, fill
 
 SIZES = 33  # places of a histogram, as of ext/log_tally
@@ -27,25 +27,22 @@ def gather_07(place: Place, key_memory: int, progress: Callable[[int], object]) 
     own = _Own()
     done = 0
     for segment in place.segments:
-        try:
-            with Reader07(segment.path) as reader:
-                end = 0
-                try:
-                    for message in reader.messages():
-                        inner = list(messages_in(message))
-                        offset = segment.base_offset + message.position
-                        tally.feed(build_set(((-1, None, one.payload) for one in inner), 0, offsets=repeat(offset)))
-                        own.add(message, inner)
-                        end = message.end
-                        progress(done + end)
-                    if end < reader.size:
-                        left = f"no whole message from position {end} on: {reader.size - end} bytes are left over"
-                        stats.damage.append(f"{segment.path} has {left}.")
-                except CorruptMessage as error:
-                    where = f"the message at position {error.position} has {error}"
-                    stats.damage.append(f"{segment.path} is damaged: {where}.")
-        except OSError as error:
-            raise ToolError(f"{segment.path} could not be read: {error.strerror or error}.") from error
+        with reading(segment), Reader07(segment.path) as reader:
+            end = 0
+            try:
+                for message in reader.messages():
+                    inner = list(messages_in(message))
+                    offset = segment.base_offset + message.position
+                    tally.feed(build_set(((-1, None, one.payload) for one in inner), 0, offsets=repeat(offset)))
+                    own.add(message, inner)
+                    end = message.end
+                    progress(done + end)
+                if end < reader.size:
+                    left = f"no whole message from position {end} on: {reader.size - end} bytes are left over"
+                    stats.damage.append(f"{segment.path} has {left}.")
+            except CorruptMessage as error:
+                where = f"the message at position {error.position} has {error}"
+                stats.damage.append(f"{segment.path} is damaged: {where}.")
         done += segment.size
     fill(stats, place, tally)
     own.replace(stats)

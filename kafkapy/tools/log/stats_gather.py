@@ -6,13 +6,11 @@ from typing import Any
 
 from kafkapy._ext.key_totals import KeyTotals
 from kafkapy._ext.log_tally import LogTally
-from kafkapy._ext.transactions import TransactionScan
 from kafkapy.record.blocks import SegmentBlocks
 from kafkapy.record.columns import DamagedBatch, decompress_records
 from kafkapy.record.compression import NAMES
-from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.places import Place, siblings
-from kafkapy.tools.log.record_source import damage_sentence, left_over_sentence
+from kafkapy.tools.log.record_source import damage_sentence, left_over_sentence, reading, transactions_of
 
 GAPS = 10  # the largest, that are told one by one
 # What is kept of many partitions together; of one, ext/log_tally and ext/key_totals have their own bounds.
@@ -173,18 +171,15 @@ def gather(place: Place, key_memory: int, progress: Callable[[int], object]) -> 
     stats = Stats(place.name)
     done = 0
     for segment in place.segments:
-        try:
-            with SegmentBlocks(segment.path) as blocks:
-                try:
-                    for block in blocks:
-                        blocks.used(tally.feed(block))
-                        progress(done + blocks.position)
-                    if left := left_over_sentence(blocks):
-                        stats.damage.append(left)
-                except DamagedBatch as error:
-                    stats.damage.append(damage_sentence(blocks, error))
-        except OSError as error:
-            raise ToolError(f"{segment.path} could not be read: {error.strerror or error}.") from error
+        with reading(segment), SegmentBlocks(segment.path) as blocks:
+            try:
+                for block in blocks:
+                    blocks.used(tally.feed(block))
+                    progress(done + blocks.position)
+                if left := left_over_sentence(blocks):
+                    stats.damage.append(left)
+            except DamagedBatch as error:
+                stats.damage.append(damage_sentence(blocks, error))
         done += segment.size
         progress(done)
     fill(stats, place, tally)
@@ -233,13 +228,5 @@ def _aborted(place: Place) -> list[tuple[int, int]]:
         index.exists() and index.stat().st_size for index in (s.path.with_suffix(".txnindex") for s in segments)
     ):
         return []
-    scan = TransactionScan(decompress_records)
-    for segment in segments:
-        try:
-            with SegmentBlocks(segment.path) as blocks:
-                for block in blocks:
-                    blocks.used(scan.feed(block))
-        except DamagedBatch:
-            pass  # the count comes there too, and says it
     first = place.segments[0].base_offset
-    return [(producer, begin) for producer, begin, end in scan.aborted() if end >= first]
+    return [(producer, begin) for producer, begin, end in transactions_of(place).aborted() if end >= first]

@@ -159,8 +159,7 @@ def rows(stats: Stats, top: int) -> list[Row]:
     if not counts["batches"]:
         return [*found, ("batches", "none")]
     found.append(("batches", _batches(counts)))
-    if len(stats.formats) > 1 or "2" not in stats.formats:
-        found += [(f"  format {name}", f"{one['batches']:,}") for name, one in sorted(stats.formats.items())]
+    found += [(f"  format {name}", f"{one['batches']:,}") for name, one in sorted(stats.formats.items())]
     found.append(("records", _records(counts)))
     for name, one in sorted(stats.codecs.items(), key=lambda item: -item[1]["bytes"]):
         found.append((f"  {name}", _codec(one)))

@@ -1,6 +1,7 @@
 """`kafkapy log export` on the files of real brokers, on damaged ones, and where it is refused."""
 
 import base64
+import errno
 import json
 import os
 import shutil
@@ -295,6 +296,33 @@ def test_damage_is_told_and_the_rest_is_written(kafkapy, topic, tmp_path):
     file = tmp_path / "x.parquet"
     assert kafkapy("log", "export", "--parquet", file, topic).code == 1
     assert pq.read_table(file).num_rows == 20
+
+
+@pytest.mark.parametrize("command", [["export", "--json"], ["export", "--json", "--read-committed"], ["stats"]])
+def test_a_disk_that_fails_is_an_error_and_not_the_end_of_the_file(kafkapy, topic, tmp_path, monkeypatch, command):
+    def failing(fd, buffers, position):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", failing)
+    said = kafkapy("log", *command, topic)
+    assert (said.code, said.out) == (1, "")
+    path = tmp_path / "flights-0" / f"{0:020d}.log"
+    assert said.err == f"kafkapy: {path} could not be read: Input/output error.\n"
+
+
+@pytest.mark.parametrize("command", [["export", "--json"], ["stats"]])
+def test_a_file_that_may_not_be_read_is_named(kafkapy, topic, tmp_path, monkeypatch, command):
+    path = tmp_path / "flights-0" / f"{0:020d}.log"
+    real = os.open
+
+    def refusing(name, *more, **named):
+        if str(name) == str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(name))
+        return real(name, *more, **named)
+
+    monkeypatch.setattr(os, "open", refusing)
+    said = kafkapy("log", *command, topic)
+    assert (said.code, said.err) == (1, f"kafkapy: {path} could not be read: Permission denied.\n")
 
 
 def test_damage_in_a_file_of_kafka_07_is_told(kafkapy, tmp_path):
