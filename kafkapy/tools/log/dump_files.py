@@ -60,10 +60,8 @@ class Dump:
             dump_checkpoint(path, self._out)
             return
         if path.suffix not in SUFFIXES:
-            raise ToolError(
-                f"{path} is not a segment file: names end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, "
-                f"or are one of {', '.join(DUMPS)}."
-            )
+            suffixes = ", ".join(SUFFIXES)
+            raise ToolError(f"{path} is not a segment file (names end in {suffixes}), and not a checkpoint either.")
         base_offset = base_offset_of(path)
         self._out.text(f"Dumping {path}")
         if path.suffix == ".log":

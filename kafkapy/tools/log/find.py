@@ -131,7 +131,8 @@ def _looked_up(places: list[Place], offset: int | None, timestamp: int | None) -
         if found is None or (offset is not None and found.record.offset != offset):
             what = f"offset {offset}" if offset is not None else "a record of that time or later"
             follows = "" if found is None else f"; the next record is at {found.record.offset}"
-            print(f"{place.name} has no {what.removeprefix('a ')}{follows}.", file=sys.stderr)
+            name = place.name if place.whole else str(place.segments[0].path)
+            print(f"{name} has no {what.removeprefix('a ')}{follows}.", file=sys.stderr)
         else:
             yield place, found
 

@@ -324,7 +324,7 @@ def test_a_damaged_segment_of_0_7_is_told(kafkapy, tmp_path):
     ("make", "words"),
     [
         (lambda path: None, "does not exist."),
-        (lambda path: path.write_text("hello"), "is not a file of a log: names end in"),
+        (lambda path: path.write_text("hello"), "is neither a file of a log (names end in"),
         (lambda path: path.mkdir(), "is neither a partition's directory (it has no .log files) nor a log directory"),
     ],
 )

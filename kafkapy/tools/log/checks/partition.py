@@ -11,6 +11,7 @@ from kafkapy.tools.log.checks.report import Report
 from kafkapy.tools.log.checks.segment import CheckedSegment, check_segment
 from kafkapy.tools.log.checks.small_files import check_small_file
 
+FAR = 1 << 62
 COORDINATORS = ("__consumer_offsets", "__transaction_state")
 
 
@@ -58,15 +59,15 @@ def check_partition(directory: Path, report: Report) -> CheckedPartition:
         _check_between(checked[-1] if checked else None, found, report)
         checked.append(found)
         following = segments[number + 1][0] if number + 1 < len(segments) else found.next_offset
-        producers.segment_ends(path, following)
+        producers.segment_ends(path, FAR if found.grown else following)
         if not found.sound or following > found.next_offset:
             producers.missing_before(following)
         # A snapshot at a segment's base is the state before it; the one of a clean stop is at the log's end.
         if following in snapshots and following != start:
             producers.snapshot(snapshots.pop(following), following, start)
     _check_other_snapshots(snapshots, start, report)
-    readable = checked[-1].readable
-    end = checked[-1].next_offset if readable else None
+    last = checked[-1]
+    end = last.next_offset if last.readable and not last.grown else None
     check_epochs(directory, [run for one in checked for run in one.epochs], end, report)
     return CheckedPartition(start, end)
 
@@ -105,4 +106,4 @@ def _check_other_snapshots(snapshots: dict[int, Path], start: int, report: Repor
     """Those at which the log was not in between two batches, or not readable: what can be said of the file alone."""
     alone = ProducerCheck(report, by_coordinator=False)
     for offset, path in sorted(snapshots.items()):
-        alone.snapshot(path, max(offset, 1), 1 << 62)
+        alone.snapshot(path, max(offset, 1), FAR)

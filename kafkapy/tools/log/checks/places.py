@@ -11,7 +11,7 @@ from kafkapy.tools.log.checks.partition import check_partition, segments_in
 from kafkapy.tools.log.checks.producers import ProducerCheck
 from kafkapy.tools.log.checks.report import Problem, Report
 from kafkapy.tools.log.checks.segment import check_segment
-from kafkapy.tools.log.checks.small_files import CHECKPOINTS, NAMES, check_offsets, check_small_file
+from kafkapy.tools.log.checks.small_files import CHECKPOINTS, NAMES, check_offsets, check_small_file, read_checkpoint
 from kafkapy.tools.log.files_07 import SUFFIX as SUFFIX_07
 from kafkapy.tools.log.files_07 import is_segment_07, partition_of_07, segments_07
 from kafkapy.tools.log.segment_files import base_offset_of
@@ -69,6 +69,7 @@ def _check_log_dir(directory: Path, report: Report) -> None:
             f"{directory} is neither a partition's directory (it has no .log files) nor a log directory (it has no "
             "directories named TOPIC-PARTITION and no checkpoints)."
         )
+    checkpoints = {path: read_checkpoint(path, report) for path in small if path.name in CHECKPOINTS}
     logs: dict[tuple[str, int], tuple[int, int | None]] = {}
     for path in partitions:
         if not is_partition(path):
@@ -83,8 +84,8 @@ def _check_log_dir(directory: Path, report: Report) -> None:
         if found is not None and parsed is not None and parsed.kind == names.LIVE_DIR:
             logs[parsed.topic, parsed.partition] = found
     for path in small:
-        if path.name in CHECKPOINTS:
-            check_offsets(path, logs, report)
+        if path in checkpoints:
+            check_offsets(path, checkpoints[path], logs, report)
         else:
             check_small_file(path, report)
 
@@ -108,7 +109,7 @@ def _check_file(path: Path, report: Report) -> None:
         _check_beside(path, report)
     else:
         suffixes = ", ".join((names.LOG, *names.INDEXES, names.SNAPSHOT, SUFFIX_07))
-        raise ToolError(f"{path} is not a file of a log: names end in {suffixes}, or are one of {', '.join(NAMES)}.")
+        raise ToolError(f"{path} is neither a file of a log (names end in {suffixes}) nor a checkpoint.")
 
 
 def _check_beside(path: Path, report: Report) -> None:

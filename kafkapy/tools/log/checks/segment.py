@@ -32,7 +32,10 @@ class EpochRun(NamedTuple):
 
 
 class CheckedSegment(NamedTuple):
-    """`next_offset`: behind the last batch, the base offset if there is none. `sound`: nothing is wrong with it."""
+    """`next_offset`: behind the last batch, the base offset if there is none. `sound`: nothing is wrong with it.
+
+    `grown`: somebody writes to it; files beside it may know more than was read of it.
+    """
 
     path: Path
     base_offset: int
@@ -40,6 +43,7 @@ class CheckedSegment(NamedTuple):
     next_offset: int
     sound: bool
     readable: bool
+    grown: bool
     epochs: list[EpochRun]
 
 
@@ -65,7 +69,8 @@ def check_segment(
     before = report.problems
     with Windows(path) as file:
         end = _walk(path, file, checker, report, follow)
-        if end < file.size and not checker.stopped and not file.has_grown():
+        grown = file.has_grown()
+        if end < file.size and not checker.stopped and not grown:
             report.add(
                 path,
                 f"{file.size - end} bytes at position {end} are no whole batch",
@@ -87,6 +92,7 @@ def check_segment(
         checker.next_offset,
         sound,
         not checker.stopped,
+        grown,
         [EpochRun(*fields) for fields in _RUN.iter_unpack(checker.take_epochs())],
     )
 
