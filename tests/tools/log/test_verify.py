@@ -387,3 +387,15 @@ def test_a_tail_that_is_just_being_written_is_no_problem(kafkapy, partition, mon
     assert len(problems(kafkapy, path)) == 1
     monkeypatch.setattr(segment.Windows, "has_grown", lambda self: True)
     assert problems(kafkapy, path) == []
+
+
+def test_an_index_that_is_cut_while_it_is_read_is_read_again(kafkapy, partition, monkeypatch):
+    real, seen = Path.read_bytes, set()
+
+    def read_bytes(path):
+        first = path.suffix == ".timeindex" and path not in seen
+        seen.add(path)
+        return real(path) + bytes(5) if first else real(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert problems(kafkapy, partition) == []
