@@ -98,6 +98,7 @@ class PartitionLog(LogState):
         *,
         origin: int = CLIENT,
         blocking: bool = True,
+        flush: bool = True,
         zstd_allowed: bool = True,
     ) -> list[Verdict] | Busy:
         """Appends produced record sets, each one batch, each with its own verdict, in order.
@@ -106,7 +107,7 @@ class PartitionLog(LogState):
         are not needed after the call. With `blocking=False` the answer is BUSY, and nothing has happened, if the
         lock is taken or a new segment, a new leader epoch or a flush is due; the call then makes a new segment
         only if a race or odd timestamps make it necessary after all. Raises LogDirFailure; every other refusal is a
-        verdict.
+        verdict. With `flush=False` the caller has to `flush` before it tells the verdicts, if that `is_flush_due`.
         """
         self.env.check()
         now_ms = self.clock.time_ms()
@@ -118,13 +119,18 @@ class PartitionLog(LogState):
         batches = [validate(records, now_ms, zstd_allowed) for records in sets]
         try:
             verdicts = self._append(batches, leader_epoch, now_ms, origin == CLIENT)
-            if self.end[0] - self.recovery_point >= self.config.flush_messages:
+            if flush and self.is_flush_due:
                 self.flush()
         except LogDirFailure:
             raise
         except KafkaError as refusal:
             return [refusal] * len(sets)
         return verdicts
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether acknowledgements wait for a flush: flush.messages records, or more, are not flushed."""
+        return self.end[0] - self.recovery_point >= self.config.flush_messages
 
     def _append(
         self, batches: list[ValidatedBatch | KafkaError], leader_epoch: int, now_ms: int, check_sequences: bool

@@ -1,10 +1,13 @@
-"""Appends that may not run on a network thread: one queue a partition, drained by the disk pool.
+"""Appends that may not run on a network thread: one queue a partition, drained by a pool of threads.
 
 An append goes here when the log's lock is taken, when it has to wait for the disk (a roll whose files are
 not there yet, a flush that the topic asks for before the acknowledgement), or when the log directory stalls.
 While anything is queued every later append to the partition queues behind it, so an inline append never
-overtakes a pooled one. What has gathered by the time a pool thread comes is appended at once, and so a topic
-with `flush.messages=1` gets group commit without further ado: many producers, one write, one fsync.
+overtakes a pooled one. What has gathered by the time a pool thread comes is written at once.
+
+Where acknowledgements wait for a flush (`flush.messages=1`) this is group commit. What is written waits for one
+flush; while that runs what arrives is written by another thread, and the next flush covers all of it. So a producer
+waits for the flush that was under way when its records were written, at most, and for its own.
 """
 
 from __future__ import annotations
@@ -21,60 +24,133 @@ log = logging.getLogger("kafkapy.replica.append_queue")
 Sets = Sequence[memoryview]
 Results = list[Any]
 Done = Callable[[Results], None]
+Entry = tuple[Sets, Done]
 
-# One drain appends at most so much, so that a flood of queued sets does not become one endless write.
-MAX_SETS_A_DRAIN = 1024
+# One write takes at most so much, so that a flood of queued sets does not become one endless write.
+MAX_SETS_A_WRITE = 1024
 
 
 class AppendQueue:
-    """The queue of one partition. `append` is the log's blocking append: sets in, one result a set out."""
+    """The queue of one partition.
 
-    __slots__ = ("_append", "_draining", "_lock", "_pool", "_waiting")
+    `write(sets)` appends, blocking, and answers one result a set and whether they have to be flushed; then `flush()`
+    is called before the results are given out. Where one of them raises, that is everybody's result.
+    """
 
-    def __init__(self, pool: Any, append: Callable[[Sets], Results]) -> None:
+    __slots__ = ("_flush", "_flushing", "_lock", "_pool", "_waiting", "_write", "_writing", "_written")
+
+    def __init__(self, pool: Any, write: Callable[[Sets], tuple[Results, bool]], flush: Callable[[], object]) -> None:
         self._pool = pool
-        self._append = append
+        self._write = write
+        self._flush = flush
         self._lock = threading.Lock()
-        self._waiting: list[tuple[Sets, Done]] = []
-        self._draining = False
+        self._waiting: list[Entry] = []
+        self._written: list[tuple[Entry, Results]] = []  # and not flushed yet
+        self._writing = False
+        self._flushing = False
 
     @property
     def busy(self) -> bool:
-        """Whether an append is queued or under way, so that the next one must queue too."""
-        return self._draining
+        """Whether an append is queued or being written, so that the next one must queue too."""
+        return self._writing
 
     def put(self, sets: Sets, done: Done) -> None:
         """Queues `sets`; `done(results)` is called once, on a pool thread."""
         with self._lock:
             self._waiting.append((sets, done))
-            if self._draining:
+            if self._writing:
                 return
-            self._draining = True
-        self._pool.submit(self._drain)
+            self._writing = True
+        self._pool.submit(self._run)
 
-    def _drain(self) -> None:
+    def put_written(self, sets: Sets, results: Results, done: Done) -> None:
+        """Queues what was written elsewhere, and has to be flushed before `done(results)`."""
+        with self._lock:
+            self._written.append(((sets, done), results))
+        self._pool.submit(self._flush_unless_another_does)
+
+    def _run(self) -> None:
+        while entries := self._next():
+            self._write_together(entries)
+            if self._may_flush():
+                self._pass_on()
+                self._flush_all()
+                return
+
+    def _flush_unless_another_does(self) -> None:
+        if self._may_flush():
+            self._flush_all()
+
+    def _may_flush(self) -> bool:
+        """Whether there is something to flush and nobody is at it: who is goes on with what is written meanwhile."""
+        with self._lock:
+            if self._flushing or not self._written:
+                return False
+            self._flushing = True
+            return True
+
+    def _pass_on(self) -> None:
+        """This thread goes to flush: another one writes what waits."""
+        with self._lock:
+            self._writing = bool(self._waiting)
+        if self._writing:
+            try:
+                self._pool.submit(self._run)
+            except RuntimeError:  # the broker stops: nobody else will
+                while entries := self._next():
+                    self._write_together(entries)
+
+    def _next(self) -> list[Entry]:
+        """What is written together next; nothing, and another thread may begin to write."""
+        with self._lock:
+            taken, count = 0, 0
+            while taken < len(self._waiting) and count < MAX_SETS_A_WRITE:
+                count += len(self._waiting[taken][0])
+                taken += 1
+            entries, self._waiting = self._waiting[:taken], self._waiting[taken:]
+            self._writing = bool(entries)
+            return entries
+
+    def _write_together(self, entries: list[Entry]) -> None:
+        gathered = [one for sets, _ in entries for one in sets]
+        to_flush = False
+        try:
+            results, to_flush = self._write(gathered)
+        except Exception as error:  # every waiting producer needs its answer, whatever went wrong
+            results = [_verdict(error)] * len(gathered)
+        answers = []
+        start = 0
+        for sets, done in entries:
+            answers.append(((sets, done), results[start : start + len(sets)]))
+            start += len(sets)
+        if to_flush:
+            with self._lock:
+                self._written += answers
+        else:
+            _give_out(answers)
+
+    def _flush_all(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting:
-                    self._draining = False
-                    return
-                taken, count = 0, 0
-                while taken < len(self._waiting) and count < MAX_SETS_A_DRAIN:
-                    count += len(self._waiting[taken][0])
-                    taken += 1
-                entries, self._waiting = self._waiting[:taken], self._waiting[taken:]
-            gathered = [one for sets, _ in entries for one in sets]
+                answers, self._written = self._written, []
+                self._flushing = bool(answers)
+            if not answers:
+                return
             try:
-                results = self._append(gathered)
-            except Exception as error:  # every waiting producer needs its answer, whatever went wrong
-                verdict = (
-                    error if isinstance(error, KafkaError) else KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))
-                )
-                results = [verdict] * len(gathered)
-            start = 0
-            for sets, done in entries:
-                try:
-                    done(results[start : start + len(sets)])
-                except Exception:  # the others wait for theirs, and the queue must not stay taken for ever
-                    log.exception("the answer to a pooled append failed")
-                start += len(sets)
+                self._flush()
+            except Exception as error:
+                verdict = _verdict(error)
+                answers = [((sets, done), [verdict] * len(sets)) for (sets, done), _ in answers]
+            _give_out(answers)
+
+
+def _verdict(error: Exception) -> KafkaError:
+    return error if isinstance(error, KafkaError) else KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))
+
+
+def _give_out(answers: list[tuple[Entry, Results]]) -> None:
+    for (_, done), results in answers:
+        try:
+            done(results)
+        except Exception:  # the others wait for theirs, and the queue must not stay taken for ever
+            log.exception("the answer to a pooled append failed")

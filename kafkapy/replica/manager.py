@@ -31,13 +31,13 @@ class ReplicaManager:
         *,
         broker_id: int,
         timer: Timer,
-        disk_pool: DiskPool,
+        append_pool: DiskPool,
         stall_threshold: float,
     ) -> None:
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
-        self._disk_pool = disk_pool
+        self._append_pool = append_pool
         self._stall_threshold = stall_threshold
         self._stalls: dict[Path, StallMonitor] = {}
         self._lock = threading.Lock()
@@ -106,7 +106,7 @@ class ReplicaManager:
             partition_log,
             broker_id=self.broker_id,
             leader_epoch=leader_epoch,
-            disk_pool=self._disk_pool,
+            append_pool=self._append_pool,
             stall=self._stall_of(partition_log.dir.parent),
             on_append=self.fetch_purgatory.check,
         )

@@ -45,7 +45,7 @@ class Partition:
         *,
         broker_id: int,
         leader_epoch: int,
-        disk_pool: Any,
+        append_pool: Any,
         stall: Any,
         on_append: Callable[[Partition], object],
     ) -> None:
@@ -58,7 +58,7 @@ class Partition:
         self.gone: KafkaError | None = None  # set once when the partition is deleted or its directory went offline
         self._stall = stall
         self._advancing = threading.Lock()
-        self._queue = AppendQueue(disk_pool, self._append_waiting)
+        self._queue = AppendQueue(append_pool, self._write, self._flush)
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
@@ -78,11 +78,14 @@ class Partition:
         if not self._queue.busy and not self._stall.stalled:
             started = time.monotonic()
             try:
-                verdicts = self.log.append(sets, self.leader_epoch, blocking=False)
+                verdicts = self.log.append(sets, self.leader_epoch, blocking=False, flush=False)
             except LogDirFailure as failure:
                 return [failure] * len(sets)
             if not isinstance(verdicts, Busy):
                 self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+                if self.log.is_flush_due:
+                    self._queue.put_written(sets, verdicts, done)
+                    return None
                 self._appended()
                 return verdicts
         self._queue.put(sets, done)
@@ -101,19 +104,35 @@ class Partition:
     def _append_waiting(self, sets: Sequence[memoryview]) -> list[Verdict]:
         if self.gone is not None:
             return [self.gone] * len(sets)
-        started = time.monotonic()
-        verdicts = self.log.append(sets, self.leader_epoch, blocking=True)
-        assert not isinstance(verdicts, Busy)
-        self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
-        self._appended()
+        verdicts, to_flush = self._write(sets)
+        if to_flush:
+            self._flush()
         return verdicts
 
-    def _appended(self) -> None:
+    def _write(self, sets: Sequence[memoryview]) -> tuple[list[Verdict], bool]:
+        """The verdicts, and whether a flush is due before they may be told."""
+        if self.gone is not None:
+            return [self.gone] * len(sets), False
+        started = time.monotonic()
+        verdicts = self.log.append(sets, self.leader_epoch, blocking=True, flush=False)
+        assert not isinstance(verdicts, Busy)
+        self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+        if self.log.is_flush_due:
+            return verdicts, True
+        self._appended()
+        return verdicts, False
+
+    def _flush(self) -> None:
+        self.log.flush()
+        self._appended(self.log.recovery_point)
+
+    def _appended(self, end: int | None = None) -> None:
+        """Readers see the log up to its end, or up to `end`."""
         # Another processor or the pool may append at the same time. Without the lock one of them could read the end,
         # be overtaken by the other's longer end, and take the high watermark back to its own: consumers would then
         # not see acknowledged records until the next append.
         with self._advancing:
-            self.log.set_high_watermark(self.log.log_end_offset)
+            self.log.set_high_watermark(self.log.log_end_offset if end is None else max(end, self.log.high_watermark))
         self.on_append(self)
 
     # --- reads

@@ -70,6 +70,7 @@ class BrokerServer:
         services.meters = RequestMeters(services.counters, timed=bool(config.kafkapy_metrics_listen))
         services.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         services.disk_pool = DiskPool(config.kafkapy_disk_pool_threads)
+        services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
         # Syncs of rolled segments have threads of their own: a flood of small segments must not hold up the appends
         # and the administration that wait for the disk pool.
         self._background_pool = DiskPool(2, "background")
@@ -225,7 +226,7 @@ class BrokerServer:
             services.log_manager,
             broker_id=services.broker_id,
             timer=self._timer,
-            disk_pool=services.disk_pool,
+            append_pool=services.append_pool,
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
         )
         epoch = cluster.become_controller(services.broker_id, services.clock.time_ms())
@@ -312,6 +313,7 @@ class BrokerServer:
         self._scheduler.stop()
         self._timer.stop()
         self.services.disk_pool.stop()
+        self.services.append_pool.stop()
         self._background_pool.stop()
         if self._tree is not None:
             self._tree.close()

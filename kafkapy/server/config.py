@@ -38,6 +38,7 @@ class BrokerConfig:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    kafkapy_append_pool_threads: int
     kafkapy_decompressed_max_bytes: int
     kafkapy_disk_pool_threads: int
     kafkapy_log_level: str

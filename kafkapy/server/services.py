@@ -32,6 +32,7 @@ class Node(NamedTuple):
 class Services:
     """The parts of a running broker. Attributes are set once, before the first request."""
 
+    append_pool: DiskPool
     broker_id: int
     cluster_id: str
     clock: Clock

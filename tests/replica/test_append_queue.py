@@ -1,7 +1,12 @@
 """Pooled appends: order, gathering, and an answer for everyone."""
 
+import threading
+
+import pytest
+
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.replica.append_queue import AppendQueue
+from kafkapy.runtime.disk_pool import DiskPool
 
 
 class Pool:
@@ -19,9 +24,18 @@ class Pool:
             fn(*args)
 
 
+def queue_of(pool, write):
+    """A queue of appends that need no flush."""
+    return AppendQueue(pool, lambda sets: (write(sets), False), never)
+
+
+def never():
+    raise AssertionError("nothing has asked for a flush")
+
+
 def test_what_gathered_is_appended_at_once_and_in_order():
     pool, appended, answers = Pool(), [], {}
-    queue = AppendQueue(pool, lambda sets: appended.append(list(sets)) or [f"did {one}" for one in sets])
+    queue = queue_of(pool, lambda sets: appended.append(list(sets)) or [f"did {one}" for one in sets])
     queue.put(["a", "b"], lambda results: answers.update(first=results))
     queue.put(["c"], lambda results: answers.update(second=results))
     assert queue.busy
@@ -34,7 +48,7 @@ def test_what_gathered_is_appended_at_once_and_in_order():
 
 def test_an_append_put_while_draining_is_drained_too():
     pool, appended, answers = Pool(), [], []
-    queue = AppendQueue(pool, lambda sets: appended.append(list(sets)) or list(sets))
+    queue = queue_of(pool, lambda sets: appended.append(list(sets)) or list(sets))
     queue.put(["a"], lambda results: queue.put(["b"], answers.append))
     pool.run()
     assert appended == [["a"], ["b"]]
@@ -47,7 +61,7 @@ def test_a_failing_append_answers_every_waiting_producer():
         raise OSError("disk on fire")
 
     pool, answers = Pool(), []
-    queue = AppendQueue(pool, broken)
+    queue = queue_of(pool, broken)
     queue.put(["a"], answers.append)
     queue.put(["b", "c"], answers.append)
     pool.run()
@@ -58,9 +72,103 @@ def test_a_failing_append_answers_every_waiting_producer():
 
 def test_an_answer_that_fails_takes_nothing_from_the_others():
     pool, answers = Pool(), []
-    queue = AppendQueue(pool, list)
+    queue = queue_of(pool, list)
     queue.put(["a"], lambda results: 1 // 0)
     queue.put(["b"], answers.append)
     pool.run()
     assert answers == [["b"]]
     assert not queue.busy
+
+
+class Disk:
+    """Notes what is written and how much of that each flush has covered; a flush waits until it may end."""
+
+    def __init__(self):
+        self.written = []
+        self.flushed = []
+        self.news = threading.Condition()
+        self.begun = 0
+        self.may_end = threading.Semaphore(0)
+
+    def write(self, sets):
+        with self.news:
+            self.written += sets
+            self.news.notify_all()
+        return list(sets), True
+
+    def flush(self):
+        with self.news:
+            covered = len(self.written)
+            self.begun += 1
+            self.news.notify_all()
+        assert self.may_end.acquire(timeout=10)
+        self.flushed.append(covered)
+
+    def wait_for(self, condition):
+        with self.news:
+            assert self.news.wait_for(condition, 10)
+
+
+@pytest.fixture
+def threads():
+    pool = DiskPool(3)
+    yield pool
+    pool.stop()
+
+
+def test_what_arrives_during_a_flush_is_written_and_waits_for_the_next_one_alone(threads):
+    disk, answers = Disk(), {}
+    queue = AppendQueue(threads, disk.write, disk.flush)
+    queue.put(["a"], lambda results: answers.update(a=list(disk.flushed)))
+    disk.wait_for(lambda: disk.begun == 1)
+    for name in "bcd":
+        queue.put([name], lambda results, name=name: answers.update({name: list(disk.flushed)}))
+    disk.wait_for(lambda: len(disk.written) == 4)  # while the first flush is under way
+    assert not answers
+    disk.may_end.release()
+    disk.wait_for(lambda: disk.begun == 2)
+    disk.may_end.release()
+    threads.stop()
+    assert answers == {"a": [1]} | {name: [1, 4] for name in "bcd"}
+
+
+def test_a_flush_does_not_wait_for_writes_that_go_on(threads):
+    """A producer that sends faster than it is answered must not keep what was written from being flushed."""
+    disk, answered = Disk(), threading.Semaphore(0)
+    numbers = iter(range(1000))
+
+    def write(sets):
+        if disk.begun == 0:  # there is always more to write, until the first flush
+            queue.put([next(numbers)], lambda results: answered.release())
+        return disk.write(sets)
+
+    queue = AppendQueue(threads, write, disk.flush)
+    queue.put([next(numbers)], lambda results: answered.release())
+    disk.wait_for(lambda: disk.begun == 1)
+    for _ in range(1000):
+        disk.may_end.release()
+    assert answered.acquire(timeout=10)
+
+
+def test_a_failed_flush_is_everybodys_answer():
+    def flush():
+        raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
+
+    pool, answers = Pool(), []
+    queue = AppendQueue(pool, lambda sets: (list(sets), True), flush)
+    queue.put(["a"], answers.append)
+    queue.put(["b", "c"], answers.append)
+    pool.run()
+    assert [[one.code for one in each] for each in answers] == [[56], [56, 56]]
+    queue.put(["d"], answers.append)
+    pool.run()
+    assert len(answers) == 3
+
+
+def test_what_was_written_elsewhere_is_answered_after_a_flush():
+    pool, answers, flushes = Pool(), [], []
+    queue = AppendQueue(pool, never, lambda: flushes.append(1))
+    queue.put_written(["a"], ["done"], answers.append)
+    assert not answers
+    pool.run()
+    assert (answers, flushes) == ([["done"]], [1])

@@ -1,4 +1,4 @@
-"""A leader replica: its high watermark when several threads append."""
+"""A leader replica: its high watermark when several threads append, and while acknowledgements wait for a sync."""
 
 import threading
 
@@ -10,6 +10,7 @@ from kafkapy.record.batch import build
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import SYSTEM_CLOCK
+from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.scheduler import Scheduler
 
 
@@ -40,7 +41,7 @@ def test_an_append_that_is_overtaken_does_not_take_the_high_watermark_back(tmp_p
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
     log.assign_leader_epoch(0)
     partition = Partition(
-        log, broker_id=0, leader_epoch=0, disk_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
     )
     partition.log = hesitant = Hesitant(log)
     other = threading.Thread(target=lambda: partition.append([batch()], None))
@@ -54,5 +55,49 @@ def test_an_append_that_is_overtaken_does_not_take_the_high_watermark_back(tmp_p
     other.join()
     assert log.log_end_offset == 2
     assert log.high_watermark == 2
+    log.close()
+    scheduler.stop()
+
+
+class SlowToSync(Files):
+    """A sync of records begins, and ends when it may."""
+
+    def __init__(self):
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+
+    def sync(self, file):
+        if str(file.path).endswith(".log"):
+            self.begun.release()
+            assert self.may_end.acquire(timeout=10)
+        super().sync(file)
+
+
+def test_with_flush_messages_neither_producers_nor_readers_are_told_before_the_sync(tmp_path):
+    scheduler, pool, files = Scheduler(), DiskPool(2), SlowToSync()
+    env = Environment(str(tmp_path), files, SYSTEM_CLOCK, scheduler)
+    log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({"flush.messages": 1}))
+    log.assign_leader_epoch(0)
+    stall = StallMonitor(0.5)
+    seen = threading.Semaphore(0)
+    partition = Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=pool, stall=stall, on_append=lambda _: seen.release()
+    )
+    answers = []
+    assert partition.append([batch()], answers.append) is None
+    assert files.begun.acquire(timeout=10)
+    assert partition.append([batch()], answers.append) is None
+    while log.log_end_offset < 2:  # the second is written while the first one's sync runs
+        pass
+    assert (answers, log.high_watermark, log.recovery_point) == ([], 0, 0)
+    files.may_end.release()
+    assert seen.acquire(timeout=10)
+    assert log.high_watermark == log.recovery_point == 1  # not 2: that is in the log, and not synced
+    assert files.begun.acquire(timeout=10)
+    files.may_end.release()
+    pool.stop()
+    assert [[one.base_offset for one in each] for each in answers] == [[0], [1]]
+    assert log.high_watermark == log.recovery_point == 2
+    files.may_end.release(3)
     log.close()
     scheduler.stop()

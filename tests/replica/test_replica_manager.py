@@ -16,7 +16,7 @@ def test_a_log_whose_making_was_cut_short_gets_its_topic_id(tmp_path):
     scheduler = Scheduler()
     logs = LogManager([tmp_path], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=scheduler)
     logs.load()
-    replicas = ReplicaManager(logs, broker_id=0, timer=Timer(SYSTEM_CLOCK), disk_pool=None, stall_threshold=1.0)
+    replicas = ReplicaManager(logs, broker_id=0, timer=Timer(SYSTEM_CLOCK), append_pool=None, stall_threshold=1.0)
     replicas.expect("t", [0])
     partition = replicas.make_leader("t", 0, TOPIC_ID, 0, LogConfig({}), is_new=False)
     assert partition.log.topic_id == TOPIC_ID

@@ -41,6 +41,7 @@ def test_the_page_tells_of_requests_bytes_errors_logs_and_the_purgatory(tmp_path
     assert samples["kafkapy_log_end_offset", (("partition", "0"), ("topic", "seen"))] == 3
     assert samples["kafkapy_fetch_purgatory_size", ()] == 0
     assert samples["kafkapy_disk_pool_depth", ()] >= 0
+    assert samples["kafkapy_append_pool_depth", ()] >= 0
     for stage in ("queue", "local", "send"):
         assert samples["kafkapy_request_seconds_count", (("api", "Produce"), ("stage", stage))] == 4
     assert samples["kafkapy_request_seconds_bucket", (("api", "Produce"), ("le", "+Inf"), ("stage", "local"))] == 4

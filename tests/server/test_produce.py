@@ -215,7 +215,7 @@ def test_an_unforeseen_failure_of_one_partition_leaves_anothers_pooled_append_it
 
     with second.log.lock:  # the append to this one has to wait in the pool
         wire.send(PRODUCE, VERSION, both(b"a" * 1000))
-        while server.services.disk_pool.depth == 0:
+        while server.services.append_pool.depth == 0:
             pass
         other = Wire(server)  # its request is received where the other one still lies, if nothing keeps that
         other.send(PRODUCE, VERSION, request("no-such-topic", batch(b"b" * 1000)))
@@ -326,7 +326,7 @@ def test_an_answer_that_cannot_be_made_closes_the_connection_also_from_the_disk_
     other.sock.settimeout(10)
     with broker.services.replicas.get(topic, 0).log.lock:  # so the append waits in the pool
         other.send(PRODUCE, VERSION, asked)
-        while broker.services.disk_pool.depth == 0:
+        while broker.services.append_pool.depth == 0:
             pass
     assert other.closed()
     assert end_offset(wire, topic) == 1
