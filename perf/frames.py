@@ -71,9 +71,9 @@ def records_that_fill(size: int, batch_bytes: int = BATCH_BYTES) -> int:
     return max(1, batch_bytes // (size + 16))
 
 
-def produce(topic: str, records: bytes, acks: int) -> bytes:
+def produce(topic: str, records: bytes, acks: int, index: int = 0) -> bytes:
     request = PRODUCE.Request
-    partition = request.TopicData.PartitionData(index=0, records=records)
+    partition = request.TopicData.PartitionData(index=index, records=records)
     message = request(
         transactional_id=None,
         acks=acks,
