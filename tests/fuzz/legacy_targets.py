@@ -13,6 +13,7 @@ from pathlib import Path
 from kafkapy._ext import entries
 from kafkapy._ext.batch import CorruptBatch
 from kafkapy._ext.crc32c import crc32c
+from kafkapy._ext.entry_walk import any_older, index_steps, whole_entries
 from kafkapy._ext.message_writer import wrap
 from kafkapy._ext.records import CorruptRecords
 from kafkapy._ext.segment_scan import CorruptSegment
@@ -147,6 +148,17 @@ def fuzz_down_conversion(view: memoryview, rng: random.Random) -> None:
     assert at == len(converted)
 
 
+def fuzz_walk(view: memoryview, rng: random.Random) -> None:
+    for highest in (0, 1, 127):
+        position, size, above = whole_entries(view, highest)
+        assert 0 <= position <= len(view)
+        assert size >= -1
+        assert not above or 0 < size <= len(view) - position
+    any_older([view, view[:17]])
+    steps = index_steps(view, rng.choice((0, 50, 4096)), rng.choice((0, 60)))
+    assert sum(size for size, _, _, _ in steps) <= len(view)
+
+
 def targets() -> list[Target]:
     """All of these formats."""
     corpus = [*stored(), *made()]
@@ -154,5 +166,6 @@ def targets() -> list[Target]:
         Target("entries", corpus, fuzz_entries, BROKEN, make_entries),
         Target("message-validation", made(), fuzz_message_validation, (RecordError, KafkaError), make_entries),
         Target("down-conversion", corpus, fuzz_down_conversion, (KafkaError,), make_entries),
+        Target("entry-walk", corpus, fuzz_walk, (ValueError,), make_entries),
         Target("old-segments", stored(), Segment(), (CorruptSegment,)),
     ]

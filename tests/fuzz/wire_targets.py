@@ -82,10 +82,7 @@ def targets() -> list[Target]:
     """All of the wire."""
     sent = requests()
     hot = [
-        encoded(api, "request", version, seed)
-        for api in (PRODUCE, FETCH)
-        for version in range(4, 12)
-        for seed in range(4)
+        encoded(api, "request", version, seed) for api in (PRODUCE, FETCH) for version in range(12) for seed in range(4)
     ]
     sized = [b"".join(len(one).to_bytes(4, "big") + one for one in sent[i : i + 3]) for i in range(0, 60, 3)]
     responses = Responses()
