@@ -70,6 +70,11 @@ class RawClient:
 
         self._poll(f"topic {topic} has no leader", has_leaders)
 
+    def without_leader(self, topic: str) -> int:
+        """How many of its partitions have none."""
+        found = self._metadata(topic).topics[0]
+        return sum(partition.error_code != 0 for partition in found.partitions)
+
     def _metadata(self, topic: str | None, create: bool = False) -> Any:
         request = METADATA.Request
         topics = [] if topic is None else [request.Topics(name=topic)]

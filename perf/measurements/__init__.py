@@ -13,6 +13,7 @@ from perf.measurements.log_tools import LogTools
 from perf.measurements.memory import Memory
 from perf.measurements.produce import Produce
 from perf.measurements.recovery import Recovery
+from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
 from perf.measurements.start import Start
 
@@ -28,5 +29,6 @@ ALL: tuple[Measurement, ...] = (
     Start(),
     Memory(),
     Recovery(),
+    RecoveryBeside(),
     LogTools(),
 )

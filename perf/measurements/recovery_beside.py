@@ -1,0 +1,89 @@
+"""What a recovery costs those that it does not concern: produce to ack on one partition while others recover.
+
+Apache Kafka serves nothing before all is recovered, so that only kafkapy is measured, with and without the recovery.
+The partitions that recover are hard links to one segment of 1 GiB, which stays in the page cache: the checksums, and
+with them the contention for processors and for the interpreter's lock, are those of as many segments.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+from perf import frames
+from perf.brokers import Broker
+from perf.measurement import KAFKAPY, Bench, Figures, Measurement, Row
+from perf.measurements.recovery import make_unclean
+from perf.raw_client import RawClient
+from perf.stats import percentile
+
+RATE = 500
+SIZE = 100
+BULK = "bulk"
+SERVED = "served"
+RECORD = 1024
+SECONDS_A_GIB = 0.12  # no recovery is faster
+SHARES = {"p50": 0.5, "p99": 0.99}
+
+
+class RecoveryBeside(Measurement):
+    name = "recovery_beside"
+    about = f"produce to ack at {RATE:,}/s on a partition that is ready, while others recover, and when they have"
+    quick = False
+    rows = tuple(
+        Row(f"recovery_beside.{when}.{share}", f"ack at {RATE}/s, {what}, {share}", "ms", "lower", digits=3)
+        for when, what in (("during", "others recover"), ("after", "no recovery"))
+        for share in SHARES
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        if kind != KAFKAPY:
+            return {}
+        seconds = bench.scale.paced_seconds / 4
+        copies = int(seconds * 2 / (SECONDS_A_GIB * bench.scale.segment / (1 << 30))) + 2
+        frame = frames.produce(SERVED, frames.batch(frames.plain_values(SIZE, 1)), 1)
+        with bench.data() as path:
+            with bench.fleet.running(kind, path, {"num.partitions": str(copies)}) as broker:
+                self._fill(bench, broker)
+            _multiply(path / "logs", copies)
+            make_unclean(path / "logs")
+            with bench.fleet.running(kind, path) as broker, RawClient(broker.port) as client:
+                client.wait_for_topic(SERVED, create=False)
+                during = _paced(client, frame, seconds)
+                left = client.without_leader(BULK)
+                client.wait_for_topic(BULK, create=False)
+                after = _paced(client, frame, seconds)
+        bench.note(
+            "recovery_beside", f"recovery beside: {left} of {copies} partitions were still to recover at the end of it"
+        )
+        return {
+            f"recovery_beside.{when}.{share}": percentile(latencies, part) * 1e3
+            for when, latencies in (("during", during), ("after", after))
+            for share, part in SHARES.items()
+        }
+
+    def _fill(self, bench: Bench, broker: Broker) -> None:
+        values = frames.plain_values(RECORD, frames.records_that_fill(RECORD))
+        frame = frames.produce(BULK, frames.batch(values), 1)
+        with RawClient(broker.port) as client:
+            for topic in (BULK, SERVED):
+                client.wait_for_topic(topic, create=True)
+            client.stream(frame, bench.scale.segment // len(frame) - 3, 5)
+
+
+def _multiply(logs: Path, copies: int) -> None:
+    segment = logs / f"{BULK}-0" / f"{0:020}.log"
+    for partition in range(1, copies):
+        empty = logs / f"{BULK}-{partition}" / segment.name
+        empty.unlink()
+        os.link(segment, empty)
+
+
+def _paced(client: RawClient, frame: bytes, seconds: float) -> list[float]:
+    gc.disable()  # the client's own pauses are no part of the broker's latency
+    try:
+        latencies, _ = client.paced(frame, RATE, seconds)
+    finally:
+        gc.enable()
+    return sorted(latencies)
