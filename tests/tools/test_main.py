@@ -171,7 +171,7 @@ def test_the_start_of_a_broker_loads_no_library_that_it_does_not_need():
 
 @pytest.mark.parametrize(
     ("words", "completed"),
-    [("kafkapy to", "topics"), ("kafkapy log d", "dump"), ("kafkapy start --over", "--override")],
+    [("kafkapy to", "topics"), ("kafkapy log du", "dump"), ("kafkapy start --over", "--override")],
 )
 def test_a_shell_can_complete_commands_and_options(words, completed):
     done = run(
