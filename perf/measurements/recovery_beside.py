@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perf import frames
 from perf.brokers import Broker
-from perf.measurement import KAFKAPY, Bench, Figures, Measurement, Row
+from perf.measurement import GIB, KAFKAPY, Bench, Figures, Measurement, Row
 from perf.measurements.recovery import make_unclean
 from perf.raw_client import RawClient
 from perf.stats import percentile
@@ -24,6 +24,7 @@ BULK = "bulk"
 SERVED = "served"
 RECORD = 1024
 SECONDS_A_GIB = 0.12  # no recovery is faster
+MOST_COPIES = 100
 SHARES = {"p50": 0.5, "p99": 0.99}
 
 
@@ -41,7 +42,7 @@ class RecoveryBeside(Measurement):
         if kind != KAFKAPY:
             return {}
         seconds = bench.scale.paced_seconds / 4
-        copies = int(seconds * 2 / (SECONDS_A_GIB * bench.scale.segment / (1 << 30))) + 2
+        copies = min(int(seconds * 2 / (SECONDS_A_GIB * bench.scale.segment / GIB)) + 2, MOST_COPIES)
         frame = frames.produce(SERVED, frames.batch(frames.plain_values(SIZE, 1)), 1)
         with bench.data() as path:
             with bench.fleet.running(kind, path, {"num.partitions": str(copies)}) as broker:
@@ -67,8 +68,8 @@ class RecoveryBeside(Measurement):
         values = frames.plain_values(RECORD, frames.records_that_fill(RECORD))
         frame = frames.produce(BULK, frames.batch(values), 1)
         with RawClient(broker.port) as client:
-            for topic in (BULK, SERVED):
-                client.wait_for_topic(topic, create=True)
+            client.create_topic(SERVED)
+            client.wait_for_topic(BULK, create=True)  # with as many partitions as the broker's default says
             client.stream(frame, bench.scale.segment // len(frame) - 3, 5)
 
 
