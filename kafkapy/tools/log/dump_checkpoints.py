@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkapy.log import checkpoints, clean_shutdown, leader_epochs, meta_properties, partition_metadata
+from kafkapy.log import checkpoints, clean_shutdown, cleaner_offsets, leader_epochs, meta_properties, partition_metadata
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.dump_options import Output
 
@@ -16,7 +16,7 @@ OFFSET_CHECKPOINTS = (
     checkpoints.RECOVERY_POINTS,
     checkpoints.HIGH_WATERMARKS,
     checkpoints.LOG_START_OFFSETS,
-    "cleaner-offset-checkpoint",
+    cleaner_offsets.NAME,
 )
 
 

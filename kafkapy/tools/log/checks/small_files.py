@@ -5,10 +5,9 @@ from pathlib import Path
 
 from kafkapy.log import checkpoints, clean_shutdown, leader_epochs, meta_properties, partition_metadata
 from kafkapy.log.checkpoints import numbers, parse_lines
+from kafkapy.log.cleaner_offsets import NAME as CLEANER_OFFSETS
 from kafkapy.tools.log.checks.epochs import read_epochs
 from kafkapy.tools.log.checks.report import Report
-
-CLEANER_OFFSETS = "cleaner-offset-checkpoint"
 
 # What an offset in each of them is.
 CHECKPOINTS = {
