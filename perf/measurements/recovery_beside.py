@@ -13,7 +13,7 @@ from pathlib import Path
 
 from perf import frames
 from perf.brokers import Broker
-from perf.measurement import GIB, KAFKAPY, Bench, Figures, Measurement, Row
+from perf.measurement import GIB, KAFKAPY, MIB, Bench, Figures, Measurement, Row
 from perf.measurements.recovery import make_unclean
 from perf.raw_client import RawClient
 from perf.stats import percentile
@@ -24,7 +24,6 @@ BULK = "bulk"
 SERVED = "served"
 RECORD = 1024
 SECONDS_A_GIB = 0.12  # no recovery is faster
-MOST_COPIES = 100
 SHARES = {"p50": 0.5, "p99": 0.99}
 
 
@@ -42,11 +41,12 @@ class RecoveryBeside(Measurement):
         if kind != KAFKAPY:
             return {}
         seconds = bench.scale.paced_seconds / 4
-        copies = min(int(seconds * 2 / (SECONDS_A_GIB * bench.scale.segment / GIB)) + 2, MOST_COPIES)
+        size = bench.scale.segment
+        copies = min(int(seconds * 2 / (SECONDS_A_GIB * size / GIB)) + 2, size // (4 * MIB) + 4)
         frame = frames.produce(SERVED, frames.batch(frames.plain_values(SIZE, 1)), 1)
         with bench.data() as path:
-            with bench.fleet.running(kind, path, {"num.partitions": str(copies)}) as broker:
-                self._fill(bench, broker)
+            with bench.fleet.running(kind, path) as broker:
+                self._fill(bench, broker, copies)
             _multiply(path / "logs", copies)
             make_unclean(path / "logs")
             with bench.fleet.running(kind, path) as broker, RawClient(broker.port) as client:
@@ -64,12 +64,12 @@ class RecoveryBeside(Measurement):
             for share, part in SHARES.items()
         }
 
-    def _fill(self, bench: Bench, broker: Broker) -> None:
+    def _fill(self, bench: Bench, broker: Broker, copies: int) -> None:
         values = frames.plain_values(RECORD, frames.records_that_fill(RECORD))
         frame = frames.produce(BULK, frames.batch(values), 1)
         with RawClient(broker.port) as client:
             client.create_topic(SERVED)
-            client.wait_for_topic(BULK, create=True)  # with as many partitions as the broker's default says
+            client.create_topic(BULK, copies)
             client.stream(frame, bench.scale.segment // len(frame) - 3, 5)
 
 
