@@ -4,21 +4,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkapy._ext.aborted cimport AbortedTransactions
+from kafkapy._ext.arrow_memory cimport ByteColumn, Growing
 from kafkapy._ext.stored_records cimport Stored, StoredRecords
-
-# Memory that grows; plain, since it is filled without the interpreter's lock.
-ctypedef struct Growing:
-    uint8_t *data
-    size_t size
-    size_t room
-
-# A column of bytes in Arrow's layout.
-ctypedef struct ByteColumn:
-    Growing offsets             # `width` bytes each, one more than there are rows
-    Growing data
-    Growing validity            # a bit a row, the lowest first; empty until the first null
-    int64_t nulls
-    int64_t rows
 
 # The columns that may be asked for, as bits.
 cdef enum:
@@ -34,13 +21,6 @@ cdef enum:
     COL_SEQUENCE = 512          # int32, -1: none
     COL_LEADER_EPOCH = 1024     # int32, -1: none
     COL_ATTRIBUTES = 2048       # int16, of the batch as stored
-
-
-@cython.final
-cdef class Memory:
-    cdef uint8_t *_data         # owned, of `_room` bytes
-    cdef size_t _room
-    cdef readonly Py_ssize_t size
 
 
 @cython.final

@@ -7,62 +7,21 @@ decompression of batches alone, which gives it up itself.
 """
 
 cimport cython
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int8_t, int16_t, int32_t, uint32_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport int32_t
+from libc.string cimport memset
 
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <stdlib.h>
-    #include <string.h>
-    #include <sys/mman.h>
-
-    /* Large memory comes from the kernel itself: it grows without a copy and goes back at once. From malloc the
-       columns of one batch after the other, all growing side by side, would leave holes of several times their size. */
-    #define KAFKAPY_LARGE 131072
-    #define KAFKAPY_HUGE 4194304
-
-    static void kafkapy_free_column(void *at, size_t room) {
-        if (room < KAFKAPY_LARGE)
-            free(at);
-        else
-            munmap(at, room);
-    }
-
-    /* `used` bytes are kept; NULL without memory, and then all is as it was. */
-    static void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) {
-        void *made;
-        if (larger < KAFKAPY_LARGE)
-            return realloc(at, larger);
-        if (room >= KAFKAPY_LARGE)
-            made = mremap(at, room, larger, MREMAP_MAYMOVE);
-        else
-            made = mmap(0, larger, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (made == MAP_FAILED)
-            return 0;
-        if (larger >= KAFKAPY_HUGE)
-            madvise(made, larger, MADV_HUGEPAGE);   /* halves the cost of the first touch; refused is fine */
-        if (room < KAFKAPY_LARGE) {
-            if (used)
-                memcpy(made, at, used);
-            free(at);
-        }
-        return made;
-    }
-    """
-    void kafkapy_free_column(void *at, size_t room) nogil
-    void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) nogil
-
+from kafkapy._ext.arrow_memory cimport (
+    ByteColumn, Growing, free_bytes, free_memory, put8, put16, put32, put64, put_bytes, put_text, taken_bytes,
+    taken_memory,
+)
 from kafkapy._ext.stored_records cimport (
     STORED_BATCH, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch, StoredRecords,
 )
-from kafkapy._ext.utf8 cimport utf8_is_valid, utf8_length
 from kafkapy._ext.varint cimport get_varint32
 
 from collections import namedtuple
+
+from kafkapy._ext.arrow_memory import Memory
 
 # What a batch of columns consists of; all memory is read-only and lives as long as anything refers to it.
 Bytes = namedtuple("Bytes", "offsets data validity nulls")
@@ -95,146 +54,9 @@ cdef enum:
     ABORT = 0                   # the type of an abort marker
     # An offset of 4 bytes counts up to 2^31 - 1, and one record, which always goes in, has less than that.
     MOST_BYTES = 0x7FFFFFFF
-    FIRST_ROOM = 4096
 
 cdef int64_t LEAST = -<int64_t>0x7FFFFFFFFFFFFFFF - 1
 cdef int64_t MOST = 0x7FFFFFFFFFFFFFFF
-cdef uint8_t NOTHING = 0
-
-
-@cython.final
-cdef class Memory:
-    """Memory of a column: any consumer of buffers can read it in place."""
-
-    def __cinit__(self) -> None:
-        self._data = NULL
-        self._room = 0
-
-    def __dealloc__(self) -> None:
-        kafkapy_free_column(self._data, self._room)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getbuffer__(self, Py_buffer *buffer, int flags):
-        PyBuffer_FillInfo(buffer, self, &NOTHING if self._data == NULL else self._data, self.size, 1, flags)
-
-
-cdef object _taken(Growing *memory):
-    """The memory as an object; nothing is left in `memory`."""
-    cdef Memory taken = Memory.__new__(Memory)
-    taken._data = memory.data
-    taken._room = memory.room
-    taken.size = memory.size
-    memset(memory, 0, sizeof(Growing))
-    return taken
-
-
-cdef inline uint8_t *_more(Growing *memory, size_t size) noexcept nogil:
-    """Room for `size` bytes more, counted as used; NULL without memory."""
-    cdef size_t room = memory.room
-    cdef uint8_t *data
-    if size > room - memory.size:
-        room = room * 2 if room else FIRST_ROOM
-        while size > room - memory.size:
-            room *= 2
-        data = <uint8_t *>kafkapy_grow_column(memory.data, memory.size, memory.room, room)
-        if data == NULL:
-            return NULL
-        memory.data = data
-        memory.room = room
-    memory.size += size
-    return memory.data + memory.size - size
-
-
-cdef inline bint _put64(Growing *memory, int64_t value) noexcept nogil:
-    cdef uint8_t *at = _more(memory, 8)
-    if at == NULL:
-        return False
-    (<int64_t *>at)[0] = value
-    return True
-
-
-cdef inline bint _put32(Growing *memory, int32_t value) noexcept nogil:
-    cdef uint8_t *at = _more(memory, 4)
-    if at == NULL:
-        return False
-    (<int32_t *>at)[0] = value
-    return True
-
-
-cdef inline bint _put16(Growing *memory, int16_t value) noexcept nogil:
-    cdef uint8_t *at = _more(memory, 2)
-    if at == NULL:
-        return False
-    (<int16_t *>at)[0] = value
-    return True
-
-
-cdef inline bint _put8(Growing *memory, int8_t value) noexcept nogil:
-    cdef uint8_t *at = _more(memory, 1)
-    if at == NULL:
-        return False
-    at[0] = <uint8_t>value
-    return True
-
-
-cdef inline bint _put_offset(Growing *memory, int width, int64_t value) noexcept nogil:
-    return _put64(memory, value) if width == 8 else _put32(memory, <int32_t>value)
-
-
-cdef bint _mark(ByteColumn *column, bint valid) noexcept nogil:
-    """The validity of the next row. There is no bitmap as long as all are valid."""
-    cdef size_t wanted = <size_t>(column.rows >> 3) + 1
-    cdef size_t before = column.validity.size
-    cdef uint8_t *at
-    if wanted > before:
-        at = _more(&column.validity, wanted - before)
-        if at == NULL:
-            return False
-        memset(at, 0xFF, wanted - before)
-    if not valid:
-        column.validity.data[column.rows >> 3] &= ~(1 << (column.rows & 7))
-        column.nulls += 1
-    return True
-
-
-cdef inline bint _put_bytes(ByteColumn *column, int width, const uint8_t *start, int32_t length) noexcept nogil:
-    """One row more; `start` NULL: null."""
-    cdef uint8_t *at
-    if (start == NULL or column.nulls) and not _mark(column, start != NULL):
-        return False
-    if column.rows == 0 and not _put_offset(&column.offsets, width, 0):
-        return False
-    if length:
-        at = _more(&column.data, length)
-        if at == NULL:
-            return False
-        memcpy(at, start, length)
-    column.rows += 1
-    return _put_offset(&column.offsets, width, column.data.size)
-
-
-cdef bint _put_text(ByteColumn *column, const uint8_t *start, int32_t length) noexcept nogil:
-    """One row of text more; bytes that are no UTF-8 become U+FFFD, as in Kafka's own clients."""
-    cdef const uint8_t *end = start + length
-    cdef uint8_t *at
-    cdef int taken
-    if utf8_is_valid(start, end):
-        return _put_bytes(column, 4, start, length)
-    if column.rows == 0 and not _put32(&column.offsets, 0):
-        return False
-    while start < end:
-        taken = utf8_length(start, end)
-        at = _more(&column.data, taken if taken else 3)
-        if at == NULL:
-            return False
-        memcpy(at, start if taken else <const uint8_t *>b"\xef\xbf\xbd", taken if taken else 3)
-        start += taken if taken else 1
-    if column.data.size > MOST_BYTES:
-        return False        # a gigabyte of header names that are no text
-    column.rows += 1
-    return _put32(&column.offsets, <int32_t>column.data.size)
 
 
 # One length and its bytes inside of a record that was checked before; a negative length leaves `start` NULL.
@@ -314,12 +136,12 @@ cdef class ColumnBuilder:
     cdef void _free(self) noexcept:
         cdef int i
         for i in range(NUMBERS):
-            kafkapy_free_column(self._fixed[i].data, self._fixed[i].room)
-        kafkapy_free_column(self._header_lists.data, self._header_lists.room)
-        _free_bytes(&self._key)
-        _free_bytes(&self._value)
-        _free_bytes(&self._header_names)
-        _free_bytes(&self._header_values)
+            free_memory(&self._fixed[i])
+        free_memory(&self._header_lists)
+        free_bytes(&self._key)
+        free_bytes(&self._value)
+        free_bytes(&self._header_names)
+        free_bytes(&self._header_values)
 
     def set_aborted(self, aborted) -> None:
         """Begin with another list of aborted transactions: that of the next Fetch response."""
@@ -433,33 +255,33 @@ cdef class ColumnBuilder:
         cdef int columns = self._columns
         self.size += self._row_size()
         self.rows += 1
-        if columns & COL_PARTITION and not _put32(&self._fixed[0], self._partition):
+        if columns & COL_PARTITION and not put32(&self._fixed[0], self._partition):
             return False
-        if columns & COL_OFFSET and not _put64(&self._fixed[1], self._walk.offset):
+        if columns & COL_OFFSET and not put64(&self._fixed[1], self._walk.offset):
             return False
         if columns & COL_TIMESTAMP:
-            if not _put64(&self._fixed[2], self._walk.timestamp):
+            if not put64(&self._fixed[2], self._walk.timestamp):
                 return False
             if self._walk.timestamp == -1:
                 self._without_timestamp += 1
-        if columns & COL_TIMESTAMP_TYPE and not _put8(&self._fixed[3], self._walk.batch.timestamp_type):
+        if columns & COL_TIMESTAMP_TYPE and not put8(&self._fixed[3], self._walk.batch.timestamp_type):
             return False
-        if columns & COL_KEY and not _put_bytes(&self._key, self._width, self._walk.record.key, self._walk.record.key_length):
+        if columns & COL_KEY and not put_bytes(&self._key, self._width, self._walk.record.key, self._walk.record.key_length):
             return False
         if columns & COL_VALUE:
-            if not _put_bytes(&self._value, self._width, self._walk.record.value, self._walk.record.value_length):
+            if not put_bytes(&self._value, self._width, self._walk.record.value, self._walk.record.value_length):
                 return False
         if columns & COL_HEADERS and not self._append_headers():
             return False
-        if columns & COL_PRODUCER_ID and not _put64(&self._fixed[4], self._walk.batch.producer_id):
+        if columns & COL_PRODUCER_ID and not put64(&self._fixed[4], self._walk.batch.producer_id):
             return False
-        if columns & COL_PRODUCER_EPOCH and not _put16(&self._fixed[5], self._walk.batch.producer_epoch):
+        if columns & COL_PRODUCER_EPOCH and not put16(&self._fixed[5], self._walk.batch.producer_epoch):
             return False
-        if columns & COL_SEQUENCE and not _put32(&self._fixed[6], self._walk.sequence):
+        if columns & COL_SEQUENCE and not put32(&self._fixed[6], self._walk.sequence):
             return False
-        if columns & COL_LEADER_EPOCH and not _put32(&self._fixed[7], self._walk.batch.leader_epoch):
+        if columns & COL_LEADER_EPOCH and not put32(&self._fixed[7], self._walk.batch.leader_epoch):
             return False
-        if columns & COL_ATTRIBUTES and not _put16(&self._fixed[8], self._walk.batch.attributes):
+        if columns & COL_ATTRIBUTES and not put16(&self._fixed[8], self._walk.batch.attributes):
             return False
         return True
 
@@ -468,54 +290,33 @@ cdef class ColumnBuilder:
         cdef const uint8_t *end = self._walk.record.end
         cdef const uint8_t *start
         cdef int32_t length = 0, i
-        if self._header_lists.size == 0 and not _put32(&self._header_lists, 0):
+        if self._header_lists.size == 0 and not put32(&self._header_lists, 0):
             return False
         for i in range(self._walk.record.header_count):
             at = _field(at, end, &start, &length)
-            if not _put_text(&self._header_names, start, length):
+            if not put_text(&self._header_names, start, length):
                 return False
             at = _field(at, end, &start, &length)
-            if not _put_bytes(&self._header_values, 4, start, length):
+            if not put_bytes(&self._header_values, 4, start, length):
                 return False
-        return _put32(&self._header_lists, <int32_t>self._header_names.rows)
+        return put32(&self._header_lists, <int32_t>self._header_names.rows)
 
     cdef object _take(self):
         """The rows so far as Columns; none are left."""
         columns = {}
         for name in self._names:
             if name == "key":
-                columns[name] = _taken_bytes(&self._key, self._width)
+                columns[name] = Bytes(*taken_bytes(&self._key, self._width))
             elif name == "value":
-                columns[name] = _taken_bytes(&self._value, self._width)
+                columns[name] = Bytes(*taken_bytes(&self._value, self._width))
             elif name == "headers":
                 columns[name] = Headers(
-                    _taken(&self._header_lists),
-                    _taken_bytes(&self._header_names, 4),
-                    _taken_bytes(&self._header_values, 4),
+                    taken_memory(&self._header_lists),
+                    Bytes(*taken_bytes(&self._header_names, 4)),
+                    Bytes(*taken_bytes(&self._header_values, 4)),
                 )
             else:
-                columns[name] = _taken(&self._fixed[<int>_PLACES[name]])
+                columns[name] = taken_memory(&self._fixed[<int>_PLACES[name]])
         made = Columns(self.rows, self.size, self._without_timestamp, columns)
         self.rows = self.size = self._without_timestamp = 0
         return made
-
-
-cdef void _free_bytes(ByteColumn *column) noexcept:
-    kafkapy_free_column(column.offsets.data, column.offsets.room)
-    kafkapy_free_column(column.data.data, column.data.room)
-    kafkapy_free_column(column.validity.data, column.validity.room)
-
-
-cdef object _taken_bytes(ByteColumn *column, int width):
-    cdef int64_t nulls = column.nulls
-    cdef uint8_t *at
-    if column.rows == 0:
-        at = _more(&column.offsets, width)
-        if at == NULL:
-            raise MemoryError
-        memset(at, 0, width)
-    column.rows = column.nulls = 0
-    offsets = _taken(&column.offsets)
-    data = _taken(&column.data)
-    validity = _taken(&column.validity)
-    return Bytes(offsets, data, validity if nulls else None, nulls)

@@ -3,16 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, final
 
-from typing_extensions import Buffer
+from kafkapy._ext.arrow_memory import Memory as Memory
 
 COLUMNS: dict[str, int]
-
-@final
-class Memory(Buffer):
-    @property
-    def size(self) -> int: ...
-    def __len__(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Bytes(NamedTuple):
     """A column of bytes: row i is data[offsets[i]:offsets[i + 1]]; validity None: no row is null."""
