@@ -10,9 +10,10 @@ import typer
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.log.places import places_in
 from kafkapy.tools.log.result_file import ResultFile
+from kafkapy.tools.log.stats_document import document
 from kafkapy.tools.log.stats_gather import Stats, gather
 from kafkapy.tools.log.stats_plot import FORMATS, draw, plotting
-from kafkapy.tools.log.stats_report import PARTITION_COLUMNS, document, partition_row, rows
+from kafkapy.tools.log.stats_table import PARTITION_COLUMNS, partition_row, rows
 from kafkapy.tools.options import Json
 from kafkapy.tools.output import print_json, print_table, progress
 

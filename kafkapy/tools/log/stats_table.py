@@ -1,133 +1,15 @@
-"""What `kafkapy log stats` prints: a table for people, one JSON document for programs."""
+"""What `kafkapy log stats` prints for people: rows of a table."""
 
-from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
 from kafkapy.tools.log.decoders import readable
-from kafkapy.tools.log.stats_gather import Key, Producer, Stats
+from kafkapy.tools.log.stats_document import compaction, largest
+from kafkapy.tools.log.stats_gather import Stats
 
-Json = dict[str, Any]
 Row = tuple[str, str]
 
 BAR = 30  # characters of the longest bar
-
-
-def document(stats: Stats, top: int) -> Json:
-    """Sizes are bytes, timestamps milliseconds; `top`: how many keys and producers are told one by one."""
-    counts = stats.counts
-    single = stats.partitions == 1
-    return {
-        "name": stats.name,
-        "partitions": stats.partitions,
-        "segments": stats.segments,
-        "bytes": stats.file_bytes,
-        "batches": counts["batches"],
-        "batchBytes": counts["bytes"],
-        "emptyBatches": counts["empty_batches"],
-        "controlBatches": counts["control_batches"],
-        "records": counts["records"],
-        "recordBytes": counts["record_bytes"],
-        "keyBytes": counts["key_bytes"],
-        "valueBytes": counts["value_bytes"],
-        "largestBatch": counts["largest_batch"],
-        "largestRecord": counts["largest_record"],
-        "firstOffset": _known(counts["first_offset"]) if single else None,
-        "lastOffset": _known(counts["last_offset"]) if single else None,
-        "gaps": counts["gaps"],
-        "missingOffsets": counts["missing"],
-        "largestGaps": [
-            {"partition": name, "after": after, "missing": missing} for name, after, missing in sorted(stats.gaps)
-        ],
-        "batchesOutOfOrder": counts["backward"],
-        "firstLeaderEpoch": _known(counts["first_epoch"]) if single else None,
-        "lastLeaderEpoch": _known(counts["last_epoch"]) if single else None,
-        "firstTimestamp": stats.first_time,
-        "lastTimestamp": stats.last_time,
-        "recordsWithoutTimestamp": counts["without_timestamp"],
-        "timestampsOutOfOrder": counts["out_of_order"],
-        "appendTimeBatches": counts["append_time_batches"],
-        "formats": stats.formats,
-        "codecs": {name: {**one, "ratio": _ratio(one)} for name, one in stats.codecs.items()},
-        "batchSizes": _steps(stats.batch_bytes),
-        "recordsInBatches": _steps(stats.batch_records),
-        "nullKeys": counts["null_keys"],
-        "tombstones": counts["tombstones"],
-        "recordsWithHeaders": counts["with_headers"],
-        "headers": counts["headers"],
-        "transactions": {
-            "committed": counts["committed"],
-            "aborted": counts["aborted"],
-            "open": sum(one.open_first >= 0 for one in stats.producers.values()),
-            "records": counts["transactional_records"],
-            "abortedRecords": counts["aborted_records"],
-            "abortedBytes": counts["aborted_bytes"],
-            "openRecords": counts["open_records"],
-        },
-        "producers": len(stats.producers),
-        "producersExact": stats.producers_left_out == 0,
-        "largestProducers": [_producer(one) for one in _largest(stats.producers.values(), top)],
-        "keys": stats.distinct_keys,
-        "keysExact": stats.exact_keys,
-        "largestKeys": [_key(one) for one in _largest(stats.keys.values(), top)],
-        "compaction": _compaction(stats),
-        "damage": stats.damage,
-    }
-
-
-def _known(number: int) -> int | None:
-    return number if number >= 0 else None
-
-
-def _ratio(codec: dict[str, int]) -> float | None:
-    return round(codec["unpacked"] / codec["packed"], 3) if codec["packed"] else None
-
-
-def _steps(places: list[int]) -> list[Json]:
-    return [
-        {"from": 1 << place - 1 if place else 0, "below": 1 << place, "batches": count}
-        for place, count in enumerate(places)
-        if count
-    ]
-
-
-def _largest(them: Iterable[Any], top: int) -> list[Any]:
-    return sorted(them, key=lambda one: -one.bytes)[:top]
-
-
-def _key(key: Key) -> Json:
-    shown = {"key": readable(key.name), "bytes": key.bytes, "error": key.error, "records": key.records}
-    return shown if key.length == len(key.name) else {**shown, "keyLength": key.length}
-
-
-def _producer(producer: Producer) -> Json:
-    return {
-        "id": producer.id,
-        "epoch": producer.epoch,
-        "batches": producer.batches,
-        "records": producer.records,
-        "bytes": producer.bytes,
-        "lastSequence": _known(producer.last_sequence),
-        "openFrom": _known(producer.open_first),
-    }
-
-
-def _compaction(stats: Stats) -> Json:
-    """What compaction of everything, now, would take away: superseded, keyless and aborted records."""
-    records, size = stats.counts["records"], stats.counts["record_bytes"]
-    saved = size - stats.kept_bytes
-    return {
-        "exact": stats.exact_keys,
-        "recordsGone": records - stats.distinct_keys,
-        "bytesGone": saved,
-        "share": round(saved / size, 4) if size else 0.0,
-        "tombstonesLeft": stats.tombstones_kept,
-        "tombstoneBytesLeft": stats.tombstone_bytes_kept,
-    }
-
-
-# --- for people
-
 PARTITION_COLUMNS = ("PARTITION", "SEGMENTS>", "BATCHES>", "RECORDS>", "BYTES>", "RATIO>", "OFFSETS", "FROM", "TO")
 
 
@@ -312,7 +194,7 @@ def _producer_rows(stats: Stats, top: int) -> list[Row]:
         return []
     more = f"; {stats.producers_left_out:,} batches of others are not told apart" if stats.producers_left_out else ""
     found = [("producers", f"{len(stats.producers):,} with ids{more}")]
-    for one in _largest(stats.producers.values(), top):
+    for one in largest(stats.producers.values(), top):
         found.append(
             (
                 f"  {one.id} epoch {one.epoch}",
@@ -329,14 +211,14 @@ def _key_rows(stats: Stats, top: int) -> list[Row]:
     about = "" if stats.exact_keys else "about "
     estimate = "" if stats.exact_keys else f", from a sample of 1 key in {stats.sample}"
     found = [("keys", f"{about}{stats.distinct_keys:,} different{estimate}")]
-    for key in _largest(stats.keys.values(), top):
+    for key in largest(stats.keys.values(), top):
         name = readable(key.name)
         text = name if isinstance(name, str) else key.name.hex()
         cut = "" if key.length == len(key.name) else f"... ({key.length:,} bytes)"
         size = f"{key.bytes:,} bytes" if key.error == 0 else f"{key.bytes - key.error:,} to {key.bytes:,} bytes"
         least = "" if key.error == 0 else "at least "
         found.append((f"  {_printable(str(text))}{cut}", f"{size} in {least}{key.records:,} records"))
-    plan = _compaction(stats)
+    plan = compaction(stats)
     gone = f"{about}{plan['recordsGone']:,} records and {_size(plan['bytesGone'])} less ({100 * plan['share']:.1f} %)"
     found.append(("compaction", gone + (", unpacked" if set(stats.codecs) - {"none"} else "")))
     if plan["tombstonesLeft"]:
