@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.record.batch import build
+from kafkapy.tools.log import segment_files
 from kafkapy.tools.log.decoders import text
 from kafkapy.tools.log.dump_files import Dump, DumpOptions
 
@@ -323,6 +324,18 @@ def test_a_large_segment_is_read_in_little_memory(tmp_path):
         tracemalloc.stop()
     assert lines > 2 * 6000
     assert peak < 8 * 1024 * 1024
+
+
+def test_a_length_of_gigabytes_takes_no_memory(kafkapy, tmp_path, monkeypatch):
+    """A batch that is said to be larger than batches are is only read when its checksum says that it is one."""
+    monkeypatch.setattr(segment_files, "LARGE", 1 << 16)
+    log = tmp_path / f"{NAME}.log"
+    log.write_bytes(build([(0, None, bytes(3 << 20), ())]))
+    code, out, err = kafkapy("log", "dump", log)
+    assert (code, out.count("isvalid: true"), err) == (0, 1, "")
+    change(log, 1 << 20, b"x")
+    code, _, err = kafkapy("log", "dump", log)
+    assert (code, "a batch of 3145802 bytes is said to begin there, and its CRC is wrong" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
