@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -96,6 +97,18 @@ def java_classes(sources: Path, classpath: str) -> Path:
         run([find("javac"), "-nowarn", "-cp", classpath, "-d", str(made), *map(str, files)])
         _keep(made, classes)
     return classes
+
+
+def python_with(*requirements: str) -> Path:
+    """The Python of a virtual environment with these packages, for clients that do not get along with the others."""
+    python = Path("bin") / "python"
+    directory = cache_dir() / f"python-{fingerprint([], sys.version, *requirements)}"
+    if not directory.exists():
+        made = Path(f"{directory}.{os.getpid()}")
+        run([sys.executable, "-m", "venv", str(made)])
+        run([str(made / python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *requirements])
+        _keep(made, directory)
+    return directory / python
 
 
 def go_program(module: Path) -> Path:
