@@ -8,7 +8,6 @@ records inside are the business of `records` and `validation`.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
 
@@ -248,75 +247,6 @@ def check(buffer, Py_ssize_t position=0) -> BatchHeader:
 cdef str _wrong_crc(const uint8_t *at, Py_ssize_t size, Py_ssize_t position):
     cdef uint32_t computed = crc_of(0, at + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
     return f"the batch at byte {position} has the checksum {load32(at + AT_CRC)}, but its bytes give {computed}"
-
-
-@cython.final
-cdef class Scan:
-    """What `scan` found.
-
-    headers: of the sound batches, in order. position: where it stopped, the first byte after the last of them.
-    reason: why it stopped there, a sentence; None when the range ended there or the number of batches was
-    reached. partial: whether the reason is only that the bytes end inside a batch. wanted: how many bytes the
-    batch at `position` has, when its length can be read.
-    """
-
-    cdef readonly list headers
-    cdef readonly Py_ssize_t position
-    cdef readonly str reason
-    cdef readonly bint partial
-    cdef readonly int64_t wanted
-
-
-def scan(buffer, Py_ssize_t position=0, end=None, Py_ssize_t limit=1024) -> Scan:
-    """Check batch after batch (size, magic, checksum) from `position` to `end`, without the interpreter's lock.
-
-    Stops after `limit` batches, at the end, or before the first that is not sound; call it again from where it
-    stopped. `buffer` is bytes-like, for instance an mmap of a segment.
-    """
-    cdef Py_buffer held
-    cdef const uint8_t *data
-    cdef Py_ssize_t last, here = position, found = 0
-    cdef Py_ssize_t *places
-    cdef int64_t size = 0
-    cdef Look seen = LOOK_WHOLE
-    cdef bint right = True
-    cdef Scan result = Scan.__new__(Scan)
-    if limit < 1:
-        raise ValueError(f"a scan of {limit} batches")
-    _hold(buffer, position, &held)
-    places = NULL
-    try:
-        last = held.len if end is None else end
-        if last < position or last > held.len:
-            raise CorruptBatch(f"the end {last} is not between byte {position} and {held.len}")
-        places = <Py_ssize_t *>PyMem_RawMalloc(sizeof(Py_ssize_t) * min(limit, (last - position) // HEADER_SIZE + 1))
-        if places == NULL:
-            raise MemoryError("no memory for a scan")
-        data = <const uint8_t *>held.buf
-        with nogil:
-            while found < limit and here < last:
-                size = 0
-                seen = look(data + here, last - here, &size)
-                if seen != LOOK_WHOLE:
-                    break
-                right = crc_matches(data + here, size)
-                if not right:
-                    break
-                places[found] = here
-                found += 1
-                here += size
-        result.headers = [header_at(data + places[i], places[i]) for i in range(found)]
-        result.position = here
-        result.partial = seen == LOOK_PARTIAL
-        result.wanted = 0 if seen == LOOK_WHOLE and right else size
-        if seen != LOOK_WHOLE:
-            result.reason = _why(seen, data + here, last - here, size, here)
-        elif not right:
-            result.reason = _wrong_crc(data + here, size, here)
-        return result
-    finally:
-        PyMem_RawFree(places)
-        PyBuffer_Release(&held)
 
 
 def assemble(

@@ -4,13 +4,11 @@ An entry is what has an offset and a length of its own in a log: a batch of form
 a compressed wrapper of those. All formats keep their magic at the same place, so a log may hold any mixture.
 """
 
-cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport int8_t, int32_t, uint32_t
 
 from kafkapy._ext.batch cimport (
-    AT_ATTRIBUTES, AT_CRC, AT_LENGTH, AT_MAGIC, HEADER_SIZE, LENGTH_END, LEAST_LENGTH, LOOK_BAD_MAGIC, LOOK_BAD_SIZE,
+    AT_ATTRIBUTES, AT_CRC, AT_LENGTH, AT_MAGIC, HEADER_SIZE, LENGTH_END, LOOK_BAD_MAGIC, LOOK_BAD_SIZE,
     LOOK_PARTIAL, LOOK_WHOLE, Look, header_at, look,
 )
 from kafkapy._ext.crc32 cimport crc_of as crc32_of
@@ -23,7 +21,6 @@ from kafkapy._ext.batch import CorruptBatch, UnsupportedMagic
 cdef enum:
     # From this size on, checksums are made without the interpreter's lock.
     RELEASE_FROM = 65536
-    SMALLEST = LENGTH_END + LEAST_LENGTH
 
 
 cdef Look look_entry(const uint8_t *at, Py_ssize_t left, int64_t *size) noexcept nogil:
@@ -170,73 +167,4 @@ def check_entry(buffer, Py_ssize_t position=0):
             raise CorruptBatch(_wrong_crc(at, size, position))
         return _header(at, position)
     finally:
-        PyBuffer_Release(&held)
-
-
-@cython.final
-cdef class Scan:
-    """What `scan_entries` found.
-
-    headers: of the sound entries, in order. position: where it stopped, the first byte after the last of them.
-    reason: why it stopped there, a sentence; None when the range ended there or the number of entries was reached.
-    partial: whether the reason is only that the bytes end inside an entry. wanted: how many bytes the entry at
-    `position` has, when its length can be read.
-    """
-
-    cdef readonly list headers
-    cdef readonly Py_ssize_t position
-    cdef readonly str reason
-    cdef readonly bint partial
-    cdef readonly int64_t wanted
-
-
-def scan_entries(buffer, Py_ssize_t position=0, end=None, Py_ssize_t limit=1024, bint verify=True) -> Scan:
-    """Check entry after entry (size, magic and, with `verify`, checksum) from `position` to `end`, without the lock.
-
-    Stops after `limit` entries, at the end, or before the first that is not sound; call it again from where it
-    stopped. `buffer` is bytes-like, for instance an mmap of a segment.
-    """
-    cdef Py_buffer held
-    cdef const uint8_t *data
-    cdef Py_ssize_t last, here = position, found = 0
-    cdef Py_ssize_t *places
-    cdef int64_t size = 0
-    cdef Look seen = LOOK_WHOLE
-    cdef bint right = True
-    cdef Scan result = Scan.__new__(Scan)
-    if limit < 1:
-        raise ValueError(f"a scan of {limit} entries")
-    _hold(buffer, position, &held)
-    places = NULL
-    try:
-        last = held.len if end is None else end
-        if last < position or last > held.len:
-            raise CorruptBatch(f"the end {last} is not between byte {position} and {held.len}")
-        places = <Py_ssize_t *>PyMem_RawMalloc(sizeof(Py_ssize_t) * min(limit, (last - position) // SMALLEST + 1))
-        if places == NULL:
-            raise MemoryError("no memory for a scan")
-        data = <const uint8_t *>held.buf
-        with nogil:
-            while found < limit and here < last:
-                size = 0
-                seen = look_entry(data + here, last - here, &size)
-                if seen != LOOK_WHOLE:
-                    break
-                right = not verify or entry_crc_matches(data + here, size)
-                if not right:
-                    break
-                places[found] = here
-                found += 1
-                here += size
-        result.headers = [_header(data + places[i], places[i]) for i in range(found)]
-        result.position = here
-        result.partial = seen == LOOK_PARTIAL
-        result.wanted = 0 if seen == LOOK_WHOLE and right else size
-        if seen != LOOK_WHOLE:
-            result.reason = _why(seen, data + here, last - here, size, here)
-        elif not right:
-            result.reason = _wrong_crc(data + here, size, here)
-        return result
-    finally:
-        PyMem_RawFree(places)
         PyBuffer_Release(&held)

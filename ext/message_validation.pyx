@@ -329,6 +329,8 @@ def store_in_place(buffer, CheckedMessages checked, int timestamp_type, int64_t 
     at = <uint8_t *>held.buf
     if checked.magic and checked.codec:
         stamp(at, checked.size, append_time, now_ms if append_time else checked.max_timestamp)
+    elif checked.magic and checked.size < RELEASE_FROM:
+        stamp_all(at, at + checked.size, append_time, now_ms)
     elif checked.magic:
         with nogil:
             stamp_all(at, at + checked.size, append_time, now_ms)

@@ -76,7 +76,7 @@ cdef bint transcode(Source *source, const Target *target, uint8_t *out, Tally *t
 
 @cython.final
 cdef class Converted:
-    cdef readonly bytes payload             # messages, or records of a batch without its header
+    cdef readonly bytearray payload         # messages, or records of a batch without its header
     cdef readonly int64_t largest
     cdef readonly int32_t count
     cdef readonly int64_t first_offset

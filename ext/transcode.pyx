@@ -7,6 +7,7 @@ kafkapy.record.validation (for old producers and old topics) stand on this.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MIN, int8_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -211,8 +212,8 @@ cdef Converted _convert(const Source *source, const Target *target, int64_t limi
         raise fault_of(&reading)
     if tally.size > MAX_SIZE or tally.size > limit:
         raise CorruptRecords(f"records that take {tally.size} bytes in format {target.magic}, more than {limit}")
-    made.payload = PyBytes_FromStringAndSize(NULL, tally.size)
-    out = <uint8_t *>PyBytes_AS_STRING(made.payload)
+    made.payload = PyByteArray_FromStringAndSize(NULL, tally.size)
+    out = <uint8_t *>PyByteArray_AS_STRING(made.payload)
     begin_tally(&tally)
     reading = source[0]
     if release:

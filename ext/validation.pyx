@@ -25,8 +25,8 @@ from kafkapy._ext.batch cimport (
     CODEC_BITS, CONTROL_BIT, HEADER_SIZE, KNOWN_BITS, LOOK_BAD_MAGIC, LOOK_PARTIAL, LOOK_WHOLE, TRANSACTIONAL_BIT,
     BatchHeader, Look, crc_matches, header_at, look, sequence_after, store_crc,
 )
-from kafkapy._ext.legacy cimport MSG_OFFSET, MSG_OVERHEAD, MSG_SIZE
 from kafkapy._ext.cursor cimport Writer, load16, load32, load64, store16, store32, store64
+from kafkapy._ext.legacy cimport MSG_OFFSET, MSG_OVERHEAD, MSG_SIZE
 from kafkapy._ext.records cimport (
     FAULT_NO_KEY, FAULT_TIMESTAMP, STEP_DONE, STEP_MORE, Step, Walk, explain, walk_records,
 )
@@ -82,7 +82,6 @@ def assign(ValidatedBatch batch, int64_t base_offset, int32_t leader_epoch) -> N
     """
     cdef Py_buffer held
     cdef uint8_t *at
-    cdef int32_t i
     if batch.remake is not None:
         batch.data = memoryview(batch.remake(base_offset))
         batch.size = len(batch.data)
@@ -94,11 +93,20 @@ def assign(ValidatedBatch batch, int64_t base_offset, int32_t leader_epoch) -> N
         store32(at + AT_LEADER_EPOCH, <uint32_t>leader_epoch)
     elif batch.codec:
         store64(at + MSG_OFFSET, <uint64_t>(base_offset + batch.last_offset_delta))
+    elif batch.size < RELEASE_FROM:
+        _number(at, batch.count, base_offset)
     else:
-        for i in range(batch.count):
-            store64(at + MSG_OFFSET, <uint64_t>(base_offset + i))
-            at += MSG_OVERHEAD + <int32_t>load32(at + MSG_SIZE)
+        with nogil:
+            _number(at, batch.count, base_offset)
     PyBuffer_Release(&held)
+
+
+cdef void _number(uint8_t *at, int32_t count, int64_t offset) noexcept nogil:
+    """Consecutive offsets for single messages, which are known to be whole."""
+    cdef int32_t i
+    for i in range(count):
+        store64(at + MSG_OFFSET, <uint64_t>(offset + i))
+        at += MSG_OVERHEAD + <int64_t><int32_t>load32(at + MSG_SIZE)
 
 
 cdef object _refuse(int code, str message):

@@ -145,7 +145,7 @@ def _built(
         )
     if codec == NONE:
         _check_size(made.largest, rules)
-        return _message_set(made, bytearray(made.payload), magic, codec, rules)
+        return _message_set(made, made.payload, magic, codec, rules)
     if magic == 0:
         return _numbered_later(made, codec, rules)
     packed = compress(codec, made.payload, rules.target_level)
@@ -174,7 +174,7 @@ def _message_set(made: Converted, data: bytearray, magic: int, codec: int, rules
 
 def _numbered_later(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
     """A wrapper of format 0, compressed when the offsets of its messages are known."""
-    inner = _message_set(made, bytearray(made.payload), 0, NONE, rules)
+    inner = _message_set(made, made.payload, 0, NONE, rules)
 
     def remake(base_offset: int) -> bytearray:
         assign(inner, base_offset, -1)

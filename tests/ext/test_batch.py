@@ -103,10 +103,6 @@ def test_a_batch_cut_at_any_byte_is_refused_or_waited_for(cut):
     assert batch.next_batch(part) is None
     with pytest.raises(CorruptBatch):
         batch.check(part)
-    found = batch.scan(part)
-    assert found.position == 0
-    assert found.headers == []
-    assert found.partial == (cut > 0)
     if cut < 61:
         with pytest.raises(CorruptBatch):
             batch.read_header(part)
@@ -120,15 +116,12 @@ def test_lengths_too_small_for_a_batch_are_refused(length):
     for read in (batch.read_header, batch.next_batch, batch.check):
         with pytest.raises(CorruptBatch, match=f"a length of {length}"):
             read(data)
-    assert f"a length of {length}" in batch.scan(data).reason
 
 
 def test_a_length_beyond_what_is_there_is_waited_for():
     data = stamped(GOLDEN, 8, ">i", 2**31 - 1)
     assert batch.next_batch(data) is None
     assert batch.read_header(data).size == 2**31 + 11
-    found = batch.scan(data)
-    assert (found.partial, found.wanted, found.position) == (True, 2**31 + 11, 0)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 3, 127, -1])
@@ -142,7 +135,7 @@ def test_other_formats_are_named(magic):
 
 @pytest.mark.parametrize("position", [-1, 77, 2**62, -(2**63)])
 def test_positions_outside_of_the_buffer_are_refused(position):
-    for read in (batch.read_header, batch.next_batch, batch.check, batch.scan):
+    for read in (batch.read_header, batch.next_batch, batch.check):
         with pytest.raises(CorruptBatch, match="outside"):
             read(GOLDEN, position)
 
@@ -152,28 +145,6 @@ def test_batches_are_iterated_up_to_a_torn_one():
     assert [header.position for header in batch.iter_batches(data)] == [0, 76, 152]
     assert [header.position for header in batch.iter_batches(data, 76)] == [76, 152]
     assert list(batch.iter_batches(b"")) == []
-
-
-def test_a_scan_stops_at_its_limit_and_goes_on_from_there():
-    data = GOLDEN * 5
-    first = batch.scan(data, limit=3)
-    assert (len(first.headers), first.position, first.reason) == (3, 228, None)
-    rest = batch.scan(data, first.position)
-    assert ([header.position for header in rest.headers], rest.position, rest.reason) == ([228, 304], 380, None)
-    window = batch.scan(data, 76, 200)
-    assert (len(window.headers), window.position, window.partial) == (1, 152, True)
-    with pytest.raises(CorruptBatch):
-        batch.scan(data, 0, 381)
-    with pytest.raises(ValueError, match="0 batches"):
-        batch.scan(data, limit=0)
-
-
-def test_a_scan_stops_before_a_wrong_checksum_and_says_so():
-    data = bytearray(GOLDEN * 3)
-    data[76 + 70] ^= 0x80
-    found = batch.scan(data)
-    assert (len(found.headers), found.position, found.partial) == (1, 76, False)
-    assert found.reason.startswith("the batch at byte 76 has the checksum 2857248333, but its bytes give ")
 
 
 def test_large_batches_are_checked_without_the_lock():

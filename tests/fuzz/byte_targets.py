@@ -65,16 +65,13 @@ def fuzz_cursor(view: memoryview, rng: random.Random) -> None:
 
 
 def fuzz_batches(view: memoryview, rng: random.Random) -> None:
-    found = batch.scan(view, 0, None, rng.choice((1, 2, 1024)))
-    assert found.position == (found.headers[-1].next_position if found.headers else 0) <= len(view)
-    for header in found.headers:
-        assert batch.check(view, header.position).size == header.size
+    for call in (batch.read_header, batch.check):
+        try:
+            call(view, rng.choice((0, rng.randint(0, len(view)))))
+        except CorruptBatch:
+            pass
     for header in batch.iter_batches(view, rng.randint(0, min(3, len(view)))):
         repr(header)
-    try:
-        batch.read_header(view, rng.randint(0, len(view)))
-    except CorruptBatch:
-        pass
 
 
 def fuzz_records(view: memoryview, rng: random.Random) -> None:

@@ -186,11 +186,9 @@ def test_kafkas_figures_for_sizes_and_checksum():
     assert len(build([(1524709879130, None, b"6bytes", ())] * 10)) == 191
 
 
-def test_scanning_goes_over_whole_segments():
+def test_batches_follow_each_other_to_the_end_of_a_segment():
     for partition, file in sorted({(one.partition, one.file) for one in BATCHES}):
         data = log_file(partition, file)
-        found = batch.scan(data)
-        assert (found.position, found.reason) == (len(data), None)
-        starts = [one.position for one in of(partition) if one.file == file]
-        assert [header.position for header in found.headers] == starts
-        assert [header.position for header in batch.iter_batches(data)] == starts
+        headers = list(batch.iter_batches(data))
+        assert [header.position for header in headers] == [one.position for one in of(partition) if one.file == file]
+        assert not headers or headers[-1].next_position == len(data)

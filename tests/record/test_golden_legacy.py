@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkapy._ext.batch import CorruptBatch
-from kafkapy._ext.entries import check_entry, scan_entries
+from kafkapy._ext.entries import check_entry
 from kafkapy._ext.message_writer import MessagesEncoder, wrap
 from kafkapy.record import compression
 from kafkapy.record.batch import find_timestamp, records_of
@@ -170,14 +170,14 @@ def test_lz4_frames_built_anew_are_kafkas_byte_for_byte_with_the_right_or_the_wr
     assert headers == {(0, "04224d1860401a"), (1, "04224d18604082")}
 
 
-def test_scanning_goes_over_whole_segments_of_mixed_formats():
+def test_entries_of_mixed_formats_follow_each_other_to_the_end_of_a_segment():
     for folder, partition, file in sorted({(one.folder, one.partition, one.file) for one in ENTRIES}):
         data = log_file(folder, partition, file)
-        found = scan_entries(data)
-        assert (found.position, found.reason) == (len(data), None)
-        starts = [one.position for one in of(folder, partition) if one.file == file]
-        assert [header.position for header in found.headers] == starts
-        assert [header.position for header in iter_entries(data)] == starts
+        headers = list(iter_entries(data))
+        assert [header.position for header in headers] == [
+            one.position for one in of(folder, partition) if one.file == file
+        ]
+        assert headers[-1].next_position == len(data)
 
 
 def test_a_flipped_bit_is_seen_by_the_checksum():

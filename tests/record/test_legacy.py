@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy._ext.batch import BatchHeader, CorruptBatch, UnsupportedMagic
-from kafkapy._ext.entries import check_entry, next_entry, scan_entries
+from kafkapy._ext.entries import check_entry, next_entry
 from kafkapy._ext.legacy import MessageHeader
 from kafkapy._ext.message_writer import MessagesEncoder, wrap
 from kafkapy._ext.records import CorruptRecords
@@ -74,10 +74,9 @@ def test_entries_of_all_formats_follow_each_other():
     assert [header.magic for header in headers] == [0, 0, 0, 1, 2, 1]
     assert isinstance(headers[4], BatchHeader)
     assert [record.offset for header in headers for record in records_of(data, header)] == list(range(10))
-    found = scan_entries(data, 0, None, 4)
-    assert (len(found.headers), found.position, found.reason) == (4, headers[4].position, None)
-    rest = scan_entries(data, found.position, len(data) - 1)
-    assert (len(rest.headers), rest.partial, rest.wanted) == (1, True, len(parts[-1]))
+    assert [header.position for header in iter_entries(data[:-1], headers[3].position)] == [
+        header.position for header in headers[3:5]
+    ]
 
 
 @OLD
@@ -112,13 +111,12 @@ def test_other_magics_are_told(magic):
     with pytest.raises(UnsupportedMagic) as caught:
         next_entry(data)
     assert caught.value.magic == (magic if magic < 128 else magic - 256)
-    assert "not 0, 1 or 2" in scan_entries(data).reason
 
 
 def test_positions_outside_of_the_buffer_are_refused():
     data = build_set(SOME, 0)
     for position in (-1, len(data) + 1):
-        for call in (read_entry, next_entry, check_entry, scan_entries):
+        for call in (read_entry, next_entry, check_entry):
             with pytest.raises(CorruptBatch, match="outside"):
                 call(data, position)
     (header, *_) = iter_entries(data)
