@@ -5,12 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from kafkapy._ext.batch import iter_batches
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.batch import records_of
+from kafkapy.record.legacy import iter_entries
 
 NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 
@@ -171,9 +171,12 @@ class Consumer:
                     self._read(where, memoryview(answer.records), found)
 
     def _read(self, where: TopicPartition, data: memoryview, found: list[ConsumerRecord]) -> None:
-        """Whole batches only: the last one of an answer may be cut off. Control records are not for the caller."""
+        """Whole batches only, of any message format: the last one of an answer may be cut off.
+
+        Control records are not for the caller.
+        """
         position = self.positions[where]
-        for header in iter_batches(data):
+        for header in iter_entries(data):
             if not header.is_control and header.last_offset >= position:
                 for record in records_of(data, header):
                     if record.offset >= position:

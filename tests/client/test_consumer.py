@@ -7,7 +7,9 @@ from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
+from kafkapy.record.compression import GZIP
 from kafkapy.record.control import COMMIT, encode_key, encode_marker
+from kafkapy.record.legacy import build_set
 
 
 def records(*values, base_offset=0, **more):
@@ -90,6 +92,25 @@ def test_records_before_the_position_are_left_out(fake_broker):
         consumer.seek("t", 0, 2)
         assert [record.offset for record in consumer.poll()] == [2]
         assert consumer.positions == {("t", 0): 3}
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_old_formats_are_read_from_the_position_on(fake_broker, magic):
+    plain = [(1600000000000 + n, None, b"%d" % n) for n in range(3)]
+    parts = [(2, build_set(plain, magic, GZIP)), (5, build_set(plain, magic, base_offset=3))]
+    Log(fake_broker, [(0, 6, parts)])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.seek("t", 0, 1)
+        got = consumer.poll()
+        assert [(record.offset, record.value) for record in got] == [
+            (1, b"1"),
+            (2, b"2"),
+            (3, b"0"),
+            (4, b"1"),
+            (5, b"2"),
+        ]
+        assert got[0].timestamp == (1600000000001 if magic else -1)
+        assert consumer.positions == {("t", 0): 6}
 
 
 def test_control_records_are_passed_over_and_not_shown(fake_broker):
