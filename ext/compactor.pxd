@@ -42,6 +42,8 @@ cdef class Compactor:
     cdef int64_t _mapped_to             # offsets above it are not in the map: their records stay
     cdef int64_t _now                   # the time of this cleaning, ms
     cdef int64_t _delete_retention      # ms
+    cdef int64_t _lower                 # offsets of the next entry are at least this
+    cdef int64_t _end                   # and below this: where the next segment begins
     cdef bint _keep_old_tombstones      # those of formats 0 and 1 in the segment that is read
     cdef LastRecord *_producers         # ascending by id
     cdef Py_ssize_t _producer_count

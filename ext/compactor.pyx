@@ -14,8 +14,8 @@ from kafkapy._ext.batch cimport (
 from kafkapy._ext.cursor cimport Writer, load16, load32, load64, store16, store32, store64
 from kafkapy._ext.entries cimport entry_crc_matches, look_entry
 from kafkapy._ext.key_index cimport (
-    STOP_CRC, STOP_END, STOP_ENTRY, STOP_LARGE, STOP_MEMORY, STOP_PACKED, STOP_PAYLOAD, STOP_RECORDS, WINDOW, explain_stop,
-    marker_kind,
+    STOP_CRC, STOP_END, STOP_ENTRY, STOP_LARGE, STOP_MEMORY, STOP_ORDER, STOP_PACKED, STOP_PAYLOAD, STOP_RECORDS, WINDOW, explain_stop,
+    marker_kind, offsets_follow,
 )
 from kafkapy._ext.keyed_records cimport begin_records, next_record
 from kafkapy._ext.keymap cimport KeyHash
@@ -97,9 +97,10 @@ cdef class Compactor:
         PyMem_RawFree(self._keep)
         PyMem_RawFree(self._producers)
 
-    def begin_segment(self, bint keep_old_tombstones, producers) -> None:
-        """`keep_old_tombstones`: whether tombstones of formats 0 and 1, which have no horizon of their own, stay.
+    def begin_segment(self, int64_t base_offset, int64_t end, bint keep_old_tombstones, producers) -> None:
+        """The next entries are those of a segment with offsets from `base_offset` to `end`, without it.
 
+        keep_old_tombstones: whether tombstones of formats 0 and 1, which have no horizon of their own, stay.
         producers: (id, last data offset or -1, epoch) of those that the log remembers.
         """
         cdef Py_ssize_t i, count
@@ -116,6 +117,8 @@ cdef class Compactor:
             table[i].producer_id, table[i].last_data_offset, table[i].epoch = ordered[i]
         self._producer_count = count
         self._keep_old_tombstones = keep_old_tombstones
+        self._lower = base_offset
+        self._end = end
 
     def feed(self, buffer, Py_ssize_t position, payload=None) -> bool:
         """Reads the whole entries of `buffer` from `position` on, up to the last (`position` says how far).
@@ -125,6 +128,7 @@ cdef class Compactor:
         Raises CorruptEntry, MemoryError.
         """
         cdef Py_buffer held, whole
+        cdef const uint8_t *fault
         cdef Stop stop
         PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
         try:
@@ -147,8 +151,8 @@ cdef class Compactor:
             if stop == STOP_MEMORY:
                 raise MemoryError("no memory for a cleaning")
             if stop != STOP_END and stop != STOP_PAYLOAD and stop != STOP_PACKED:
-                at = self.position
-                raise CorruptEntry(explain_stop(stop, &self._cursor, <const uint8_t *>held.buf + at, at))
+                fault = <const uint8_t *>held.buf + self.position
+                raise CorruptEntry(explain_stop(stop, &self._cursor, fault, self.position))
             return stop != STOP_END
         finally:
             PyBuffer_Release(&held)
@@ -267,8 +271,12 @@ cdef class Compactor:
         cdef bint needless
         cdef int kind
         self._verdict.keep_empty = self._verdict.drop_records = self._verdict.marker_needless = False
-        if payload == NULL and not entry_crc_matches(at, size):
-            return STOP_CRC
+        # A compressed entry was looked at when its payload was asked for.
+        if payload == NULL:
+            if not entry_crc_matches(at, size):
+                return STOP_CRC
+            if not offsets_follow(at, &self._lower, self._end):
+                return STOP_ORDER
         if at[AT_MAGIC] != 2:
             return STOP_END
         attributes = <int16_t>load16(at + AT_ATTRIBUTES)

@@ -17,10 +17,15 @@ cdef enum Stop:
     STOP_RECORDS = 5            # the entry's records are none: see the cursor
     STOP_PACKED = 6             # what remains of a compressed entry has to be compressed (ext/compactor)
     STOP_LARGE = 7              # what remains of an entry is more than an entry can hold
-    STOP_MEMORY = 8
+    STOP_ORDER = 8              # the entry's offsets do not follow those before, or reach into the next segment
+    STOP_MEMORY = 9
 
 cdef enum:
     WINDOW = 64                 # records whose places in the map are fetched into the cache at a time
+
+# Whether the offsets of the whole entry at `at` lie in lower..end-1, as far as its header tells them; then `lower` is
+# moved behind them.
+cdef bint offsets_follow(const uint8_t *at, int64_t *lower, int64_t end) noexcept nogil
 
 # The type of a control batch's record; -1 when there is none, -2 when it cannot be read. Moves the cursor.
 cdef int marker_kind(RecordCursor *cursor) noexcept nogil
@@ -34,6 +39,8 @@ cdef class KeyIndex:
     cdef KeyMap _keys
     cdef DecidedTransactions _transactions
     cdef int64_t _start_offset
+    cdef int64_t _lower                     # offsets of the next entry are at least this
+    cdef int64_t _end                       # and below this: where the next segment begins
     cdef readonly int64_t latest_offset     # up to here every key is in the map; -1 at the beginning
     cdef readonly int64_t records           # read so far
     cdef readonly int64_t bytes             # of the entries read so far

@@ -29,6 +29,18 @@ cdef int marker_kind(RecordCursor *cursor) noexcept nogil:
     return <int16_t>load16(record.key + 2)
 
 
+cdef bint offsets_follow(const uint8_t *at, int64_t *lower, int64_t end) noexcept nogil:
+    cdef int64_t first = <int64_t>load64(at), last = first
+    if at[AT_MAGIC] == 2:
+        last += <int32_t>load32(at + AT_LAST_OFFSET_DELTA)
+        if last < first:
+            return False
+    if first < lower[0] or last >= end:
+        return False
+    lower[0] = last + 1
+    return True
+
+
 cdef str explain_stop(Stop stop, const RecordCursor *cursor, const uint8_t *at, Py_ssize_t position):
     where = f"the entry {position} bytes further (offset {<int64_t>load64(at)})"
     if stop == STOP_CRC:
@@ -37,6 +49,8 @@ cdef str explain_stop(Stop stop, const RecordCursor *cursor, const uint8_t *at, 
         if cursor.fault:
             return f"{where}: {explain_records(cursor)}"
         return f"{where} is a control batch whose record has no type"
+    if stop == STOP_ORDER:
+        return f"{where} has offsets that do not follow those before, or belong into the next segment"
     if stop == STOP_LARGE:
         return f"{where} would have more than 2 GiB once its records are written anew"
     return f"{where} has length {<int32_t>load32(at + 8)} and magic {<int8_t>at[AT_MAGIC]}: no batch begins like that"
@@ -46,7 +60,7 @@ cdef str explain_stop(Stop stop, const RecordCursor *cursor, const uint8_t *at, 
 cdef class KeyIndex:
     """Puts the keys from `start_offset` on into `keys`: those of aborted transactions are passed over.
 
-    Feed it a log's entries from front to back.
+    Feed it a log's entries from front to back; call `begin_segment` before each segment.
     """
 
     def __cinit__(self, KeyMap keys not None, DecidedTransactions transactions not None, int64_t start_offset):
@@ -55,6 +69,11 @@ cdef class KeyIndex:
         self._start_offset = start_offset
         self.latest_offset = -1
 
+    def begin_segment(self, int64_t base_offset, int64_t end) -> None:
+        """The next entries are those of a segment with offsets from `base_offset` to `end`, without it."""
+        self._lower = base_offset
+        self._end = end
+
     def feed(self, buffer, Py_ssize_t position, payload=None) -> bool:
         """Reads the whole entries of `buffer` from `position` on, up to the last (`position` says how far).
 
@@ -62,6 +81,7 @@ cdef class KeyIndex:
         it. Raises CorruptEntry, MemoryError.
         """
         cdef Py_buffer held, unpacked
+        cdef const uint8_t *fault
         cdef Stop stop
         PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
         try:
@@ -84,8 +104,8 @@ cdef class KeyIndex:
                 raise MemoryError("no memory for the transactions of a log")
             self.full = stop == STOP_FULL
             if stop != STOP_END and stop != STOP_PAYLOAD and stop != STOP_FULL:
-                at = self.position
-                raise CorruptEntry(explain_stop(stop, &self._cursor, <const uint8_t *>held.buf + at, at))
+                fault = <const uint8_t *>held.buf + self.position
+                raise CorruptEntry(explain_stop(stop, &self._cursor, fault, self.position))
             return stop == STOP_PAYLOAD
         finally:
             PyBuffer_Release(&held)
@@ -121,9 +141,12 @@ cdef class KeyIndex:
         cdef int kind
         cdef bint packed, aborted
         cdef Stop stop
-        # The checksum of a compressed entry is looked at before its payload is asked for.
-        if payload == NULL and not entry_crc_matches(at, size):
-            return STOP_CRC
+        # A compressed entry was looked at when its payload was asked for.
+        if payload == NULL:
+            if not entry_crc_matches(at, size):
+                return STOP_CRC
+            if not offsets_follow(at, &self._lower, self._end):
+                return STOP_ORDER
         if at[AT_MAGIC] == 2:
             attributes = <int16_t>load16(at + AT_ATTRIBUTES)
             packed = attributes & CODEC_BITS

@@ -47,6 +47,7 @@ def index_keys(
     index.reached(start)
     try:
         for segment, following in zip(segments, ends, strict=True):
+            index.begin_segment(segment.base_offset, following)
             pieces.go_over(segment, segment.offset_index.lookup(start), take)
             index.reached(following)
     except _Full:

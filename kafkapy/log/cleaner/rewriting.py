@@ -62,7 +62,10 @@ class Rewriter:
     def _copy(self, source: Segment, to: Segment, *, keep_tombstones: bool) -> None:
         """What stays of `source`, behind what is in `to` already."""
         compactor, file = self._compactor, to.handle()
-        compactor.begin_segment(keep_tombstones, _last_records(self._log))
+        following = self._log.segments.after(source)
+        assert following is not None, f"{source} is the active segment, which is never cleaned"
+        producers = _last_records(self._log)
+        compactor.begin_segment(source.base_offset, following.base_offset, keep_tombstones, producers)
         limit = self._log.env.max_decompressed
 
         def take(piece: memoryview) -> int:

@@ -12,8 +12,6 @@ from kafkapy.record.control import ABORT, COMMIT, encode_key, encode_marker
 from kafkapy.record.legacy import iter_entries
 from tests.log.support import NOW, Bench
 
-DAY_MS = 86_400_000
-
 
 class Stored(NamedTuple):
     """An entry of a log: its header and its records."""
@@ -152,4 +150,4 @@ def pairs(log):
     return table, offsets
 
 
-__all__ = ["DAY_MS", "NOW", "CleanerBench", "Stored", "UnsyncedFiles", "data_records", "pairs", "stored", "stored_in"]
+__all__ = ["NOW", "CleanerBench", "Stored", "UnsyncedFiles", "data_records", "pairs", "stored", "stored_in"]

@@ -1,0 +1,301 @@
+"""The cleaner's threads: which log they take, what interrupts them, what they do with logs that fail."""
+
+import errno
+import threading
+import time
+
+import pytest
+
+from kafkapy.errors import KafkaError
+from kafkapy.log.cleaner.service import LogCleaner
+from kafkapy.log.cleaner.settings import CleanerSettings
+from kafkapy.log.cleaner.throttle import Throttle
+from kafkapy.log.manager import LogManager
+from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
+from tests.log.support import ManualScheduler, batch
+
+from .support import CleanerBench, UnsyncedFiles, pairs
+
+FAST = CleanerSettings(backoff_ms=5, dedupe_buffer=1 << 20, io_buffer=16384)
+
+
+def until(condition, seconds=30.0):
+    """Waits for another thread; how long is only a limit."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def serve():
+    """Starts a cleaner over the logs of benches; stopped at the end."""
+    running = []
+
+    def start(*benches, settings=FAST, clock=SYSTEM_CLOCK):
+        cleaner = LogCleaner([bench.log for bench in benches], clock, settings)
+        running.append(cleaner)
+        cleaner.start()
+        return cleaner
+
+    yield start
+    for cleaner in running:
+        cleaner.stop()
+
+
+def filled(path, rounds=20, *, files=None, **settings):
+    bench = CleanerBench(path, files=files, segment_bytes=4000, **settings)
+    for number in range(rounds):
+        bench.append(*((f"key {key}", f"value {number}" * 10) for key in range(3)))
+    bench.log.roll()
+    return bench
+
+
+def cleaned_to(bench):
+    return bench.env.cleaner_offsets.get(("t", 0))
+
+
+def test_a_dirty_log_is_cleaned_and_noted(tmp_path, serve):
+    bench = filled(tmp_path)
+    cleaner = serve(bench)
+    until(lambda: cleaned_to(bench) == 60)
+    assert pairs(bench.log) == ({b"key %d" % key: b"value 19" * 10 for key in range(3)}, [57, 58, 59])
+    assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 60\n"
+    until(lambda: cleaner.last_stats)
+    assert cleaner.last_stats[0].records_kept == 3
+    until(lambda: cleaner.dirtiest_ratio == 0.0)
+    assert cleaner.dead_threads == 0
+
+
+def test_the_dirtiest_log_comes_first(tmp_path):
+    clean = filled(tmp_path / "a")
+    clean.clean()
+    clean.append(("one", "more" * 100))
+    clean.log.roll()
+    dirty = filled(tmp_path / "b")
+    cleaner = LogCleaner([clean.log, dirty.log], SYSTEM_CLOCK, FAST)
+    first = cleaner.choose()
+    assert first.log is dirty.log
+    second = cleaner.choose()  # the other one: the first is being cleaned
+    assert second.log is clean.log
+    assert cleaner.choose() is None
+    assert cleaner.dirtiest_ratio == 1.0
+
+
+def test_a_log_without_compaction_is_left_alone(tmp_path):
+    bench = filled(tmp_path, cleanup_policy=["delete"])
+    assert LogCleaner([bench.log], SYSTEM_CLOCK, FAST).choose() is None
+
+
+def test_a_log_that_cannot_be_cleaned_is_marked_shown_and_not_tried_again(tmp_path, serve, caplog):
+    bench, healthy = filled(tmp_path / "a"), filled(tmp_path / "b")
+    path = tmp_path / "a" / "t-0" / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    cleaner = serve(bench, healthy)
+    until(lambda: cleaner.uncleanable_in(str(tmp_path / "a")))
+    until(lambda: cleaned_to(healthy) == 60)
+    assert cleaner.uncleanable_in(str(tmp_path / "a")) == [bench.log]
+    assert cleaner.uncleanable_in(str(tmp_path / "b")) == []
+    assert cleaner.uncleanable_bytes_in(str(tmp_path / "a")) == sum(one.size for one in bench.log.segments)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(said) == 1
+    assert "t-0 cannot be cleaned" in said[0]
+    assert f"{0:020}.log" in said[0]
+    assert "wrong checksum" in said[0]
+    assert path.read_bytes() == data
+    assert not list(path.parent.glob("*.cleaned"))
+
+
+def test_a_log_made_anew_may_be_cleaned_again(tmp_path):
+    logs = [filled(tmp_path / "a").log]
+    cleaner = LogCleaner(logs, SYSTEM_CLOCK, FAST)
+    cleaner.mark_uncleanable(logs[0], "it is broken")
+    assert cleaner.choose() is None
+    logs[0] = filled(tmp_path / "a2").log
+    assert cleaner.choose().log is logs[0]
+
+
+def test_a_full_disk_puts_the_cleaning_off(tmp_path, serve, caplog):
+    class FullDisk(UnsyncedFiles):
+        full = True
+
+        def pwritev(self, file, buffers, position):
+            if self.full and str(file.path).endswith(".cleaned"):
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return super().pwritev(file, buffers, position)
+
+    files = FullDisk()
+    clock = ManualClock()
+    bench = filled(tmp_path, files=files)
+    cleaner = serve(bench, clock=clock)
+    until(lambda: "is cleaned later" in caplog.text)
+    assert bench.env.failure is None
+    assert cleaner.choose() is None
+    files.full = False
+    until(lambda: clock.advance(61) or cleaned_to(bench) == 60)
+
+
+def test_a_broken_disk_takes_the_directory_offline(tmp_path, serve):
+    class Broken(UnsyncedFiles):
+        def read_into(self, file, buffer, position):
+            raise OSError(errno.EIO, "Input/output error")
+
+    bench = filled(tmp_path, files=Broken())
+    cleaner = serve(bench)
+    until(lambda: bench.failures)
+    assert bench.env.failure is not None
+    assert cleaner.uncleanable_in(str(tmp_path)) == []
+    assert cleaner.dead_threads == 0
+
+
+class SlowFiles(UnsyncedFiles):
+    """Every read waits until it is let on."""
+
+    def __init__(self):
+        self.reading = threading.Event()
+        self.go_on = threading.Event()
+
+    def read_into(self, file, buffer, position):
+        self.reading.set()
+        assert self.go_on.wait(30)
+        return super().read_into(file, buffer, position)
+
+
+@pytest.mark.parametrize("change", ["truncate", "delete"])
+def test_a_truncation_or_deletion_interrupts_the_cleaning(tmp_path, serve, change):
+    files = SlowFiles()
+    bench = filled(tmp_path, files=files)
+    log = bench.log
+    serve(bench)
+    assert files.reading.wait(30)
+    changing = threading.Thread(target=lambda: log.truncate_to(7) if change == "truncate" else log.abandon())
+    changing.start()
+    until(lambda: log.upkeep._wanted)
+    files.go_on.set()
+    changing.join(30)
+    assert not changing.is_alive()
+    assert not list((tmp_path / "t-0").glob("*.cleaned"))
+    if change == "truncate":
+        assert log.log_end_offset == 7
+    else:
+        assert cleaned_to(bench) is None
+
+
+def test_what_comes_after_a_truncation_is_dirty(tmp_path):
+    bench = filled(tmp_path)
+    bench.clean()
+    assert cleaned_to(bench) == 60
+    bench.log.truncate_to(30)
+    assert cleaned_to(bench) == 30
+    bench.log.truncate_fully(5)
+    assert cleaned_to(bench) == 5
+
+
+def test_retention_waits_while_a_log_is_cleaned(tmp_path):
+    bench = filled(tmp_path, cleanup_policy=["compact", "delete"], retention_ms=1)
+    bench.clock.advance(100)
+    assert bench.log.upkeep.try_begin()
+    assert bench.log.delete_old_segments() == 0
+    bench.log.upkeep.end()
+    assert bench.log.delete_old_segments() > 0
+
+
+def test_segments_before_the_start_of_a_compacted_log_go_with_the_cleaner(tmp_path, serve):
+    bench = filled(tmp_path)
+    bench.log.delete_records(60)
+    serve(bench)
+    until(lambda: len(bench.log.segments) == 1)
+    assert bench.log.segments.items[0].base_offset == 60
+
+
+def test_the_limit_on_bytes_a_second_can_be_waited_out(tmp_path, serve):
+    """At a byte a second the cleaner sleeps at once; a stop, a truncation and other settings wake it."""
+    bench = filled(tmp_path)
+    crawl = CleanerSettings(backoff_ms=5, max_bytes_per_second=1.0)
+    cleaner = serve(bench, settings=crawl)
+    until(lambda: not bench.log.upkeep.try_begin() or bench.log.upkeep.end())
+    bench.log.truncate_to(50)
+    until(lambda: not bench.log.upkeep.try_begin() or bench.log.upkeep.end())
+    cleaner.reconfigure(FAST)
+    until(lambda: cleaned_to(bench) == bench.log.segments.active.base_offset)
+    assert len(cleaner.threads) == 1
+    cleaner.reconfigure(CleanerSettings(threads=3, backoff_ms=5))
+    assert len(cleaner.threads) == 3
+
+
+def test_a_throttle_counts_what_all_take():
+    clock = ManualClock()
+    throttle = Throttle(1000.0, clock)
+    assert throttle.take(300) == pytest.approx(0.3)
+    assert throttle.take(200) == pytest.approx(0.5)
+    clock.advance(10)
+    assert throttle.take(200) == 0.0  # a pause is worth a burst, no more
+    assert throttle.take(500) == pytest.approx(0.4)
+    throttle.set_rate(1_000_000.0)
+    assert throttle.take(1000) == pytest.approx(0.001)
+
+
+# --- as the log manager has it
+
+
+@pytest.fixture
+def manager(tmp_path):
+    scheduler = ManualScheduler()
+    made = LogManager([tmp_path / "logs"], CleanerBench(tmp_path / "x").config, clock=SYSTEM_CLOCK, scheduler=scheduler)
+    made.compaction.configure(FAST)
+    made.load()
+    made.start()
+    yield made, scheduler
+    made.close()
+
+
+def test_the_cleaner_starts_with_the_first_compacted_log(manager):
+    logs, scheduler = manager
+    scheduler.run("log-cleaner-start")
+    assert logs.compaction.cleaner is None
+    log = logs.create("t", 0, None, logs.defaults)
+    for number in range(10):
+        log.append([keyed("a", number)], 0)
+    log.roll()
+    log.set_high_watermark(10)
+    scheduler.run("log-cleaner-start")
+    assert logs.compaction.cleaner is not None
+    until(lambda: log.env.cleaner_offsets.get(("t", 0)) == 10)
+    scheduler.run("log-retention")
+    logs.delete("t", 0)
+    assert log.env.cleaner_offsets.get(("t", 0)) is None
+    logs.close()
+    assert logs.compaction.cleaner.threads == []
+
+
+def test_a_stale_checkpoint_does_not_outlive_its_log(manager):
+    logs, _ = manager
+    (log_dir,) = logs.online_dirs()
+    log_dir.env.cleaner_offsets.put(("t", 0), 1000)
+    logs.create("t", 0, None, logs.defaults)
+    assert log_dir.env.cleaner_offsets.get(("t", 0)) is None
+
+
+def test_a_switched_off_cleaner_never_starts(tmp_path):
+    scheduler = ManualScheduler()
+    logs = LogManager([tmp_path], CleanerBench(tmp_path / "x").config, clock=SYSTEM_CLOCK, scheduler=scheduler)
+    logs.compaction.configure(CleanerSettings(enable=False))
+    logs.load()
+    logs.start()
+    assert not [task for task in scheduler.tasks if task.name == "log-cleaner-start"]
+    logs.close()
+
+
+def test_records_without_a_key_are_refused(tmp_path):
+    bench = CleanerBench(tmp_path)
+    (verdict,) = bench.log.append([batch("no key")], 0)
+    assert isinstance(verdict, KafkaError)
+    assert "INVALID_RECORD" in str(verdict)
+
+
+def keyed(key, value):
+    from kafkapy.record.batch import build
+
+    return memoryview(bytearray(build([(1_700_000_000_000, key.encode(), str(value).encode(), [])])))
