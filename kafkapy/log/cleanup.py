@@ -71,8 +71,9 @@ def truncate_to(log: LogState, offset: int) -> bool:
     # First the end, then the file: nobody finds what is about to be cut off.
     cut = kept.active.locate(offset, kept.active.size)
     log.set_segments_locked(kept, offset, cut[0] if cut is not None else kept.active.size)
-    kept.active.truncate_to(offset)
+    # The later segments before: a crash in between must not leave them behind one that is cut, a gap nobody notices.
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} truncated to {offset}")
+    kept.active.truncate_to(offset)
     # At once: after a power cut nothing of it may be found behind, or beside, what is appended from now on.
     kept.active.sync_records()
     log.env.files.sync_dir(log.directory)

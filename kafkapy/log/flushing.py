@@ -24,7 +24,7 @@ _NOWHERE = -1
 class Flusher:
     """One a log. Flushes run one after the other; whoever waited finds his records flushed and returns."""
 
-    __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "flushed_ms")
+    __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "_truncations", "flushed_ms")
 
     def __init__(self, log: LogState) -> None:
         self._log = log
@@ -34,6 +34,7 @@ class Flusher:
         self._snapshots: list[str] = []
         self._names_changed = True  # loading may have made, renamed and removed files
         self._indexed = _NOWHERE  # up to here the indexes of the active segment are durable
+        self._truncations = 0
         self.flushed_ms = log.clock.time_ms()
 
     def sync_later(self, sealed: Segment, snapshot: str | None) -> None:
@@ -48,9 +49,10 @@ class Flusher:
         self._names_changed = True
 
     def truncated(self) -> None:
-        """The indexes have lost their ends, and will have other ones. Under the log's lock."""
+        """The log has lost its end, and will have another one. Under the log's lock."""
         self._names_changed = True
         self._indexed = _NOWHERE
+        self._truncations += 1
 
     def flush_to(self, offset: int, *, active: bool) -> None:
         """Syncs all records below `offset`; `active`: up to now. Raises LogDirFailure.
@@ -68,6 +70,7 @@ class Flusher:
                 segments = log.segments.between(log.recovery_point, offset)
                 growing = log.segments.active
                 done, snapshots, names = self._take(segments, growing)
+                truncations = self._truncations
             try:
                 self._sync_done(done, snapshots)
                 if growing in segments:
@@ -78,8 +81,10 @@ class Flusher:
                 self._failed(f"flushing {log.name} up to offset {offset}", error)
                 return
             with log.lock:
-                # A truncation since may have moved the end back; what is behind it is not flushed then.
-                log.recovery_point = max(log.recovery_point, min(offset, log.end[0]))
+                # After a truncation since, other records may have these offsets, which this sync did not see. One
+                # before may have moved the end below what a roll has asked to be flushed.
+                if truncations == self._truncations:
+                    log.recovery_point = max(log.recovery_point, min(offset, log.end[0]))
             self.flushed_ms = log.clock.time_ms()
 
     def point_to_note(self) -> int:
@@ -98,6 +103,7 @@ class Flusher:
                     return point
                 growing.write_behind()
                 done, snapshots, names = self._take((), growing)
+                truncations = self._truncations
             try:
                 self._sync_done(done, snapshots)
                 growing.sync_indexes()
@@ -106,7 +112,9 @@ class Flusher:
             except OSError as error:
                 self._failed(f"syncing the indexes of {log.name}", error)
             else:
-                self._indexed = point
+                with log.lock:
+                    if truncations == self._truncations:
+                        self._indexed = point
             return point
 
     def _take(self, segments: Iterable[Segment], growing: Segment) -> tuple[list[Segment], list[str], bool]:

@@ -3,6 +3,7 @@
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.files import Files
 
 from .support import NOW, Bench, batch, idempotent, values_of
 
@@ -193,3 +194,44 @@ def test_a_log_can_begin_anew_at_the_offset_of_its_first_segment(tmp_path):
     assert values_of(log) == [(0, b"a")]
     log.close()
     assert values_of(bench.load()) == [(0, b"a")]
+
+
+def test_a_flush_under_way_says_nothing_of_records_that_came_after_a_truncation(tmp_path):
+    class TruncatesMeanwhile(Files):
+        def sync(self, file):
+            super().sync(file)
+            if log is not None and log.log_end_offset == 5:
+                log.truncate_to(2)
+                log.append([batch(f"other {number}") for number in range(4)], 0)
+
+    log = None
+    bench = Bench(tmp_path, files=TruncatesMeanwhile())
+    log = bench.load()
+    log.append([batch(number) for number in range(5)], 0)
+    log.flush()
+    assert (log.log_end_offset, log.recovery_point) == (6, 0)
+    log.flush()
+    assert log.recovery_point == 6
+    assert len(values_of(Bench(tmp_path).load(clean=False, recovery_point=6))) == 6
+
+
+def test_a_truncation_removes_later_segments_before_it_cuts(tmp_path):
+    class Order(Files):
+        def __init__(self):
+            self.done = []
+
+        def rename(self, old, new):
+            self.done.append("rename" if new.endswith(".deleted") else "other")
+            super().rename(old, new)
+
+        def truncate(self, file, size):
+            self.done.append("cut" if file.path.endswith(".log") else "other")
+            super().truncate(file, size)
+
+    bench = Bench(tmp_path, files=Order(), segment_bytes=400)
+    log = bench.load()
+    log.append([batch(number) for number in range(30)], 0)
+    bench.files.done.clear()
+    log.truncate_to(2)
+    assert bench.files.done.count("cut") == 1
+    assert "rename" not in bench.files.done[bench.files.done.index("cut") :]

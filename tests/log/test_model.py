@@ -82,6 +82,9 @@ class LogModel(RuleBasedStateMachine):
         assert last <= self.log.log_end_offset <= self.end
         self.end = self.log.log_end_offset
         self.log.set_high_watermark(self.end)
+        # A truncation to the log start forgets a producer whose batches all lie before it; recovery reads them again.
+        if not clean and not self.sequence:
+            self.sequence = self.log_sequence()
 
     @rule(back=st.integers(0, 40))
     def truncate(self, back):
