@@ -1,4 +1,7 @@
-"""The command line except the broker's own start: typer's commands put together, and how a call ends."""
+"""The command line: typer's commands put together, and how a call ends.
+
+A broker's start does not come here, see `tools.main`; only its help does.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -6,22 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.tools import configs, consume, produce, topics
+from kafkapy.tools.commands import add_commands
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.log import cli as log
 from kafkapy.version import VERSION
 
 EPILOG = "Examples: kafkapy start -o log.dirs=/tmp/data  |  kafkapy topics list  |  kafkapy consume flights --max 10"
 
-app = typer.Typer(
-    name="kafkapy",
-    help="A Kafka-protocol broker, and the tools that go with it.",
-    epilog=EPILOG,
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+COMMANDS = {
+    "start": "kafkapy.tools.cli:start",
+    "produce": "kafkapy.tools.produce:produce",
+    "consume": "kafkapy.tools.consume:consume",
+    "topics": "kafkapy.tools.topics:app",
+    "configs": "kafkapy.tools.configs:app",
+}
 
 
 def _version(wanted: bool) -> None:
@@ -30,7 +30,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@app.callback()
 def everything(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
@@ -39,7 +38,6 @@ def everything(
     """Options of the command as a whole."""
 
 
-@app.command()
 def start(
     properties: Annotated[
         str | None, typer.Argument(metavar="SERVER.PROPERTIES", help="Settings of a broker, as of Apache Kafka.")
@@ -68,17 +66,32 @@ def start(
     raise typer.Exit(serve(properties, overrides))
 
 
-app.add_typer(topics.app, name="topics")
-app.add_typer(configs.app, name="configs")
-app.add_typer(log.app, name="log")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """The whole command line, or as much of it as a call with these words needs."""
+    app = typer.Typer(
+        name="kafkapy",
+        help="A Kafka-protocol broker, and the tools that go with it.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(everything)
+    of_log = words[:1] == ["log"]
+    if not of_log:
+        add_commands(app, COMMANDS, words)
+    if of_log or not words or words[0] not in COMMANDS:
+        from kafkapy.tools.log import cli as log
+
+        app.add_typer(log.app_for(words[1:] if of_log else ()), name="log")
+    return app
 
 
 def run(args: Sequence[str]) -> int:
     """Runs one command and returns its exit code. What is wrong with the call is raised as CallError, so that it
     reads like every other error; typer's own errors are known by what they can do, whatever module they are in."""
-    command: Callable[..., Any] = typer.main.get_command(app)
+    command: Callable[..., Any] = typer.main.get_command(app_for(args))
     try:
         result = command(list(args), prog_name="kafkapy", standalone_mode=False)
     except Exception as error:
@@ -92,5 +105,6 @@ def run(args: Sequence[str]) -> int:
             raise
         context = getattr(error, "ctx", None)
         path = "kafkapy" if context is None else context.command_path
-        raise CallError(f"{error.format_message().rstrip('.')}. See: {path} --help") from error
+        said = error.format_message().rstrip(".")
+        raise CallError(f"{said}{'' if said.endswith('?') else '.'} See: {path} --help") from error
     return result if isinstance(result, int) else 0

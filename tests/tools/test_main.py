@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from kafkapy.tools import main as main_module
+from kafkapy.tools.cli import COMMANDS
+from kafkapy.tools.log.cli import COMMANDS as LOG_COMMANDS
 from kafkapy.version import VERSION
 
 
@@ -108,6 +110,14 @@ def test_a_wrong_call_is_told_in_a_sentence(kafkapy, words, sentence):
     assert err.count("\n") == 1
 
 
+def test_a_word_that_is_nearly_a_command_is_told_which(kafkapy):
+    assert kafkapy("log", "dmp") == (
+        2,
+        "",
+        "kafkapy: No such command 'dmp'. Did you mean 'dump'? See: kafkapy log --help.\n",
+    )
+
+
 @pytest.mark.parametrize("words", [[], ["topics"], ["configs"], ["log"]])
 def test_a_command_without_its_rest_shows_its_help_and_is_a_wrong_call(kafkapy, words):
     code, out, err = kafkapy(*words)
@@ -119,7 +129,8 @@ def test_a_command_without_its_rest_shows_its_help_and_is_a_wrong_call(kafkapy, 
     "words",
     [
         ["start"], ["topics"], ["topics", "list"], ["topics", "create"], ["topics", "describe"], ["topics", "alter"],
-        ["topics", "delete"], ["configs", "describe"], ["configs", "alter"], ["produce"], ["consume"], ["log", "dump"],
+        ["topics", "delete"], ["configs", "describe"], ["configs", "alter"], ["produce"], ["consume"],
+        *(["log", name] for name in LOG_COMMANDS),
     ],
 )  # fmt: skip
 def test_every_command_has_help(kafkapy, words):
@@ -167,6 +178,25 @@ def test_the_start_of_a_broker_loads_no_library_that_it_does_not_need():
     )
     done = run(code=code)
     assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
+
+
+def test_help_names_all_commands(kafkapy):
+    _, out, _ = kafkapy("--help")
+    assert all(f"│ {name} " in out for name in (*COMMANDS, "log"))
+    _, out, _ = kafkapy("log", "--help")
+    assert all(f"│ {name} " in out for name in LOG_COMMANDS)
+
+
+def test_a_command_loads_nothing_that_only_others_need():
+    code = (
+        "import sys\n"
+        "from kafkapy.tools import main\n"
+        "assert main.main(['log', 'dump', '--help']) == 0\n"
+        "print(*sorted({'kafkapy.server', 'kafkapy.client', 'kafkapy.log.manager', 'pyarrow', 'matplotlib', 'kazoo', "
+        "'numpy', 'asyncio', 'concurrent.futures'} & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = run(code=code)
+    assert (done.returncode, done.stderr) == (0, "\n")
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,31 @@
-"""`kafkapy log`: the commands that look at segment files without a broker, each in a module of its own."""
+"""`kafkapy log`: the commands for log directories and the files in them, each in a module of its own."""
+
+from collections.abc import Sequence
 
 import typer
 
-from kafkapy.tools.log.adopt import adopt
-from kafkapy.tools.log.diff import diff
-from kafkapy.tools.log.dump import dump
-from kafkapy.tools.log.export import export
-from kafkapy.tools.log.find import find
-from kafkapy.tools.log.import_07 import import_
-from kafkapy.tools.log.stats import stats
-from kafkapy.tools.log.tail import tail
-from kafkapy.tools.log.verify import verify
+from kafkapy.tools.commands import add_commands
 
-app = typer.Typer(no_args_is_help=True, help="Look at segment files, of kafkapy or of Apache Kafka, without a broker.")
+COMMANDS = {
+    "dump": "kafkapy.tools.log.dump:dump",
+    "stats": "kafkapy.tools.log.stats:stats",
+    "verify": "kafkapy.tools.log.verify:verify",
+    "find": "kafkapy.tools.log.find:find",
+    "tail": "kafkapy.tools.log.tail:tail",
+    "diff": "kafkapy.tools.log.diff:diff",
+    "export": "kafkapy.tools.log.export:export",
+    "import": "kafkapy.tools.log.import_07:import_",
+    "adopt": "kafkapy.tools.log.adopt:adopt",
+}
 
 
-@app.callback()
 def of_log() -> None:
-    """Look at segment files, of kafkapy or of Apache Kafka, without a broker."""
+    """Look into log directories, of kafkapy or of Apache Kafka, without a broker; repair, import and adopt them."""
 
 
-app.command("dump")(dump)
-app.command("adopt")(adopt)
-app.command("export")(export)
-app.command("stats")(stats)
-app.command("verify")(verify)
-app.command("import")(import_)
-app.command("find")(find)
-app.command("tail")(tail)
-app.command("diff")(diff)
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """All commands, or the one that a call with these words behind `kafkapy log` needs."""
+    app = typer.Typer(no_args_is_help=True)
+    app.callback()(of_log)
+    add_commands(app, COMMANDS, words)
+    return app
