@@ -1,0 +1,139 @@
+"""Deletion under readers, and retention as clients change it, over real connections."""
+
+import os
+import socket
+import struct
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import DELETE_RECORDS, DELETE_TOPICS, FETCH, INCREMENTAL_ALTER_CONFIGS
+from tests.server import test_fetch
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import batch, end_offset, make_topic, produce
+
+MIB = 1 << 20
+SEGMENT = 8 * MIB
+BATCHES = 20
+
+
+@pytest.fixture
+def server(tmp_path):
+    running = start_broker(tmp_path, log_segment_bytes=SEGMENT, log_segment_delete_delay_ms=1, log_retention_ms=-1)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def log(server):
+    """A log of several segments of 8 MiB."""
+    wire = Wire(server)
+    topic = make_topic(wire, "big")
+    for number in range(BATCHES):
+        assert produce(wire, topic, batch(bytes([number]) * (MIB - 1000))).error_code == Errors.NONE
+    wire.close()
+    return server.services.replicas.get("big", 0).log
+
+
+class SlowReader:
+    """Has asked for a whole segment, and has taken the first bytes of the answer; the broker is in the middle of it."""
+
+    def __init__(self, server):
+        self.wire = Wire(server)
+        self.wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        self.wire.send(FETCH, test_fetch.VERSION, test_fetch.request("big", max_bytes=SEGMENT, part_max=SEGMENT))
+        (self.size,) = struct.unpack(">i", self.wire._exactly(4))
+        assert self.size > SEGMENT // 2
+
+    def finish(self):
+        """The records of the answer, which end it but for a few bytes."""
+        self.wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * MIB)
+        rest = bytearray(self.size)
+        got = 0
+        while got < self.size:
+            part = self.wire.sock.recv_into(memoryview(rest)[got:])
+            assert part, f"closed after {got} of {self.size} bytes"
+            got += part
+        self.wire.close()
+        return rest
+
+
+def wait_until_gone(path):
+    while path.exists():
+        os.stat(path.parent)
+
+
+def first_segment(log):
+    path = log.dir / f"{0:020d}.log"
+    return path, path.read_bytes()
+
+
+def test_a_reader_in_the_middle_of_a_deleted_segment_finishes_its_read(server, log):
+    path, content = first_segment(log)
+    reader = SlowReader(server)
+    wire = Wire(server)
+    make = DELETE_RECORDS.Request
+    asked = make(
+        topics=[make.Topics(name="big", partitions=[make.Topics.Partitions(partition_index=0, offset=BATCHES)])],
+        timeout_ms=1000,
+    )
+    (answer,) = wire.call(DELETE_RECORDS, 2, asked).topics[0].partitions
+    assert (answer.error_code, answer.low_watermark) == (Errors.NONE, BATCHES)
+    log.delete_old_segments()
+    wait_until_gone(path.with_name(path.name + ".deleted"))
+    assert not path.exists()
+    assert content in reader.finish()
+    assert test_fetch.fetch(wire, "big").error_code == Errors.OFFSET_OUT_OF_RANGE
+    assert end_offset(wire, "big") == BATCHES
+    wire.close()
+
+
+def test_a_reader_in_the_middle_of_a_deleted_topic_finishes_its_read(server, log):
+    path, content = first_segment(log)
+    reader = SlowReader(server)
+    wire = Wire(server)
+    make = DELETE_TOPICS.Request
+    answer = wire.call(DELETE_TOPICS, 6, make(topics=[make.Topics(name="big")], timeout_ms=1000)).responses[0]
+    assert answer.error_code == Errors.NONE
+    while list(server.services.config.log_dirs[0].glob("big-0.*-delete")):
+        os.stat(path.parent.parent)
+    assert content in reader.finish()
+    wire.close()
+
+
+def set_topic(wire, topic, **settings):
+    make = INCREMENTAL_ALTER_CONFIGS.Request
+    configs = [
+        make.Resources.Configs(name=name.replace("_", "."), config_operation=0, value=value)
+        for name, value in settings.items()
+    ]
+    asked = make(resources=[make.Resources(resource_type=2, resource_name=topic, configs=configs)])
+    (answer,) = wire.call(INCREMENTAL_ALTER_CONFIGS, 1, asked).responses
+    assert answer.error_code == Errors.NONE
+
+
+def test_retention_goes_by_what_a_client_has_set_last(server, log):
+    wire = Wire(server)
+    assert log.delete_old_segments() == 0
+    set_topic(wire, "big", retention_bytes=str(SEGMENT))
+    assert log.delete_old_segments() > 0
+    assert log.size >= SEGMENT
+    assert test_fetch.fetch(wire, "big", 0).error_code == Errors.OFFSET_OUT_OF_RANGE
+    assert bytes([BATCHES - 1]) * 1000 in bytes(test_fetch.fetch(wire, "big", BATCHES - 1).records)
+    set_topic(wire, "big", retention_bytes="-1", retention_ms="1")
+    log.delete_old_segments()  # the records are of 2020
+    assert log.log_start_offset == log.log_end_offset == BATCHES
+    wire.close()
+
+
+def test_retention_runs_by_itself(tmp_path):
+    server = start_broker(tmp_path, log_retention_check_interval_ms=5, log_initial_task_delay_ms=1)
+    wire = Wire(server)
+    topic = make_topic(wire, "old")
+    produce(wire, topic, batch(b"of 2020"))
+    log = server.services.replicas.get("old", 0).log
+    while log.log_start_offset == 0:
+        os.stat(tmp_path)
+    assert log.log_start_offset == 1
+    wire.close()
+    server.stop()
