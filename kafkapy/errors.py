@@ -337,6 +337,15 @@ class KafkaError(Exception):
     def __str__(self) -> str:
         return f"{name_of(self.code)}: {self.message}"
 
+    def as_value(self) -> "KafkaError":
+        """Itself, after it was caught, without what it came through.
+
+        A traceback keeps the variables of its functions: with one, a refusal that waits to be answered would hold what
+        was unpacked and converted before the refusal, which is a hundred times what came.
+        """
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
+
 
 class UnsupportedVersion(KafkaError):
     """A field has a value that the wanted version of the API cannot carry, or the version does not exist."""

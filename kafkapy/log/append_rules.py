@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -10,7 +11,9 @@ from kafkapy.record.compression import ZSTD, codec_of
 from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, validate
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
-_AS_PRODUCED = -1
+
+# What may be held of sets that were built anew, before they are appended.
+MOST_HELD = 4 << 20
 
 
 class AppendRules:
@@ -35,6 +38,29 @@ class AppendRules:
         # Which formats a request may carry was looked at when it came.
         self._any_rules = {**self._rules, "target_magic": config.record_magic, "any_magic": True}
 
+    def validate_all(
+        self, sets: Sequence[memoryview], now_ms: int, zstd_allowed: bool, any_format: bool
+    ) -> Iterator[list[ValidatedBatch | KafkaError]]:
+        """Several record sets in groups, each to be appended, and cleared, before the next is asked for.
+
+        A set of some kilobytes can be built anew as a hundred megabytes: the groups bound what of that is there at a
+        time. `any_format`: as `validate_any`.
+        """
+        validate = self.validate_any if any_format else self.validate
+        group: list[ValidatedBatch | KafkaError] = []
+        held = 0
+        for records in sets:
+            batch = validate(records, now_ms, zstd_allowed)
+            group.append(batch)
+            if isinstance(batch, ValidatedBatch) and batch.rebuilt:
+                held += batch.size if batch.remake is None else MOST_HELD  # its size is not known yet
+                if held >= MOST_HELD:
+                    yield group
+                    group, held = [], 0
+            del batch
+        if group:
+            yield group
+
     def validate(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
         """The batch, checked and with timestamps as the topic wants them, or why it is refused. Format 2 alone."""
         return self._checked(self._rules, records, now_ms, zstd_allowed)
@@ -49,7 +75,7 @@ class AppendRules:
         try:
             batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **rules)
         except KafkaError as error:
-            return error
+            return error.as_value()
         if not self._zstd and batch.codec == ZSTD:
             return KafkaError(
                 Errors.UNSUPPORTED_COMPRESSION_TYPE,

@@ -138,7 +138,7 @@ class Append:
                     check=self._check,
                 )
         except KafkaError as refusal:
-            return refusal
+            return refusal.as_value()
         self._buffers.append(batch.data)
         self._bytes += batch.size
         self._pending.append((batch, base_offset))

@@ -115,16 +115,22 @@ class PartitionLog(LogState):
         older = rules.older or any_older(sets)  # may have to be converted, or compressed anew, which takes long
         if not blocking and (older or self.lock.locked() or would_wait(self, sets, leader_epoch, now_ms)):
             return BUSY
-        validate = rules.validate_any if older else rules.validate
-        batches = [validate(records, now_ms, zstd_allowed) for records in sets]
+        verdicts: list[Verdict] = []
         try:
-            verdicts = self._append(batches, leader_epoch, now_ms, origin == CLIENT)
-            if flush and self.is_flush_due:
-                self.flush()
+            for batches in rules.validate_all(sets, now_ms, zstd_allowed, older):
+                verdicts += self._append(batches, leader_epoch, now_ms, origin == CLIENT)
+                batches.clear()
         except LogDirFailure:
             raise
         except KafkaError as refusal:
-            return [refusal] * len(sets)
+            verdicts += [refusal.as_value()] * (len(sets) - len(verdicts))
+        if flush and self.is_flush_due:
+            try:
+                self.flush()
+            except LogDirFailure:
+                raise
+            except KafkaError as refusal:
+                return [refusal] * len(sets)
         return verdicts
 
     @property

@@ -24,6 +24,7 @@ from kafkapy.record.compression import NONE, ZSTD, DecompressionError, compress,
 from kafkapy.record.legacy import read_entry
 
 _AT_MAGIC = 16
+_BATCH_HEADER = 61
 
 
 class Rules(NamedTuple):
@@ -86,6 +87,7 @@ def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> Valid
         return store_in_place(whole, checked, rules.timestamp_type, rules.now_ms)
     wrapper = read_entry(whole)
     payload = b"".join(unpacked) if built_anew else payload_of(whole, wrapper, rules.max_decompressed)
+    unpacked.clear()  # it is as much memory again
     return _built(payload, wrapper, target_magic, codec, rules)
 
 
@@ -155,6 +157,8 @@ def _built(
 
 
 def _batch(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
+    if codec == NONE:
+        _check_size(_BATCH_HEADER + len(made.payload), rules)  # before it is copied
     data = assemble(
         compress(codec, made.payload, rules.target_level),
         count=made.count,
@@ -175,18 +179,19 @@ def _message_set(made: Converted, data: bytearray, magic: int, codec: int, rules
 def _numbered_later(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
     """A wrapper of format 0, compressed when the offsets of its messages are known."""
     inner = _message_set(made, made.payload, 0, NONE, rules)
+    count = made.count
 
     def remake(base_offset: int) -> bytearray:
         assign(inner, base_offset, -1)
         packed = compress(codec, inner.data, rules.target_level, broken_checksum=True)
-        wrapper = wrap(packed, 0, codec, base_offset + made.count - 1)
+        wrapper = wrap(packed, 0, codec, base_offset + count - 1)
         try:
             _check_size(len(wrapper), rules)
         except InvalidBatch as reason:
             raise KafkaError(reason.code, reason.message) from reason
         return bytearray(wrapper)
 
-    return message_batch(memoryview(b""), 0, codec, made.count, rules.timestamp_type, -1, -1, True, remake)
+    return message_batch(memoryview(b""), 0, codec, count, rules.timestamp_type, -1, -1, True, remake)
 
 
 def _check_size(size: int, rules: Rules) -> None:
