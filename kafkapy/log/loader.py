@@ -29,7 +29,6 @@ from kafkapy.log.recovery import OffsetOverflow, Recovery
 from kafkapy.log.segment import Segment
 from kafkapy.log.segment_deletion import delete_segments
 from kafkapy.log.segment_list import SegmentList
-from kafkapy.log.splitting import split
 
 _END_OF_TIME = (1 << 63) - 1
 
@@ -125,6 +124,8 @@ class Loader:
                     self._recover()
                 return self._end_offset()
             except OffsetOverflow as overflow:
+                from kafkapy.log.splitting import split  # hardly ever needed: not at every start
+
                 bases = split(overflow.segment, self._config, self._env.clock)
                 self._report.note(f"{overflow}: it was split, into segments at {', '.join(map(str, bases))}")
                 self._clean, self._recovery_point = False, min(self._recovery_point, bases[0])

@@ -7,72 +7,47 @@ read. Offsets and positions of what is being appended become visible to readers 
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kafkapy._ext.segment_scan import Scan
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Buffer, Files
-from kafkapy.log.offset_index import OffsetIndex
-from kafkapy.log.time_index import NO_TIMESTAMP, TimeIndex
-from kafkapy.log.txn_index import TxnIndex, TxnIndexError
-from kafkapy.record.file_region import FileHandle
+from kafkapy.log.segment_files import SegmentFiles
+from kafkapy.log.time_index import NO_TIMESTAMP
+from kafkapy.log.txn_index import TxnIndexError
 from kafkapy.runtime.clock import Clock
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # an index entry has four bytes for it
 WITHOUT_ENTRIES = 1 << 62  # an index interval that no scan reaches
 
 
-class Segment:
+class Segment(SegmentFiles):
     """Written under the log's lock; read without one."""
 
     __slots__ = (
         "_clock",
         "_first_timestamp",
-        "_handle",
         "_max_timestamp",
         "_preallocated",
-        "_suffix",
-        "base_offset",
         "bytes_since_entry",
         "created_ms",
-        "directory",
-        "files",
         "index_interval",
-        "offset_index",
         "roll_jitter_ms",
-        "size",
-        "time_index",
-        "txn_index",
     )
 
     def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock) -> None:
-        self.files = files
-        self.directory = directory
-        self.base_offset = base_offset
+        super().__init__(files, directory, base_offset, config.segment_index_bytes)
         self.index_interval = config.index_interval_bytes
         self.roll_jitter_ms = config.random_segment_jitter()
-        self.size = 0
         self.bytes_since_entry = 0
         self.created_ms = clock.time_ms()
         self._clock = clock
-        self._suffix = ""
-        self._handle: FileHandle | None = None
         self._preallocated = False
         self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
-        index_bytes = config.segment_index_bytes
-        self.offset_index = OffsetIndex(
-            files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes, lambda: self.size
-        )
-        self.time_index = TimeIndex(files, lambda: self.path(names.TIME_INDEX), base_offset, index_bytes)
-        self.txn_index = TxnIndex(files, lambda: self.path(names.TXN_INDEX), base_offset)
 
-    def __repr__(self) -> str:
-        return f"Segment({self.path(names.LOG)!r}, {self.size} bytes)"
-
-    # --- files
+    # --- life
 
     @classmethod
     def create(
@@ -116,50 +91,6 @@ class Segment:
             self.time_index.seal()
         return None
 
-    def path(self, suffix: str) -> str:
-        return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self._suffix)
-
-    @property
-    def file_name(self) -> str:
-        """Of the .log file, without the directory."""
-        return os.path.basename(self.path(names.LOG))
-
-    def handle(self) -> FileHandle:
-        """The open .log file; raises OSError (FileNotFoundError once it was deleted)."""
-        handle = self._handle
-        if handle is None:
-            handle = self._handle = self.files.open(self.path(names.LOG))
-        return handle
-
-    def open_all(self) -> None:
-        """Opens what readers would open by its name; the transaction index is in memory."""
-        self.handle()
-        self.offset_index.handle()
-        self.time_index.handle()
-
-    def rename(self, suffix: str) -> None:
-        """Changes what the files' names end in ("", ".swap", ".deleted"); a file that is not there is passed over."""
-        for kind in (names.LOG, *names.INDEXES):
-            old = self.path(kind)
-            try:
-                self.files.rename(old, old[: len(old) - len(self._suffix)] + suffix)
-            except FileNotFoundError:
-                continue
-        self._suffix = suffix
-
-    def delete(self) -> None:
-        """Removes the files. Readers that hold a region go on reading."""
-        self.let_go()
-        for kind in (names.LOG, *names.INDEXES):
-            self.files.unlink(self.path(kind))
-
-    def let_go(self) -> None:
-        """Descriptors close when their last reader is done."""
-        self._handle = None
-        self.offset_index.let_go()
-        self.time_index.let_go()
-        self.txn_index.let_go()
-
     def seal(self) -> None:
         """The segment takes no more appends: the last time index entry is added, the indexes are trimmed.
 
@@ -174,20 +105,6 @@ class Segment:
         self.offset_index.seal()
         self.time_index.seal()
 
-    def damage(self) -> str | None:
-        """What is wrong with the indexes, after a look at all entries; None if nothing is. Raises OSError."""
-        for index in (self.offset_index, self.time_index):
-            if not index.growing and not index.check():
-                return f"{os.path.basename(index.path)}: {index.damage}"
-        return None
-
-    def on_damage(self, act: Callable[[], object] | None) -> None:
-        """Calls `act` once, when a search finds that an index is damaged; at once if one has."""
-        for index in (self.offset_index, self.time_index):
-            index.on_damage = act
-        if act is not None and (self.offset_index.damage or self.time_index.damage):
-            act()
-
     def indexes_changed(self) -> None:
         """The index files were replaced."""
         self._max_timestamp = None
@@ -197,30 +114,6 @@ class Segment:
         self.handle()
         self.offset_index.reopen_to_grow()
         self.time_index.reopen_to_grow()
-
-    def write_behind(self) -> None:
-        """Writes what the indexes have only in memory; under the log's lock."""
-        self.offset_index.write_behind()
-        self.time_index.write_behind()
-
-    def sync(self) -> None:
-        """Makes records and what is written of the indexes durable; raises OSError."""
-        self.sync_records()
-        self.sync_indexes()
-
-    def sync_records(self) -> None:
-        self.files.sync(self.handle())
-
-    def sync_indexes(self) -> None:
-        """What they have only in memory is left out: `write_behind` before, under the log's lock."""
-        self.offset_index.sync()
-        self.time_index.sync()
-        self.txn_index.sync()
-
-    def set_modified_ms(self, time_ms: int) -> None:
-        """Dates the files back."""
-        for kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
-            self.files.set_modified_ms(self.path(kind), time_ms)
 
     # --- timestamps
 
@@ -239,9 +132,6 @@ class Segment:
         """What retention and searches by time go by: without a timestamp, when the file was last written."""
         stamp = self.max_timestamp[0]
         return stamp if stamp >= 0 else self.modified_ms()
-
-    def modified_ms(self) -> int:
-        return self.files.modified_ms(self.handle())
 
     @property
     def first_timestamp_in_memory(self) -> int | None:

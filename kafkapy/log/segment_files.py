@@ -1,0 +1,134 @@
+"""The files of a segment: their names, their descriptors, their durability (the outer side of Kafka's LogSegment)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from kafkapy.log import names
+from kafkapy.log.files import Files
+from kafkapy.log.offset_index import OffsetIndex
+from kafkapy.log.time_index import TimeIndex
+from kafkapy.log.txn_index import TxnIndex
+from kafkapy.record.file_region import FileHandle
+
+
+class SegmentFiles:
+    """A .log file and its three indexes. The file's size is kept here and never asked for."""
+
+    __slots__ = (
+        "_handle",
+        "_suffix",
+        "base_offset",
+        "directory",
+        "files",
+        "offset_index",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, index_bytes: int) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = 0
+        self._suffix = ""
+        self._handle: FileHandle | None = None
+        self.offset_index = OffsetIndex(
+            files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes, lambda: self.size
+        )
+        self.time_index = TimeIndex(files, lambda: self.path(names.TIME_INDEX), base_offset, index_bytes)
+        self.txn_index = TxnIndex(files, lambda: self.path(names.TXN_INDEX), base_offset)
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(names.LOG)!r}, {self.size} bytes)"
+
+    def path(self, suffix: str) -> str:
+        return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self._suffix)
+
+    @property
+    def file_name(self) -> str:
+        """Of the .log file, without the directory."""
+        return os.path.basename(self.path(names.LOG))
+
+    def handle(self) -> FileHandle:
+        """The open .log file; raises OSError (FileNotFoundError once it was deleted)."""
+        handle = self._handle
+        if handle is None:
+            handle = self._handle = self.files.open(self.path(names.LOG))
+        return handle
+
+    def open_all(self) -> None:
+        """Opens what readers would open by its name; the transaction index is in memory."""
+        self.handle()
+        self.offset_index.handle()
+        self.time_index.handle()
+
+    def rename(self, suffix: str) -> None:
+        """Changes what the files' names end in ("", ".swap", ".deleted"); a file that is not there is passed over."""
+        for kind in (names.LOG, *names.INDEXES):
+            old = self.path(kind)
+            try:
+                self.files.rename(old, old[: len(old) - len(self._suffix)] + suffix)
+            except FileNotFoundError:
+                continue
+        self._suffix = suffix
+
+    def delete(self) -> None:
+        """Removes the files. Readers that hold a region go on reading."""
+        self.let_go()
+        for kind in (names.LOG, *names.INDEXES):
+            self.files.unlink(self.path(kind))
+
+    def let_go(self) -> None:
+        """Descriptors close when their last reader is done."""
+        self._handle = None
+        self.offset_index.let_go()
+        self.time_index.let_go()
+        self.txn_index.let_go()
+
+    # --- the state of the indexes
+
+    def damage(self) -> str | None:
+        """What is wrong with the indexes, after a look at all entries; None if nothing is. Raises OSError."""
+        for index in (self.offset_index, self.time_index):
+            if not index.growing and not index.check():
+                return f"{os.path.basename(index.path)}: {index.damage}"
+        return None
+
+    def on_damage(self, act: Callable[[], object] | None) -> None:
+        """Calls `act` once, when a search finds that an index is damaged; at once if one has."""
+        for index in (self.offset_index, self.time_index):
+            index.on_damage = act
+        if act is not None and (self.offset_index.damage or self.time_index.damage):
+            act()
+
+    # --- durability
+
+    def write_behind(self) -> None:
+        """Writes what the indexes have only in memory; under the log's lock."""
+        self.offset_index.write_behind()
+        self.time_index.write_behind()
+
+    def sync(self) -> None:
+        """Makes records and what is written of the indexes durable; raises OSError."""
+        self.sync_records()
+        self.sync_indexes()
+
+    def sync_records(self) -> None:
+        self.files.sync(self.handle())
+
+    def sync_indexes(self) -> None:
+        """What they have only in memory is left out: `write_behind` before, under the log's lock."""
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.txn_index.sync()
+
+    def set_modified_ms(self, time_ms: int) -> None:
+        """Dates the files back."""
+        for kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+            self.files.set_modified_ms(self.path(kind), time_ms)
+
+    def modified_ms(self) -> int:
+        return self.files.modified_ms(self.handle())
