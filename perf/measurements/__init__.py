@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perf.measurement import Measurement
 from perf.measurements.codecs import Codecs
+from perf.measurements.compaction import Compaction
 from perf.measurements.consume import Consume
 from perf.measurements.group_commit import GroupCommit
 from perf.measurements.java import Java
@@ -29,6 +30,7 @@ ALL: tuple[Measurement, ...] = (
     Start(),
     Memory(),
     Recovery(),
+    Compaction(),
     RecoveryBeside(),
     LogTools(),
 )

@@ -1,0 +1,157 @@
+"""The log cleaner: how fast it compacts a log, and what a producer beside it feels.
+
+Two topics are filled with the same records: a million keys, each as often as the size allows. A dirty ratio of 1,
+which is never exceeded, holds the cleaner back until it is lowered. The first log is cleaned with nothing else going
+on; the speed is what the broker's own log says (bytes of log gone through in the second pass, for the time of both).
+Beside the cleaning of the second one a producer sends to a third topic at a fixed rate.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import re
+import time
+from collections.abc import Callable
+
+from crc32c import crc32c
+
+from kafkapy.protocol.apis import INCREMENTAL_ALTER_CONFIGS
+from kafkapy.record.batch import build
+from perf import frames
+from perf.brokers import Broker
+from perf.measurement import MIB, Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient, Refused, check
+from perf.stats import percentile
+
+KEYS = 1_000_000
+SIZE = 100
+CODECS = {"none": 0, "lz4": 3}
+RATE = 1000
+TURN_S = 0.25
+SETTINGS = {"log.cleaner.backoff.ms": "100"}
+TOPIC_CONFIG, SET = 2, 0
+LIMIT_S = 600.0
+# What the brokers say of a cleaning: the log's name and its speed, MB/s.
+SAID = {
+    "kafka": re.compile(r"cleaned log (\S+) \(dirty section.*?\(([\d.,]+) MB/sec\)", re.DOTALL),
+    "kafkapy": re.compile(r"\b(\S+): cleaned up to offset .*?\(([\d.,]+) MB/s\)"),
+}
+
+
+class Compaction(Measurement):
+    name = "compaction"
+    about = f"the cleaner on a log of 1 GiB with {KEYS:,} keys and values of {SIZE} B; bare: two reads with CRC-32C"
+    rows = (
+        Row("compaction.none", f"compaction, 1 GiB, {SIZE} B values, {KEYS:,} keys", "MB/s", "higher", Goal(1.5)),
+        Row("compaction.lz4", "the same, lz4 (bytes as stored)", "MB/s", "higher", Goal(1.5)),
+        Row("compaction.p50", "produce to ack at 1,000/s beside a cleaning, p50", "ms", "lower", digits=3),
+        Row("compaction.p99", "the same, p99", "ms", "lower", Goal(1.0), digits=3),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        for name, codec in CODECS.items():
+            with bench.broker(kind, SETTINGS) as broker, RawClient(broker.port) as client:
+                alone, beside = f"alone-{name}", f"beside-{name}"
+                with_keys = keyed_batches(bench.scale.segment, codec)
+                for topic in (alone, beside) if name == "none" else (alone,):
+                    client.create_topic(
+                        topic,
+                        cleanup_policy="compact",
+                        min_cleanable_dirty_ratio="1",
+                        segment_bytes=str(bench.scale.segment // 8),
+                    )
+                    _fill(client, topic, with_keys, bench.scale.segment)
+                _let_clean(client, alone)
+                found[f"compaction.{name}"] = _speed(broker, alone, lambda: time.sleep(0.02))
+                if name == "none":
+                    found |= _beside(client, broker, beside)
+        return found
+
+    def limit(self, bench: Bench) -> Figures:
+        buffer = bytearray(MIB)
+        pieces = bench.scale.segment // MIB
+        with bench.data() as path:
+            file = path / "bare"
+            with file.open("wb") as made:
+                for _ in range(pieces):
+                    made.write(buffer)
+            began = time.perf_counter()
+            for _ in range(2):
+                with file.open("rb", buffering=0) as opened:
+                    while opened.readinto(buffer):
+                        crc32c(buffer)
+            return {"compaction.none": pieces / (time.perf_counter() - began)}
+
+
+def keyed_batches(total: int, codec: int) -> list[bytes]:
+    """Batches that hold every key once, in random order; fewer keys where `total` bytes have no room for all."""
+    chance = random.Random(7)
+    count = min(KEYS, total // SIZE // 4)
+    keys = chance.sample(range(KEYS), count)
+    values = frames.text_values(SIZE, 1000) if codec else frames.plain_values(SIZE, 1000)
+    now = int(time.time() * 1000)
+    room = frames.records_that_fill(SIZE + 16, min(frames.BATCH_BYTES, total // 64))
+    batches = []
+    for begin in range(0, count, room):
+        rows: list[tuple[int, bytes, bytes, list[tuple[str, bytes | None]]]] = [
+            (now, b"key-%012d" % key, values[key % 1000], []) for key in keys[begin : begin + room]
+        ]
+        batches.append(build(rows, codec=codec))
+    return batches
+
+
+def _fill(client: RawClient, topic: str, batches: list[bytes], total: int) -> None:
+    """Sends the batches, over and over, until the log has `total` bytes; several are on their way at a time."""
+    sent = 0
+    requests = [frames.produce(topic, batch, 1) for batch in batches]
+    reply = client.produce_once(requests[0], retry=True)
+    unanswered = 0
+    while sent < total:
+        for request in requests:
+            client.socket.sendall(request)
+            sent += len(request)
+            unanswered += reply
+            if unanswered >= 5 * reply:
+                client.discard(unanswered)
+                unanswered = 0
+            if sent >= total:
+                break
+    client.discard(unanswered)
+
+
+def _let_clean(client: RawClient, topic: str) -> None:
+    request = INCREMENTAL_ALTER_CONFIGS.Request
+    lower = request.Resources.Configs(name="min.cleanable.dirty.ratio", config_operation=SET, value="0.01")
+    resource = request.Resources(resource_type=TOPIC_CONFIG, resource_name=topic, configs=[lower])
+    answer = client.ask(INCREMENTAL_ALTER_CONFIGS, 0, request(resources=[resource], validate_only=False))
+    check(answer.responses[0].error_code, f"lowering the dirty ratio of {topic}")
+
+
+def _speed(broker: Broker, topic: str, meanwhile: Callable[[], object]) -> float:
+    """Waits until the broker says that it has cleaned the log, and how fast."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        for log, speed in SAID[broker.kind].findall(broker.child.said()):
+            if log == f"{topic}-0":
+                return float(speed.replace(",", ""))
+        if time.monotonic() > deadline:
+            raise Refused(f"{topic} was not cleaned in {LIMIT_S:.0f} s")
+        meanwhile()
+
+
+def _beside(client: RawClient, broker: Broker, topic: str) -> Figures:
+    """Latencies of a producer to another topic while this one is cleaned."""
+    frame = frames.produce("paced", frames.batch(frames.plain_values(SIZE, 1)), 1)
+    client.create_topic("paced")
+    client.paced(frame, RATE, 4 * TURN_S)
+    latencies: list[float] = []
+    _let_clean(client, topic)
+    gc.disable()  # the client's own pauses are no part of the broker's latency
+    try:
+        _speed(broker, topic, lambda: latencies.extend(client.paced(frame, RATE, TURN_S)[0]))
+    finally:
+        gc.enable()
+    latencies.sort()
+    return {f"compaction.{key}": percentile(latencies, share) * 1e3 for key, share in (("p50", 0.5), ("p99", 0.99))}
