@@ -13,6 +13,7 @@ cdef enum:
     RELEASE_FROM = 65536        # bytes: in steps of thirty bytes it takes about ten microseconds
     MESSAGE_AT_TIMESTAMP = 18   # int64, of format 1; format 0 has none
     LEAST_FORMAT_1 = 34         # the smallest message that has one
+    MESSAGES_AT_ONCE = 4096     # walked over in some forty microseconds; then others may have the interpreter's lock
 
 cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept nogil:
     cdef Stop stop
@@ -70,7 +71,7 @@ def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int,
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef int64_t size, timestamp, step_size = 0, stamp = -1
-    cdef int64_t count = 0, before = 0
+    cdef int64_t count = 0, before = 0, seen = 0
     cdef bint entry
     cdef list steps = []
     PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
@@ -99,6 +100,10 @@ def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int,
                 count += 1
             since += size
             at += size
+            seen += 1
+            if seen % MESSAGES_AT_ONCE == 0:
+                with nogil:
+                    pass
         if count:
             steps.append((step_size, count, stamp, before))
     finally:

@@ -165,6 +165,7 @@ cdef int walk_pieces(Check *check, object pieces) except -1:
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef const uint8_t *inner
+    cdef const uint8_t *carried
     cdef Py_ssize_t take
     cdef bytes piece
     cdef str what = "message of the wrapper"
@@ -186,7 +187,12 @@ cdef int walk_pieces(Check *check, object pieces) except -1:
                 carry.put_raw(at, take)
                 at += take
                 inner = carry.data
-                verdict = walk_inner(check, &inner, carry.data + carry.size)
+                carried = carry.data + carry.size
+                if carry.size < RELEASE_FROM:
+                    verdict = walk_inner(check, &inner, carried)
+                else:           # once the message is whole, its checksum is made
+                    with nogil:
+                        verdict = walk_inner(check, &inner, carried)
                 if inner != carry.data:
                     carry.size = 0
             if verdict != GOOD and verdict != NOT_WHOLE:

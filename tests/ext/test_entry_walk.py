@@ -96,6 +96,14 @@ def test_messages_of_format_0_have_no_time_in_any_step() -> None:
         index_steps(entry(0, 14)[:-1], 4096, 0)
 
 
+def test_the_steps_of_very_many_messages_are_those_of_few() -> None:
+    """In between others may have the interpreter's lock."""
+    assert index_steps(entry(0, 14) * 20_000, 1 << 20, 0) == [(26 * 20_000, 20_000, -1, 0)]
+    steps = index_steps(entry(0, 14) * 20_000, 2599, 0)
+    assert steps[:3] == [(2600, 100, -1, 0), (26, 1, -1, 0), (26 * 99, 99, -1, 0)]
+    assert sum(count for _, count, _, _ in steps) == 20_000
+
+
 def test_older_formats_are_seen_in_any_of_several_sets() -> None:
     new = entry(2, 100)
     assert not any_older([])

@@ -534,6 +534,20 @@ def test_a_set_in_single_bytes_is_read():
     assert judged_in_pieces(1, payload, range(len(payload))) == (3, True, NOW + 5, 1)
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_that_is_larger_than_a_piece_is_checked(magic, codec):
+    """Its parts are gathered; the checksum of so many bytes is made without the interpreter's lock."""
+    large = bytes(range(256)) * 2000
+    records = [(NOW, b"k", b"small"), (NOW, b"k", large), (NOW, b"k", b"after")]
+    assert accept(bytearray(build_set(records, magic, codec)), magic).count == 3
+    inner = bytearray(build_set(records, magic))
+    inner[inner.index(large) + 300_000] ^= 1
+    packed = compression.compress(codec, inner, broken_checksum=magic == 0)
+    with pytest.raises(RecordError, match="checksum of message of the wrapper 1"):
+        accept(bytearray(wrap(packed, magic, codec, 2)), magic)
+
+
 @given(st.data())
 def test_mutated_sets_are_refused_or_read_back(data):
     source, target, codec = (data.draw(st.integers(0, last)) for last in (1, 2, 3))
