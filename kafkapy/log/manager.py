@@ -24,6 +24,7 @@ from kafkapy.log.files import Files
 from kafkapy.log.loading import ConfigOf, IsStray, Loading
 from kafkapy.log.log_dir import LogDir, TopicPartition
 from kafkapy.log.log_dirs import LogDirs, NoLogDir
+from kafkapy.log.making import make_log
 from kafkapy.log.manager_tasks import ManagerTasks
 from kafkapy.log.parallel import run_all
 from kafkapy.log.partition_log import PartitionLog
@@ -149,37 +150,13 @@ class LogManager:
                         Errors.KAFKA_STORAGE_ERROR,
                         f"{topic}-{partition} is not made: it may be in {', '.join(offline)}, which is offline",
                     )
-                log = self._logs[key] = self._create(key, topic_id, config)
+                emptiest_first = sorted(
+                    self.online_dirs(), key=lambda one: len(self.logs_in(one.path)) + len(one.not_loaded)
+                )
+                log = self._logs[key] = make_log(emptiest_first, self._files, key, topic_id, config)
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)
         return log
-
-    def _create(self, key: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        reason = "no log directory is online"
-        for log_dir in sorted(self.online_dirs(), key=lambda one: len(self.logs_in(one.path)) + len(one.not_loaded)):
-            path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
-            was_there = self._files.exists(path)
-            try:
-                if not was_there:
-                    log_dir.env.cleaner_offsets.remove(key)  # of one that went without our help
-                return PartitionLog.load(log_dir.env, path, *key, config, topic_id=topic_id)
-            except OSError as error:
-                reason = log_dir.env.disk_error(f"making {path}", error).message
-            except KafkaError as refusal:
-                if refusal.code != Errors.KAFKA_STORAGE_ERROR:
-                    raise
-                reason = refusal.message
-            if was_there:
-                break
-            self._remove_half_made(path)
-        raise KafkaError(Errors.KAFKA_STORAGE_ERROR, reason)
-
-    def _remove_half_made(self, path: str) -> None:
-        """The log is made in another directory now, or later: the next start must not find it in two."""
-        try:
-            self._files.remove_tree(path)
-        except OSError as error:
-            _log.error("%s is half made and has to be removed by hand: %s", path, error)
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> bool:
         """See PartitionLog.truncate_to. First the recovery point goes back, and is written down (in Kafka afterwards).
