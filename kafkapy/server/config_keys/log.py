@@ -13,7 +13,7 @@ ROWS: tuple[Row, ...] = (
      "Directories that hold the logs, with commas between; the first also holds embedded metadata."),
     ("log.dir", T.STRING, "/tmp/kafka-logs", None, HIGH, "E", "The one log directory, where log.dirs is not set."),
     ("num.recovery.threads.per.data.dir", T.INT, 1, Range(1), HIGH, "EC",
-     "Threads per log directory that recover logs after an unclean stop."),
+     "Threads per log directory that load logs at the start, while the broker serves, and close them at the stop."),
     ("log.dir.failure.timeout.ms", T.LONG, 30000, Range(1), LOW, "",
      "How long a failed log directory may stay unreported before the broker stops."),
     ("log.initial.task.delay.ms", T.LONG, 30000, Range(0), LOW, "EI",
