@@ -126,12 +126,15 @@ cdef class KeyMap:
         self.clear()
 
     def __dealloc__(self):
-        kafkapy_unmap(self._table, self._slots * sizeof(Entry))
+        # A large table takes the kernel milliseconds.
+        with nogil:
+            kafkapy_unmap(self._table, self._slots * sizeof(Entry))
 
     def clear(self) -> None:
         """Forget all keys, give the memory back and draw a new secret. Raises MemoryError."""
         cdef bytes secret = os.urandom(16)
-        kafkapy_unmap(self._table, self._slots * sizeof(Entry))
+        with nogil:
+            kafkapy_unmap(self._table, self._slots * sizeof(Entry))
         self._table = NULL
         self.size = 0
         memcpy(self._secret, <const char *>secret, 16)

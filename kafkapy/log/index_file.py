@@ -22,6 +22,7 @@ from kafkapy.log.files import Files
 from kafkapy.record.file_region import FileHandle
 
 _PAGE = 512  # entries that wait in memory before they are written
+_PART = 16384  # entries that are made into bytes at a time
 
 _log = logging.getLogger(__name__)
 
@@ -79,8 +80,8 @@ class IndexFile:
         """Takes the entries of a file into memory."""
         raise NotImplementedError
 
-    def _encoded(self, first: int) -> bytes:
-        """The entries from `first` on, as they are in the file."""
+    def _encoded(self, first: int, end: int) -> bytes:
+        """The entries from `first` up to and without `end`, as they are in the file."""
         raise NotImplementedError
 
     def _drop(self) -> None:
@@ -194,11 +195,12 @@ class IndexFile:
 
     def write_behind(self) -> None:
         """Writes the entries that are only in memory; the file is not synced."""
-        if self._written < self.count:
-            first = self._written
-            self.files.write_all(self._opened(), [self._encoded(first)], first * self.width)
+        while self._written < self.count:
+            # Those of a whole segment in parts: none of the steps may hold the interpreter's lock for long.
+            first, end = self._written, min(self.count, self._written + _PART)
+            self.files.write_all(self._opened(), [self._encoded(first, end)], first * self.width)
             self._changed = True
-            self._written = self.count
+            self._written = end
 
     def sync(self) -> None:
         """What is only in memory is not looked at: `write_behind` before, under the log's lock."""

@@ -62,9 +62,9 @@ class OffsetIndex(IndexFile):
         self.count = len(self._entries)
         self._last = None
 
-    def _encoded(self, first: int) -> bytes:
+    def _encoded(self, first: int, end: int) -> bytes:
         assert self._entries is not None
-        part = self._entries[first:]
+        part = self._entries[first:end]
         if sys.byteorder == "little":
             part.byteswap()
         return part.tobytes()

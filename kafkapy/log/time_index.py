@@ -78,9 +78,9 @@ class TimeIndex(IndexFile):
         self.count = len(self._stamps)
         self._last = None
 
-    def _encoded(self, first: int) -> bytes:
+    def _encoded(self, first: int, end: int) -> bytes:
         assert self._stamps is not None
-        stamps, offsets = self._stamps[first:], self._offsets[first:]
+        stamps, offsets = self._stamps[first:end], self._offsets[first:end]
         data = bytearray(len(stamps) * self.width)
         _lanes_in(data, 0, stamps)
         _lanes_in(data, 8, offsets)
