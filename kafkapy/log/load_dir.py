@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 class LoadJob:
     """One partition's directory. `begun` and `ended` change under the lock of its DirLoad."""
 
-    __slots__ = ("begun", "bytes_left", "ended", "key", "load", "path", "stopped", "wanted", "written_ms")
+    __slots__ = ("begun", "bytes_left", "ended", "key", "load", "path", "stopped", "taken", "wanted", "written_ms")
 
     def __init__(self, key: TopicPartition, path: str, load: DirLoad) -> None:
         self.key = key
@@ -29,6 +29,7 @@ class LoadJob:
         self.load = load
         self.begun = False
         self.ended = False
+        self.taken = False  # out of the queue, by somebody who deletes it or sets it aside
         self.stopped = False  # nobody wants it any more: it ends between two segments
         self.wanted = False  # a client has asked for it
         self.bytes_left = 0
@@ -187,7 +188,7 @@ class DirLoad:
         with self._changed:
             if job.begun:
                 return False
-            job.begun = True
+            job.begun = job.taken = True
             return True
 
     def give_back(self, job: LoadJob) -> None:

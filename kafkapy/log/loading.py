@@ -57,7 +57,8 @@ class Loading:
         `config_of(topic)` gives a log its settings. A log for which `is_stray(topic, partition, topic id)` is true
         (the cluster does not know it) is renamed `-stray` and not served, never deleted.
         `on_loaded(topic, partition)` is called on a loading thread when a log is not loading any more: it is ready, or
-        it is not to be served, which was said in one line and `LogManager.create` raises.
+        it is not to be served, which was said in one line and `LogManager.create` raises. Not of a log that was deleted
+        or set aside before its turn: who did that knows, and may hold what the callee needs.
         """
         self._config_of = config_of or self._config_of
         self._is_stray = is_stray or self._is_stray
@@ -203,6 +204,8 @@ class Loading:
         if job.key not in log_dir.not_recovered:
             log_dir.not_loaded.discard(job.key)
         self._jobs.pop(job.key, None)
+        if job.taken:
+            return
         try:
             self._on_loaded(*job.key)
         except Exception:

@@ -1,10 +1,12 @@
 """A broker that serves while it recovers: what it answers for a log that is not ready, and that it goes on."""
 
+import os
 import threading
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import tree
 from kafkapy.protocol.apis import (
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
@@ -190,6 +192,34 @@ def test_topics_are_made_and_deleted_meanwhile(held):
     controller.create("slow", partitions=1)
     assert test_produce.fetch_values(wire, "slow") == []
     assert test_produce.fetch_values(wire, "new") == [b"x"]
+
+
+def test_a_topic_is_deleted_whose_log_nobody_has_begun_to_load(tmp_path):
+    """Also one that was being deleted when the broker was killed, which its next start finishes."""
+    server = start_broker(tmp_path, broker_id=0)
+    wire = Wire(server)
+    for topic in ("slow", "marked", "later"):
+        make_topic(wire, topic)
+        produce(wire, topic, batch(b"one", b"two"))
+    wire.close()
+    tree.wait(server.services.topics.mark_deleted, "marked")
+    server.stop()
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    newest = max((tmp_path / "slow-0").glob("*.log"))
+    os.utime(newest, (2**31, 2**31))
+    files = GatedFiles("slow-0")
+    server = start_broker(tmp_path, files=files, wait=False, num_recovery_threads_per_data_dir=1)
+    assert files.arrived.wait(WAIT_S)
+    deleting = threading.Thread(target=server.services.controller.delete, args=("later",), daemon=True)
+    deleting.start()
+    deleting.join(WAIT_S)
+    assert not deleting.is_alive()
+    files.open_gate()
+    assert server.wait_until_loaded(WAIT_S)
+    assert server.services.topics.names() == ["slow"]
+    assert not server.services.topics.marked()
+    assert not list(tmp_path.glob("marked-0")) + list(tmp_path.glob("later-0"))
+    server.stop()
 
 
 def test_settings_that_are_changed_meanwhile_count(held):
