@@ -174,11 +174,25 @@ class TopicController:
             self._replicas.refuse(name, index, error)
             return
         if self._lead(topic, [index], config, is_new=False):
+            self._clear_away(topic, index)
             return
         log_config = self._replicas.config_of(name, index)
         if log_config is not None and log_config.values != self._check_config(self._configs.topic(name)).values:
             with self._changing:
                 self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
+
+    def _clear_away(self, topic: Topic, index: int) -> None:
+        """The partition cannot be led: because its topic was deleted meanwhile, after which its log was made anew?
+
+        The deletion was over before there was that log, so nobody else removes it, and a new topic of the name could
+        not have one.
+        """
+        if self._topics.get(topic.name) is topic:
+            return
+        with self._changing:
+            current = self._topics.get(topic.name)
+            if current is None or current.id != topic.id:
+                self._replicas.discard(topic.name, index, topic.id)
 
     def _finish_marked(self, name: str) -> None:
         """A topic was deleted while a log of it was being recovered."""

@@ -144,6 +144,12 @@ class ReplicaManager:
                 left.append(error.message)
         return left
 
+    def discard(self, topic: str, index: int, topic_id: bytes) -> None:
+        """Deletes the log of a topic that is gone, if there is one. The caller lets nobody make a topic meanwhile."""
+        partition_log = self.log_manager.get(topic, index)
+        if partition_log is not None and partition_log.topic_id == topic_id:
+            self.delete_topic(topic, [index])
+
     def config_of(self, topic: str, index: int) -> LogConfig | None:
         """The settings of a partition that is led; None for any other."""
         partition = self._find(topic, index)

@@ -49,3 +49,26 @@ def test_partitions_whose_logs_cannot_be_made_are_told_of(tmp_path, monkeypatch)
         assert server.services.replicas.holds("grows", 1)
     finally:
         server.stop()
+
+
+def test_a_topic_that_is_deleted_while_its_partition_is_to_be_led_leaves_no_log(tmp_path, monkeypatch):
+    """The deletion comes between the look whether there is such a topic and the making of the log that is missing."""
+    server = start_broker(tmp_path)
+    controller = server.services.controller
+    check = controller._check_config
+
+    def delete_meanwhile(overrides):
+        monkeypatch.undo()
+        controller.delete("t")
+        return check(overrides)
+
+    try:
+        controller.create("t", partitions=1)
+        monkeypatch.setattr(controller, "_check_config", delete_meanwhile)
+        controller.lead("t", 0)
+        assert server.services.log_manager.get("t", 0) is None
+        assert not (tmp_path / "t-0").exists()
+        controller.create("t", partitions=1)
+        assert server.services.replicas.holds("t", 0)
+    finally:
+        server.stop()
