@@ -93,13 +93,9 @@ class CleanerBench(Bench):
 
     def clean(self, **settings):
         """Cleans what can be cleaned, due or not; returns (first dirty offset after it, statistics)."""
-        assert self.log.upkeep.try_begin()
-        try:
-            end, stats = clean(self.candidate(), CleanerSettings(**settings), lambda size: None)
-            self.env.cleaner_offsets.put(("t", 0), end)
-            return end, stats
-        finally:
-            self.log.upkeep.end()
+        end, stats = cleaned(self.log, self.env.cleaner_offsets.get(("t", 0)), **settings)
+        self.env.cleaner_offsets.put(("t", 0), end)
+        return end, stats
 
     def roll_and_clean(self, **settings):
         self.log.roll()
@@ -120,6 +116,16 @@ class CleanerBench(Bench):
         """Removes the producer snapshots: what is known of producers has to come from the log then."""
         for path in (self.directory / "t-0").glob("*.snapshot"):
             os.unlink(path)
+
+
+def cleaned(log, first_dirty=None, **settings):
+    """Cleans what can be cleaned of a log; returns (first dirty offset after it, statistics)."""
+    assert log.upkeep.try_begin()
+    try:
+        chosen = candidate(log, first_dirty, log.clock.time_ms())
+        return clean(chosen, CleanerSettings(**settings), lambda size: None)
+    finally:
+        log.upkeep.end()
 
 
 def _bytes(value):
@@ -150,4 +156,4 @@ def pairs(log):
     return table, offsets
 
 
-__all__ = ["NOW", "CleanerBench", "Stored", "UnsyncedFiles", "data_records", "pairs", "stored", "stored_in"]
+__all__ = ["NOW", "CleanerBench", "Stored", "UnsyncedFiles", "cleaned", "data_records", "pairs", "stored", "stored_in"]
