@@ -16,6 +16,7 @@ from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.partition_log import PartitionLog
 
 TopicPartition = tuple[str, int]
+OpenLogs = Callable[[], Iterable[PartitionLog]]
 
 _log = logging.getLogger(__name__)
 
@@ -91,30 +92,33 @@ class LogDir:
             _log.warning("%s; %s", reason, instead)
             return {}
 
-    # --- checkpoints: of the logs that are in this directory now, open or not
+    # --- checkpoints: of the logs that are in this directory now, open (`logs` gives those) or not
 
-    def write_recovery_points(self, logs: Iterable[PartitionLog]) -> None:
+    def write_recovery_points(self, logs: OpenLogs) -> None:
         """Each after what it promises has been synced: may wait for the disk a while."""
         self._write(
             self._recovery_points,
             self.recovery_points,
-            lambda: {(log.topic, log.partition): log.flusher.point_to_note() for log in logs},
+            lambda: {(log.topic, log.partition): log.flusher.point_to_note() for log in logs()},
         )
 
-    def write_start_offsets(self, logs: Iterable[PartitionLog]) -> None:
+    def write_start_offsets(self, logs: OpenLogs) -> None:
         """Only those that the first segment's name does not tell."""
-        moved = [log for log in logs if log.log_start_offset > log.segments.items[0].base_offset]
         self._write(
             self._start_offsets,
             self.start_offsets,
-            lambda: {(log.topic, log.partition): log.log_start_offset for log in moved},
+            lambda: {
+                (log.topic, log.partition): log.log_start_offset
+                for log in logs()
+                if log.log_start_offset > log.segments.items[0].base_offset
+            },
         )
 
-    def write_high_watermarks(self, logs: Iterable[PartitionLog]) -> None:
+    def write_high_watermarks(self, logs: OpenLogs) -> None:
         self._write(
             self._high_watermarks,
             self.high_watermarks,
-            lambda: {(log.topic, log.partition): log.high_watermark for log in logs},
+            lambda: {(log.topic, log.partition): log.high_watermark for log in logs()},
         )
 
     def _write(
@@ -125,7 +129,9 @@ class LogDir:
     ) -> None:
         """A full disk is no reason to go offline: the old file stays, which costs a longer recovery at most."""
         try:
-            with self._writing:  # read under the lock too, so that an older state never replaces a newer one
+            # All is read under the lock, so that an older state never replaces a newer one: a log that was deleted
+            # meanwhile must not come back into the file. First who is not open: a log that becomes ready is in both.
+            with self._writing:
                 kept = {key: offset for key, offset in read.items() if key in self.not_loaded}
                 checkpoint.write({**kept, **offsets()})
         except OSError as error:

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -230,7 +231,7 @@ class LogManager:
     def checkpoint(self, log_dirs: Iterable[LogDir] | None = None) -> None:
         """Writes recovery points, log start offsets and high watermarks."""
         for log_dir in self.online_dirs() if log_dirs is None else log_dirs:
-            logs = self.logs_in(log_dir.path)
+            logs = partial(self.logs_in, log_dir.path)
             try:
                 log_dir.write_recovery_points(logs)
                 log_dir.write_start_offsets(logs)

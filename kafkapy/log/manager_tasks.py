@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import KafkaError
@@ -12,7 +13,7 @@ from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.settings import NEVER_MS
 
 if TYPE_CHECKING:
-    from kafkapy.log.log_dir import LogDir
+    from kafkapy.log.log_dir import LogDir, OpenLogs
     from kafkapy.log.manager import LogManager
     from kafkapy.log.partition_log import PartitionLog
 
@@ -81,9 +82,9 @@ class ManagerTasks:
                 except KafkaError as error:
                     _log.warning("%s of %s: %s", what, log.name, error.message)
 
-    def _each_dir(self, act: Callable[[LogDir, list[PartitionLog]], None]) -> None:
+    def _each_dir(self, act: Callable[[LogDir, OpenLogs], None]) -> None:
         for log_dir in self._manager.online_dirs():
             try:
-                act(log_dir, self._manager.logs_in(log_dir.path))
+                act(log_dir, partial(self._manager.logs_in, log_dir.path))
             except LogDirFailure:
                 continue  # told already

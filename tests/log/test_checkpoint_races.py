@@ -3,12 +3,31 @@
 import os
 import threading
 
+import pytest
+
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
 from kafkapy.runtime.clock import ManualClock
 
-from .support import NOW, ManualScheduler
+from .support import NOW, ManualScheduler, batch
+
+
+class Meanwhile:
+    """A lock; before it is taken for the first time something happens."""
+
+    def __init__(self, happening):
+        self.lock = threading.Lock()
+        self.happening = happening
+
+    def __enter__(self):
+        happening, self.happening = self.happening, None
+        if happening is not None:
+            happening()
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
 
 
 class Slow(Files):
@@ -54,4 +73,25 @@ def test_deletions_beside_periodic_checkpoints_leave_the_directory_online(tmp_pa
     for thread in threads:
         thread.join()
     assert failed == []
+    manager.close()
+
+
+@pytest.mark.parametrize("what", ["write_recovery_points", "write_start_offsets", "write_high_watermarks"])
+def test_a_log_that_is_deleted_while_a_checkpoint_waits_its_turn_is_not_in_it(tmp_path, what):
+    """Its log start offset, above all: a new topic of the name would lose all records below it to the next crash."""
+    config = LogConfig({"segment.bytes": 400})
+    manager = LogManager([tmp_path], config, clock=ManualClock(NOW), scheduler=ManualScheduler(), files=Slow())
+    manager.load()
+    manager.start()
+    for topic in ("gone", "stays"):
+        log = manager.create(topic, 0, None, config)
+        log.append([batch("x") for _ in range(10)], 0)
+        log.set_high_watermark(10)
+        log.delete_records(9)
+    (log_dir,) = manager.dirs.opened
+    log_dir._writing = Meanwhile(lambda: manager.delete("gone", 0))
+    getattr(manager._tasks, what)()
+    lines = [line for path in tmp_path.glob("*-checkpoint") for line in path.read_text().splitlines()]
+    assert lines
+    assert not [line for line in lines if line.startswith("gone")]
     manager.close()
