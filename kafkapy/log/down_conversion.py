@@ -8,6 +8,7 @@ LazyDownConversionRecords and LazyDownConversionRecordsSend (KIP-283).
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 
@@ -20,6 +21,8 @@ CHUNK = 128 << 10  # bytes of the log that are converted at once, unless a batch
 LEAST_FILLER = 12  # offset and length of the message that stands for what there is no room for
 _FILLER = struct.Struct(">qi")
 _SMALLEST_BATCH = 61
+
+_log = logging.getLogger(__name__)
 
 
 class Chunks:
@@ -63,6 +66,10 @@ class Chunks:
                 position += size
         return True
 
+    def end(self) -> None:
+        """Goes to the end."""
+        self.position = self._end
+
     def _corrupt(self, at: int) -> KafkaError:
         return KafkaError(
             Errors.CORRUPT_MESSAGE, f"{self._region.handle.path}: there is no batch at byte {self.position + at}"
@@ -86,32 +93,39 @@ class DownConversion:
         self._first = self._converted(_SMALLEST_BATCH)
         any_whole = self._chunks.position > region.position
         self.length = max(region.length, len(self._first)) if self._first else LEAST_FILLER if any_whole else 0
-        self._given = len(self._first)
-        self._anew = False
+        # Where the last piece begins and ends, and where in the file the entries begin that it was made of.
+        self._begin, self._end = 0, len(self._first)
+        self._source = region.position
 
     def take_first(self, most: int) -> bytes:
         """The first batch, which is let go of; nothing if it has more than `most` bytes: `make` makes it once more."""
         first, self._first = self._first, b""
-        if len(first) <= most:
-            return first
-        self._chunks = Chunks(self._region)
-        self._given, self._anew = 0, True
-        return b""
+        return first if len(first) <= most else b""
 
-    def make(self) -> bytes:
-        """The next piece; may go beyond the length. An error leaves the reply incomplete, whose size is out already."""
+    def make(self, offset: int) -> bytes | memoryview:
+        """The bytes from `offset` on: where the last piece ended, or inside of it; may go beyond the length."""
+        if offset < self._end:
+            self._chunks.position, self._end = self._source, self._begin
+        self._begin, self._source = self._end, self._chunks.position
         try:
             # The first one alone: one behind it that cannot be converted would take it along.
-            piece = self._converted(_SMALLEST_BATCH if self._anew else CHUNK)
+            piece = self._converted(CHUNK if self._begin else _SMALLEST_BATCH)
         except KafkaError as error:
-            if error.code != Errors.UNSUPPORTED_COMPRESSION_TYPE:
-                raise
-            piece = b""  # the client is told when it asks for that batch
-        self._anew = False
+            # The reply's size is out already, and what came before is of use to the client. It asks again for what
+            # it did not get, up to this batch, and is told.
+            _log.log(
+                logging.DEBUG if error.code == Errors.UNSUPPORTED_COMPRESSION_TYPE else logging.WARNING,
+                "the reply to an old client ends before byte %d of %s: %s",
+                self._chunks.position,
+                self._region.handle.path,
+                error,
+            )
+            self._chunks.end()
+            piece = b""
         if not piece:
-            piece = self._filler(self.length - self._given)
-        self._given += len(piece)
-        return piece
+            piece = self._filler(self.length - self._begin)
+        self._end = self._begin + len(piece)
+        return memoryview(piece)[offset - self._begin :]
 
     def _converted(self, most: int) -> bytes:
         """The next of the log's entries that are something in the older format; nothing at the end."""

@@ -164,7 +164,11 @@ class Sender:
             self.unmade = part
             return -1
         more = box.offset + len(piece) < part.length or box.index + 1 < len(box.parts)
-        return syscalls.sendmsg(fd, [piece], 0, 1, 0, more)
+        sent = syscalls.sendmsg(fd, [piece], 0, 1, 0, more)
+        if sent < 0:
+            del piece  # it is to be let go of
+            part.wait(box.offset)
+        return sent
 
     def _send_mixed(self, fd: int, box: Outbox) -> int:
         """One sendmsg of the bytes and short regions from here on, up to what goes another way."""

@@ -168,9 +168,10 @@ class Serving:
         part, self._sender.unmade = self._sender.unmade, None
         assert part is not None
         conn.parked = True
-        self._maker.make(part, lambda piece, error: self._processor.post(self._made, conn, part, piece, error))
+        offset = conn.outbox.offset
+        self._maker.make(part, offset, lambda piece, error: self._processor.post(self._made, conn, part, piece, error))
 
-    def _made(self, conn: Connection, part: Pieces, piece: bytes, error: BaseException | None) -> None:
+    def _made(self, conn: Connection, part: Pieces, piece: bytes | memoryview, error: BaseException | None) -> None:
         if conn.closed:
             return
         conn.parked = False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.network.pieces import Pieces
+from kafkapy.network.pieces import MOST_HELD, Pieces, held
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import FetchRead
 from kafkapy.replica.partition import Partition
@@ -15,27 +15,39 @@ from kafkapy.replica.partition import Partition
 MOST_KEPT = 1 << 20
 
 
-def for_old_client(
-    wanted: Sequence[tuple[Partition | KafkaError, Any]], reads: Sequence[FetchRead], magic: int
-) -> list[FetchRead]:
-    """`reads` of what was `wanted` (see FetchPlan) for a client that knows formats up to `magic`. May wait.
+class OldClientReads:
+    """`reads` of what was `wanted` (see FetchPlan) for a client that knows formats up to `magic`.
 
     What is stored in a newer format becomes Pieces, which are converted while they are sent. A topic that does not
     allow it (message.downconversion.enable) answers UNSUPPORTED_VERSION: as in Kafka if its setting has a newer
     format, and also if a record has one that was stored before the setting was what it is. What has no whole entry in a
     newer format goes out as it is: so a first batch that is cut comes cut, where Kafka's answer is empty.
     """
-    answers = []
-    kept = 0
-    for (partition, asked), read in zip(wanted, reads, strict=True):
-        answer = read
-        if isinstance(partition, Partition):
-            try:
-                kept += _convert(partition, asked.fetch_offset, read, magic, MOST_KEPT - kept)
-            except KafkaError as error:
-                answer = FetchRead(error.code)
-        answers.append(answer)
-    return answers
+
+    def __init__(
+        self, wanted: Sequence[tuple[Partition | KafkaError, Any]], reads: Sequence[FetchRead], magic: int
+    ) -> None:
+        self.reads = list(reads)
+        self._wanted = wanted
+        self._magic = magic
+        self._done = 0
+        self._kept = 0
+
+    def convert_some(self, until: Callable[[], bool]) -> bool:
+        """Goes on partition by partition until all is done, which is the answer, or `until()`. May wait."""
+        while self._done < len(self.reads):
+            partition, asked = self._wanted[self._done]
+            read = self.reads[self._done]
+            if isinstance(partition, Partition):
+                most = MOST_KEPT - self._kept if held.total < MOST_HELD else 0
+                try:
+                    self._kept += _convert(partition, asked.fetch_offset, read, self._magic, most)
+                except KafkaError as error:
+                    self.reads[self._done] = FetchRead(error.code)
+            self._done += 1
+            if until():
+                break
+        return self._done == len(self.reads)
 
 
 def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, most_kept: int) -> int:

@@ -34,8 +34,8 @@ def made(conversion, most=1 << 30):
     """All bytes as a client gets them."""
     data = conversion.take_first(most)
     while len(data) < conversion.length:
-        piece = conversion.make()
-        assert piece
+        piece = conversion.make(len(data))
+        assert len(piece)
         data += piece
     return data[: conversion.length]
 
@@ -119,18 +119,50 @@ def test_zstd_first_is_refused_and_later_left_for_the_next_fetch(tmp_path):
         assert [one.offset for one in messages(data)] == [0]
 
 
-def test_damage_is_told_at_once_or_ends_the_reply(tmp_path):
+def test_damage_is_told_at_once_or_ends_the_reply(tmp_path, caplog):
     good, bad = batch(0, b"a" * 100), bytearray(batch(1, b"b" * 50, b"c" * 50, codec=1))
     bad[70:] = bytes(len(bad) - 70)
     with pytest.raises(KafkaError) as refused:
         DownConversion(region_of(tmp_path, bytes(bad), good), 1, 0, LIMIT)
     assert refused.value.code == Errors.CORRUPT_MESSAGE
-    conversion = DownConversion(region_of(tmp_path, good, bytes(bad)), 1, 0, LIMIT)
-    with pytest.raises(KafkaError):
-        made(conversion)
-    no_length = good + struct.pack(">qi", 1, 3) + bytes(100)
-    with pytest.raises(KafkaError, match="no batch at byte 1"):
-        made(DownConversion(region_of(tmp_path, no_length), 1, 0, LIMIT))
+    no_length = struct.pack(">qi", 1, 3) + bytes(100)
+    for damaged in (bytes(bad), no_length):
+        region = region_of(tmp_path, good, damaged, batch(2, b"d"))
+        data = made(DownConversion(region, 1, 0, LIMIT))
+        assert len(data) == region.length
+        assert [one.offset for one in messages(data)] == [0]  # the client asks for the next one, and is told
+        assert "ends before byte" in caplog.text
+        caplog.clear()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    first=st.booleans(),
+    codec=st.sampled_from([0, 1]),
+    ending=st.sampled_from(["", "cut", "damage", "zstd"]),
+    offsets=st.lists(st.integers(0, 400_000), max_size=20),
+)
+def test_a_piece_that_was_let_go_of_is_made_again(tmp_path_factory, first, codec, ending, offsets):
+    values = [os.urandom(20) for _ in range(300)]
+    parts = [batch(at * 300, *values, codec=codec) for at in range(40)]
+    if ending == "damage":
+        parts[30] = parts[30][:60] + b"\x7f" + bytes(len(parts[30]) - 61)
+    elif ending == "zstd":
+        parts[30] = batch(9000, b"b", codec=4)
+    region = region_of(tmp_path_factory.mktemp("again"), *parts, cut=ending == "cut")
+    whole = made(DownConversion(region, 1, 5, LIMIT))
+    conversion = DownConversion(region, 1, 5, LIMIT)
+    piece = conversion.take_first(1 << 30 if first else 0)
+    begin = 0
+    while begin + len(piece) < conversion.length:
+        for offset in offsets:
+            if offset < len(piece):
+                assert whole[begin + offset : begin + len(piece)].startswith(
+                    bytes(conversion.make(begin + offset))[: len(whole) - begin - offset]
+                )
+        begin += len(piece)
+        piece = conversion.make(begin)
+        assert whole[begin:].startswith(bytes(piece)[: len(whole) - begin])
 
 
 def test_a_batch_that_unpacks_to_too_much_is_refused(tmp_path):

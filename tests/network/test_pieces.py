@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkapy.network import pieces
 from kafkapy.network.connection import Connection
-from kafkapy.network.pieces import Pieces
+from kafkapy.network.pieces import Pieces, held
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import DONE, UNMADE, Outbox, PageCache, Sender
 
@@ -23,18 +24,22 @@ DATA = random.Random(4).randbytes(3_000_000)
 class Cut:
     """Makes the pieces of `data`, of these sizes one after the other and then again from the first."""
 
-    def __init__(self, data: bytes, sizes: list[int]) -> None:
+    def __init__(self, data: bytes, sizes: list[int], ready: int = 0) -> None:
         self.data = data
         self.sizes = sizes
         self.made = 0
-        self._at = 0
+        self.again = 0
+        self._ends = [0, ready]
 
-    def __call__(self) -> bytes:
-        size = self.sizes[self.made % len(self.sizes)]
+    def __call__(self, offset: int) -> memoryview:
         self.made += 1
-        piece = self.data[self._at : self._at + size]
-        self._at += size
-        return piece
+        if offset < self._ends[-1]:
+            self.again += 1
+        else:
+            assert offset == self._ends[-1]
+            self._ends.append(offset + self.sizes[(len(self._ends) - 2) % len(self.sizes)])
+        assert offset >= self._ends[-2]
+        return memoryview(self.data[self._ends[-2] : self._ends[-1]])[offset - self._ends[-2] :]
 
 
 class Answers(Echo):
@@ -55,15 +60,20 @@ class Answers(Echo):
     ready=st.sampled_from([0, 1, 5000, 400_000]),
     around=st.tuples(st.integers(0, 100), st.integers(0, 100_000)),
     room=st.sampled_from([4096, 1 << 20]),
+    crowded=st.booleans(),
 )
 def test_pieces_of_any_size_arrive_in_order(
-    length: int, sizes: list[int], ready: int, around: tuple[int, int], room: int
+    length: int, sizes: list[int], ready: int, around: tuple[int, int], room: int, crowded: bool
 ) -> None:
     before, behind = DATA[: around[0]], DATA[-around[1] :] if around[1] else b""
     sizes = [max(size, length // 200 + 1) for size in sizes]
-    part = Pieces(length, Cut(DATA[ready:], sizes), DATA[:ready])
+    make = Cut(DATA, sizes, ready)
+    before_all = held.total
+    part = Pieces(length, make, DATA[:ready])
     ours, theirs = socket.socketpair()
-    with ours, theirs:
+    with ours, theirs, pytest.MonkeyPatch.context() as patch:
+        if crowded:
+            patch.setattr(pieces, "MOST_HELD", -1)
         for sock in (ours, theirs):
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
@@ -74,12 +84,15 @@ def test_pieces_of_any_size_arrive_in_order(
             if state == UNMADE:
                 assert sender.unmade is part
                 sender.unmade = None
-                part.put(part.make())
+                part.put(part.make(box.offset))
             else:
                 received += theirs.recv(1 << 20)
         while len(received) < len(before) + length + len(behind):
             received += theirs.recv(1 << 20)
         assert received == before + DATA[:length] + behind
+    assert crowded or not make.again
+    del part
+    assert held.total == before_all
 
 
 def test_a_reply_in_pieces_over_tcp_and_what_is_behind_it(serve: Serve) -> None:
@@ -111,7 +124,7 @@ def test_a_piece_that_cannot_be_made_closes_the_connection(serve: Serve, caplog,
     """The frame's size is out already: the client must see the end."""
     made = []
 
-    def make() -> bytes:
+    def make(offset: int) -> bytes:
         made.append(1)
         if len(made) < 3:
             return b"x" * 100
@@ -148,7 +161,7 @@ def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
     made: list[int] = []
     counting = threading.Lock()
 
-    def make() -> bytes:
+    def make(offset: int) -> bytes:
         with counting:
             made.append(1)
         return bytes(20_000)
@@ -163,3 +176,30 @@ def test_slow_readers_hold_a_piece_each(serve: Serve, many_files: None) -> None:
     assert stalled[0].exactly(10_000_008) == b"head" + bytes(10_000_000) + b"tail"
     assert rss() - before < 64 << 20
     assert len(made) < 200 * 500 / 2
+
+
+def test_many_slow_readers_together_hold_no_more_than_is_allowed(
+    serve: Serve, many_files: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces for which there is no room are made once more when their sockets have some."""
+    monkeypatch.setattr(pieces, "MOST_HELD", 3_000_000)
+    makers: list[Cut] = []
+
+    def promised() -> Pieces:
+        makers.append(Cut(DATA, [1_000_000]))
+        return Pieces(len(DATA), makers[-1])
+
+    running = serve(Answers(promised), socket_send_buffer_bytes=4096, socket_listen_backlog_size=256)
+    running.connect().is_open()
+    stalled = [running.connect(receive_buffer=4096) for _ in range(60)]
+    for client in stalled:
+        client.send(b"pieces")
+    until(lambda: sum(make.made for make in makers) >= 60)
+    assert running.connect().is_open()
+    until(lambda: held.total <= 4_000_000)
+    for client in (stalled[0], stalled[-1]):
+        assert client.exactly(len(DATA) + 8) == b"head" + DATA + b"tail"
+    assert sum(make.again for make in makers)
+    for client in stalled:
+        client.close()
+    until(lambda: held.total == 0)

@@ -9,7 +9,7 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.record.legacy import iter_entries, messages_of
 from kafkapy.replica import old_clients
 from kafkapy.replica.fetch import FetchPlan
-from kafkapy.replica.old_clients import for_old_client
+from kafkapy.replica.old_clients import OldClientReads
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
@@ -47,7 +47,10 @@ def answers(wanted, magic, offset=0):
         isolation=0,
     )
     reads, _, _ = plan.read(blocking=True)
-    return for_old_client(plan.wanted, reads, magic)
+    conversion = OldClientReads(plan.wanted, reads, magic)
+    while not conversion.convert_some(lambda: True):
+        pass
+    return conversion.reads
 
 
 def bytes_of(pieces):
@@ -55,7 +58,7 @@ def bytes_of(pieces):
     while offset < pieces.length:
         piece = bytes(pieces.after(offset))
         if not piece:
-            pieces.put(pieces.make())
+            pieces.put(pieces.make(offset))
         data += piece
         offset += len(piece)
     return data
@@ -88,6 +91,24 @@ def test_only_so_much_of_what_was_converted_for_its_size_is_kept(partition_of, m
     for at, one in enumerate(converted):
         data = bytes_of(one.records)
         assert [messages_of(data, header)[0].value for header in iter_entries(data)] == [bytes([at]) * 100]
+
+
+def test_nothing_of_it_is_kept_while_slow_readers_hold_much(partition_of, monkeypatch):
+    monkeypatch.setattr(old_clients, "MOST_HELD", 0)
+    converted = answers([partition_of(b"a"), partition_of(b"b")], 1)
+    for value, one in zip((b"a", b"b"), converted, strict=True):
+        assert not one.records.after(0)
+        data = bytes_of(one.records)
+        assert [messages_of(data, header)[0].value for header in iter_entries(data)] == [value]
+
+
+def test_it_goes_on_where_it_was_interrupted(partition_of):
+    wanted = [(partition_of(b"a"), FetchPartition("t", bytes(16), at, 0, 1 << 20, -1, -1)) for at in range(3)]
+    reads, _, _ = FetchPlan(wanted, min_bytes=1, max_bytes=1 << 20, isolation=0).read(blocking=True)
+    conversion = OldClientReads(wanted, reads, 1)
+    for done in (1, 2, 3):
+        assert conversion.convert_some(lambda: True) == (done == 3)
+        assert [isinstance(one.records, Pieces) for one in conversion.reads] == [at < done for at in range(3)]
 
 
 def test_a_topic_may_forbid_it(partition_of):

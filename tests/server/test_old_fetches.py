@@ -2,13 +2,16 @@
 
 import os
 import struct
+import threading
 
 import pytest
 
 from kafkapy.errors import Errors
+from kafkapy.log.down_conversion import DownConversion
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import iter_entries
+from kafkapy.server.handlers import fetch
 from tests.network.conftest import rss
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import make_topic, produce
@@ -75,7 +78,8 @@ def test_several_partitions_in_one_answer(wire, topic):
     assert offsets == [[], [0, 1], [0, 1, 2, 3], []]
 
 
-def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_or_ends_the_connection(tmp_path, caplog):
+def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_when_it_is_asked_for(tmp_path, caplog):
+    """Before that the client gets what precedes it: else it would never come so far."""
     server = start_broker(tmp_path)
     wire, other = Wire(server), Wire(server)
     topic = make_topic(wire, "broken")
@@ -88,15 +92,61 @@ def test_a_batch_that_cannot_be_converted_is_a_corrupt_message_or_ends_the_conne
     with log.open("r+b") as file:  # inside of the compressed records: headers and lengths stay right
         file.seek(entries[5].position + size // 2)
         file.write(bytes(1000))
-    wire.send(FETCH, 2, old_fetch(topic))
-    with pytest.raises(ConnectionError):
-        wire.frame()
-    assert "in the middle of a reply" in caplog.text
+    answer = wire.call(FETCH, 2, old_fetch(topic)).responses[0].partitions[0]
+    assert len(answer.records) == sum(entry.size for entry in entries)
+    assert [entry.last_offset for entry in iter_entries(answer.records)] == [0, 1, 2, 3, 4]
+    assert "ends before byte" in caplog.text
     answer = other.call(FETCH, 2, old_fetch(topic, offset=5)).responses[0].partitions[0]
     assert (answer.error_code, bytes(answer.records)) == (Errors.CORRUPT_MESSAGE, b"")
     answer = other.call(FETCH, 2, old_fetch(topic, offset=6)).responses[0].partitions[0]
     assert [entry.last_offset for entry in iter_entries(answer.records)] == [6, 7]
     other.close()
+    wire.close()
+    server.stop()
+
+
+def test_a_partition_that_is_named_often_is_answered_once(wire, topic):
+    """As in Kafka. Each time it would be converted."""
+    produce(wire, topic, batch(0, b"a", b"b"))
+    produce(wire, topic, batch(0, b"c"))
+    request = old_fetch(topic)
+    again = FETCH.Request.Topics.Partitions(partition=0, fetch_offset=2, partition_max_bytes=1 << 20)
+    request.topics[0].partitions += [again] * 1000
+    for version in (0, 1, 2, 3):
+        (answer,) = wire.call(FETCH, version, request).responses
+        (part,) = answer.partitions
+        assert [entry.last_offset for entry in iter_entries(part.records)] == [2]
+
+
+def test_conversions_take_turns_and_end_with_their_connection(tmp_path, monkeypatch):
+    server = start_broker(tmp_path, kafkapy_disk_pool_threads="1")
+    wire, greedy = Wire(server), Wire(server)
+    names = [make_topic(wire, f"turns-{at}") for at in range(20)]
+    for name in names:
+        produce(wire, name, batch(0, b"a"))
+    monkeypatch.setattr(fetch, "TURN_S", 0)
+    converted, gate = [], threading.Event()
+    original = DownConversion.__init__
+
+    def gated(self, *arguments):
+        converted.append(1)
+        if len(converted) == 1:
+            assert gate.wait(20)
+        original(self, *arguments)
+
+    monkeypatch.setattr(DownConversion, "__init__", gated)
+    greedy.send(FETCH, 1, old_fetch(*names))
+    while not converted:
+        pass
+    wire.send(FETCH, 1, old_fetch(names[0]))  # waits behind the first partition alone
+    greedy.close()
+    while server._network.connections > 1:
+        pass
+    gate.set()
+    assert wire.receive(FETCH, 1)[1].responses[0].partitions[0].error_code == 0
+    wire.call(FETCH, 1, old_fetch("nowhere"))
+    assert len(converted) == 2
+    wire.close()
     server.stop()
 
 

@@ -6,6 +6,7 @@ Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages.
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkapy._ext.hotpath import FetchRequest, encode_fetch_response
@@ -22,6 +23,7 @@ from kafkapy.server.call import Call, Later, as_reply
 from kafkapy.server.fetch_sessions import FetchContext, FetchPartition
 
 if TYPE_CHECKING:
+    from kafkapy.replica.old_clients import OldClientReads
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.fetch")
@@ -36,6 +38,7 @@ ZSTD_SINCE = 10
 # Partitions of one fetch: more take milliseconds, a million of them ten seconds, in which the network thread would
 # serve nobody else. A session asks for all of its partitions in thirty bytes.
 MOST_INLINE = 1000
+TURN_S = 0.05  # of converting for one request, then other work of the disk pool has its turn
 NO_RECORDS = b""  # never null: librdkafka takes that for a broken response
 
 
@@ -108,7 +111,7 @@ def _read_and_answer(
             plan = _plan(broker, call, request, context)
         outcome = plan.read(blocking=True)
         if outcome is not None and _answers_now(broker, request, context, plan, outcome):
-            later.complete(_send(broker, call, context, _as_known(call, plan, outcome[0])))
+            _answer_on_the_pool(broker, call, context, plan, later, outcome[0])
         else:
             _delay(broker, call, request, context, plan, later)
     except Exception:
@@ -153,19 +156,43 @@ def _answer_with_what_is_there(
     try:
         outcome = plan.read(blocking=True)
         assert outcome is not None
-        later.complete(_send(broker, call, context, _as_known(call, plan, outcome[0])))
+        _answer_on_the_pool(broker, call, context, plan, later, outcome[0])
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)
 
 
-def _as_known(call: Call, plan: FetchPlan, reads: list[FetchRead]) -> list[FetchRead]:
-    """The records in a message format that the client knows; only on the disk pool, for all that do not know all."""
+def _answer_on_the_pool(
+    broker: Services, call: Call, context: FetchContext, plan: FetchPlan, later: Later, reads: list[FetchRead]
+) -> None:
+    """The records in a message format that the client knows."""
     if call.version >= FORMAT_2_SINCE:
-        return reads
-    from kafkapy.replica.old_clients import for_old_client  # rarely needed: a start that does without it is shorter
+        later.complete(_send(broker, call, context, reads))
+        return
+    from kafkapy.replica.old_clients import OldClientReads  # rarely needed: a start that does without it is shorter
 
-    return for_old_client(plan.wanted, reads, 1 if call.version >= FORMAT_1_SINCE else 0)
+    magic = 1 if call.version >= FORMAT_1_SINCE else 0
+    _convert_and_answer(broker, call, context, OldClientReads(plan.wanted, reads, magic), later)
+
+
+def _convert_and_answer(
+    broker: Services, call: Call, context: FetchContext, conversion: OldClientReads, later: Later
+) -> None:
+    """In turns with what else waits for the disk pool: a request may name so much that it takes minutes.
+
+    Nobody waits for the answer when the connection is gone.
+    """
+    try:
+        until = time.monotonic() + TURN_S
+        if later.cancelled:
+            later.complete(CLOSE)
+        elif conversion.convert_some(lambda: time.monotonic() >= until):
+            later.complete(_send(broker, call, context, conversion.reads))
+        else:
+            broker.disk_pool.submit(_convert_and_answer, broker, call, context, conversion, later)
+    except Exception:
+        log.exception("%s failed", call)
+        later.complete(CLOSE)
 
 
 def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContext:
@@ -175,6 +202,9 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         topic = broker.topics.name_of(topic_id) if ids else name
         for index, leader_epoch, offset, fetched_epoch, _, max_bytes in partitions:
             asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch))
+    if call.version < FORMAT_2_SINCE:
+        # Once each, as in Kafka: to convert a partition a thousand times takes a request of some kilobytes.
+        asked = list({(one.topic, one.index): one for one in asked}.values())
     if call.version < SESSIONS_SINCE:
         return FetchContext(asked)
     forgotten = [
