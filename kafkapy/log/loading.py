@@ -84,7 +84,6 @@ class Loading:
                 else:
                     places[key] = path
                     live.append((key, path))
-            log_dir.not_loaded.update(key for key, _ in live)
             self._loads.append(
                 DirLoad(
                     log_dir,
@@ -200,9 +199,8 @@ class Loading:
         self._manager.refuse(job.key, log_dir, job.path, reason)
 
     def _ended(self, job: LoadJob) -> None:
-        log_dir = job.load.log_dir
-        if job.key not in log_dir.not_recovered:
-            log_dir.not_loaded.discard(job.key)
+        if self._manager.get(*job.key) is not None:
+            job.load.log_dir.not_loaded.discard(job.key)
         self._jobs.pop(job.key, None)
         if job.taken:
             return

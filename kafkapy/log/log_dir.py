@@ -63,8 +63,10 @@ class LogDir:
         self.recovery_points = self._read(self._recovery_points, "recovery begins at the start of each log")
         self.start_offsets = self._read(self._start_offsets, "each log begins at its first segment")
         self.high_watermarks = self._read(self._high_watermarks, "high watermarks begin at the log start offsets")
+        found = self.partition_dirs()
+        self.not_loaded = {(name.topic, name.partition) for _, name in found if name.kind == names.LIVE_DIR}
         self.listed = True
-        return self.partition_dirs()
+        return found
 
     @property
     def is_clean(self) -> bool:

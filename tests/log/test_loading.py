@@ -184,6 +184,47 @@ def test_checkpoints_keep_what_they_say_of_logs_that_are_not_ready(tmp_path):
     manager.close()
 
 
+def start_offsets(directory):
+    return sorted((directory / LOG_START_OFFSETS).read_text().splitlines()[2:])
+
+
+def test_checkpoints_keep_what_they_say_of_a_log_that_cannot_be_loaded(tmp_path):
+    filled(tmp_path, topics=("a", "b"), deleted_before=13)
+    Broker(tmp_path).manager.close()
+
+    def refuse(topic):
+        if topic == "a":
+            raise KafkaError(Errors.INVALID_CONFIG, "nothing fits")
+        return CONFIG
+
+    broker = Broker(tmp_path, load=False)
+    broker.manager.load(refuse)
+    assert [log.topic for log in broker.manager] == ["b"]
+    broker.manager.checkpoint()
+    broker.manager.close()
+    assert start_offsets(tmp_path) == ["a 0 13", "b 0 13"]
+    manager = Broker(tmp_path).manager
+    assert {log.log_start_offset for log in manager} == {13}
+    manager.close()
+
+
+def test_checkpoints_outlive_a_start_that_a_log_in_two_directories_prevents(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    filled(one, topics=["a"], deleted_before=13)
+    filled(two, topics=["b"], deleted_before=13)
+    Broker(one, two).manager.close()
+    (two / "a-0").mkdir()
+    broker = Broker(one, two, load=False)
+    with pytest.raises(RuntimeError, match="a-0 is in two directories"):
+        broker.manager.load()
+    broker.manager.close()
+    (two / "a-0").rmdir()
+    assert (start_offsets(one), start_offsets(two)) == (["a 0 13"], ["b 0 13"])
+    manager = Broker(one, two).manager
+    assert {log.name: log.log_start_offset for log in manager} == {"a-0": 13, "b-0": 13}
+    manager.close()
+
+
 # --- changes meanwhile
 
 
