@@ -176,7 +176,8 @@ class LogState:
     def move_start_locked(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
-            self.high_watermark = max(self.high_watermark, offset)
+            if self.high_watermark < offset:  # else it is left alone: it may be moved up just now, without the lock
+                self.high_watermark = offset
             self.recovery_point = max(self.recovery_point, offset)
             self.leader_epochs.truncate_from_start(offset)
             self.producers.log_start_moved(offset)
@@ -186,13 +187,21 @@ class LogState:
         with self.lock:
             self.recovery_point = min(self.recovery_point, offset)
 
-    def set_segments_locked(self, segments: SegmentList, end_offset: int, end_position: int) -> None:
-        """After anything but an append: readers see the new list, and nothing that was remembered of the old one."""
+    def replace_segments_locked(self, segments: SegmentList) -> None:
+        """Other segments with the same records: readers see the new list, and nothing that was remembered of the old.
+
+        The end of the log is as it was, and what is said of it: a flush that is under way holds for the active segment,
+        and the high watermark moves without this lock.
+        """
+        self.starts.clear()  # first: who has the new list must not be led into a segment that is not in it
+        self._limit = None
         self.segments = segments
+
+    def set_segments_locked(self, segments: SegmentList, end_offset: int, end_position: int) -> None:
+        """After a truncation: as above, and the log ends here."""
+        self.replace_segments_locked(segments)
         self.flusher.truncated()
         self.end = (end_offset, segments.active, end_position)
-        self.starts.clear()
-        self._limit = None
         self.recovery_point = min(self.recovery_point, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
 

@@ -116,6 +116,23 @@ class FetchPlan:
                         log.log_start_offset,
                         diverging=diverging,
                     )
+            read = self._read_log(partition, asked, left, min_one, blocking)
+            if read is None:
+                return None
+            region, aborted = read
+        except KafkaError as error:
+            if error.code == Errors.OFFSET_OUT_OF_RANGE:
+                return FetchRead(error.code, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+            return FetchRead(error.code)
+        return FetchRead(Errors.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, region, aborted)
+
+    def _read_log(
+        self, partition: Partition, asked: Any, left: int, min_one: bool, blocking: bool
+    ) -> tuple[FileRegion | None, list[tuple[int, int]] | None] | None:
+        """The records, and with read_committed the aborted transactions among them; None as in `read`."""
+        log = partition.log
+        while True:
+            segments = log.segments
             result = partition.read(
                 asked.fetch_offset,
                 min(asked.max_bytes, left),
@@ -126,25 +143,17 @@ class FetchPlan:
             )
             if isinstance(result, Busy):
                 return None
-        except KafkaError as error:
-            if error.code == Errors.OFFSET_OUT_OF_RANGE:
-                return FetchRead(error.code, log.high_watermark, log.last_stable_offset, log.log_start_offset)
-            return FetchRead(error.code)
-        aborted = None
-        if self.isolation == READ_COMMITTED:
-            aborted = (
-                log.aborted_transactions(asked.fetch_offset, result.region, partition.end_offset(self.isolation))
-                if result.region is not None
-                else []
-            )
-        return FetchRead(
-            Errors.NONE,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            result.region,
-            aborted,
-        )
+            region = result.region
+            if self.isolation != READ_COMMITTED:
+                return region, None
+            aborted: list[tuple[int, int]] = []
+            if region is not None:
+                end_offset = partition.end_offset(self.isolation)
+                aborted = log.aborted_transactions(asked.fetch_offset, region, end_offset)
+            # Retention or a cleaning may come between the two. What is known of aborted transactions goes with their
+            # segment, and their records, which are still in the region, would pass for committed.
+            if log.segments is segments:
+                return region, aborted
 
 
 def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:

@@ -28,10 +28,9 @@ def swap_in(log: LogState, cleaned: Segment, old: Sequence[Segment]) -> None:
         segment.open_all()
     with log.lock:
         log.check_open()
-        end_offset, active, end_position = log.end
         remaining = log.segments.without(old).with_added(cleaned)
-        assert remaining.active is active, f"{log.name}: the active segment is never cleaned"
-        log.set_segments_locked(remaining, end_offset, end_position)
+        assert remaining.active is log.segments.active, f"{log.name}: the active segment is never cleaned"
+        log.replace_segments_locked(remaining)
         merged = [segment.base_offset for segment in old if segment.base_offset != cleaned.base_offset]
         snapshots = [path for path in map(log.snapshots.mark_deleted, merged) if path is not None]
     for segment in old:

@@ -1,0 +1,107 @@
+"""What goes on in a log while it is cleaned: flushes, the high watermark, readers of committed records."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.record.batch import build
+from kafkapy.replica.fetch import FetchPlan
+from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.replica.stall import StallMonitor
+
+from .support import NOW, CleanerBench, UnsyncedFiles
+
+
+class DuringSync(UnsyncedFiles):
+    """`happening` comes in the middle of the next sync of records."""
+
+    happening = None
+
+    def sync(self, file):
+        happening = self.happening
+        if happening is not None and file.path.endswith(".log"):
+            self.happening = None
+            happening()
+
+
+def filled(tmp_path, **settings):
+    bench = CleanerBench(tmp_path, **settings)
+    for number in range(10):
+        bench.append(("key", f"value {number}"))
+    bench.log.roll()
+    return bench
+
+
+def partition_of(log):
+    return Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
+    )
+
+
+def test_a_flush_during_which_segments_are_swapped_counts(tmp_path):
+    """Else consumers would not see what it acknowledges until somebody appends again."""
+    files = DuringSync()
+    bench = filled(tmp_path, files=files, flush_messages=1)
+    log, before = bench.log, bench.log.segments
+    files.happening = bench.clean
+    partition_of(log).append([memoryview(bytearray(build([(NOW, b"other", b"x", [])])))], None)
+    assert log.segments.items[0] is not before.items[0]
+    assert log.recovery_point == log.high_watermark == log.log_end_offset
+
+
+class AlwaysMoving(PartitionLog):
+    """Its high watermark moves up whenever somebody has looked at it."""
+
+    looks = 0
+    _high_watermark = 0
+
+    @property
+    def high_watermark(self):
+        value = self._high_watermark
+        self._high_watermark += 1
+        self.looks += 1
+        return value
+
+    @high_watermark.setter
+    def high_watermark(self, offset):
+        self._high_watermark = offset
+
+
+@pytest.mark.parametrize("change", [CleanerBench.clean, lambda bench: bench.log.delete_old_segments()])
+def test_the_high_watermark_that_moves_up_meanwhile_stays_up(tmp_path, change):
+    """It moves without the log's lock."""
+    bench = filled(tmp_path, cleanup_policy=["compact", "delete"], retention_bytes=10)
+    log = bench.log
+    bench.append(*[("key", "last")] * 100)
+    log.__class__ = AlwaysMoving
+    log.high_watermark = 10
+    before = log.segments
+    change(bench)
+    assert log.segments is not before
+    assert log._high_watermark == 10 + log.looks
+
+
+def test_a_reader_of_committed_records_is_told_of_aborted_ones_or_that_they_are_gone(tmp_path):
+    """Retention comes between the read and the question which of its transactions were aborted."""
+    bench = CleanerBench(tmp_path, cleanup_policy=["compact", "delete"], retention_bytes=1)
+    bench.append(("aborted", "1"), producer=8, transactional=True)
+    bench.end_transaction(8, commit=False)
+    bench.log.roll()
+    bench.append(("key", "2"))
+    log = bench.log
+    read = log.read
+    happenings = [lambda: None, log.delete_old_segments]
+
+    def read_then(*args, **options):
+        result = read(*args, **options)
+        happenings.pop()()
+        return result
+
+    log.read = read_then
+    asked = SimpleNamespace(current_leader_epoch=-1, last_fetched_epoch=-1, fetch_offset=0, max_bytes=1 << 20)
+    plan = FetchPlan([(partition_of(log), asked)], min_bytes=1, max_bytes=1 << 20, isolation=READ_COMMITTED)
+    (found,), _, _ = plan.read(blocking=True)
+    assert log.log_start_offset == 2
+    assert found.error_code == Errors.OFFSET_OUT_OF_RANGE
