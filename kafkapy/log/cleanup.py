@@ -86,8 +86,10 @@ def truncate_to(log: LogState, offset: int) -> bool:
 def truncate_fully(log: LogState, offset: int) -> None:
     """Removes everything and goes on, empty, at `offset`."""
     gone = log.segments.items
+    # A new segment may need the name of an old one, so the names change before the list does: until then nobody who
+    # has the old list must open a file by its name.
     for segment in gone:
-        segment.let_go()
+        segment.open_all()
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} begins anew")
     new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
     log.leader_epochs.clear()

@@ -11,7 +11,7 @@ could not write and reports that only once. The directory goes offline instead.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Flusher:
                 truncations = self._truncations
             try:
                 self._sync_done(done, snapshots)
-                growing.sync_indexes()
+                self._sync_unless_gone(growing, growing.sync_indexes)
                 if names:
                     log.env.files.sync_dir(log.directory)
             except OSError as error:
@@ -129,12 +129,15 @@ class Flusher:
         for path in snapshots:
             log.env.files.sync_path(path)
         for segment in segments:
-            try:
-                segment.sync()
-            except FileNotFoundError:
-                if segment in log.segments.items:
-                    raise
-                continue  # retention or a truncation has taken it meanwhile
+            self._sync_unless_gone(segment, segment.sync)
+
+    def _sync_unless_gone(self, segment: Segment, sync: Callable[[], None]) -> None:
+        """Retention or a truncation may take it meanwhile."""
+        try:
+            sync()
+        except FileNotFoundError:
+            if segment in self._log.segments.items:
+                raise
 
     def _failed(self, doing: str, error: OSError) -> None:
         """Raises LogDirFailure, but where the log was renamed or removed for deletion meanwhile."""

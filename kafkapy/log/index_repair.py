@@ -20,7 +20,15 @@ TEMPORARY = ".tmp"
 
 
 def repair_indexes(log: LogState, segment: Segment) -> None:
-    """In the background. Nothing happens if the segment is gone meanwhile. Raises OSError."""
+    """In the background. Nothing happens if the segment is gone meanwhile, or the whole log. Raises OSError."""
+    try:
+        _repair(log, segment)
+    except FileNotFoundError:
+        if not log.closed and segment in log.segments.items:
+            raise
+
+
+def _repair(log: LogState, segment: Segment) -> None:
     size, damage = segment.size, segment.damage()
     if damage is None:
         return

@@ -72,3 +72,94 @@ def test_a_segment_that_vanished_by_itself_takes_the_directory_offline(bench):
         bench.log.offset_for_timestamp(NOW)
     assert refused.value.code == Errors.KAFKA_STORAGE_ERROR
     assert len(bench.failures) == 1
+
+
+def test_a_topic_deleted_under_the_repair_of_an_index_is_gone_and_its_directory_stays_online(tmp_path):
+    class AtScan(Files):
+        happening = None
+
+        def scan(self, *arguments):
+            happening, self.happening = self.happening, None
+            if happening is not None:
+                happening()
+            return super().scan(*arguments)
+
+    files = AtScan()
+    bench = Bench(tmp_path, files=files, segment_bytes=500, index_interval_bytes=1)
+    log = bench.load()
+    log.append([batch(n) for n in range(20)], 0)
+    log.close()
+    index = tmp_path / "t-0" / f"{0:020d}.index"
+    index.write_bytes(bytes(index.stat().st_size))
+    log = bench.load()
+    assert log.read(3, 100, max_offset=20).region is not None  # which finds the damage
+
+    def delete():
+        log.abandon()
+        os.rename(log.directory, log.directory + "-delete")
+
+    files.happening = delete
+    bench.scheduler.run("indexes")
+    assert files.happening is None
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("change", ["retention", "truncation"])
+def test_a_recovery_point_can_be_noted_while_the_active_segment_goes(tmp_path, change):
+    """After the segments before it are synced, and before its own indexes are."""
+
+    class AtOpen(Files):
+        happening = None
+
+        def open(self, path, *, create=False):
+            if path.endswith("5.index") and self.happening is not None:
+                happening, self.happening = self.happening, None
+                happening()
+            return super().open(path, create=create)
+
+    files = AtOpen()
+    bench = Bench(tmp_path, files=files, retention_ms=1000, file_delete_delay_ms=0)
+    log = bench.load()
+    for n in range(9):
+        log.append([batch(n)], 0)
+        if n == 4:
+            log.roll()
+    log.set_high_watermark(9)
+    log.flush()
+    log.append([batch(10)], 0)
+    log.set_high_watermark(10)
+    log.flush()
+
+    def go():
+        bench.clock.advance(5)
+        if change == "retention":
+            assert log.delete_old_segments() == 2
+        else:
+            log.truncate_fully(100)
+        bench.scheduler.run("delete-segments")
+
+    files.happening = go
+    log.flusher.point_to_note()
+    assert files.happening is None
+    assert bench.failures == []
+
+
+def test_searches_beside_a_truncation_of_everything_go_on_in_the_old_segments(tmp_path):
+    """The names change before the list of segments does."""
+    found = []
+
+    class AtRename(Files):
+        def rename(self, old, new):
+            super().rename(old, new)
+            if new.endswith(".deleted"):
+                found.append(bytes(log.read(0, 1 << 20, max_offset=8).region.read()))
+                found.append(log.offset_for_timestamp(NOW + 2000).offset)
+
+    bench = Bench(tmp_path, files=AtRename(), segment_bytes=2 * len(batch("0")))
+    log = bench.load()
+    log.append([batch(n, timestamp=NOW + n * 1000) for n in range(8)], 0)
+    log.close()
+    log = bench.load()  # anew: no file of an inactive segment is open
+    log.truncate_fully(3)
+    assert set(found) == {found[0], 2}
+    assert bench.failures == []
