@@ -195,7 +195,9 @@ class TopicController:
                 self._replicas.discard(topic.name, index, topic.id)
 
     def _finish_marked(self, name: str) -> None:
-        """A topic was deleted while a log of it was being recovered."""
+        """If the topic was deleted while a log of it was being recovered."""
+        if all(topic.name != name for topic in self._topics.marked()):
+            return
         with self._changing:
             for topic in self._topics.marked():
                 if topic.name == name:

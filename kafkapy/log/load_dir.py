@@ -184,9 +184,12 @@ class DirLoad:
             self._wanted.append(job)
 
     def take(self, job: LoadJob) -> bool:
-        """Takes a log out of the queue: `give_back` when it is done with. False if a thread has begun with it."""
+        """Takes a log out of the queue: `give_back` when it is done with.
+
+        False if a thread has begun with it, or the broker stops.
+        """
         with self._changed:
-            if job.begun:
+            if job.begun or self._stopping:
                 return False
             job.begun = job.taken = True
             return True

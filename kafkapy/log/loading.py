@@ -238,9 +238,12 @@ class Loading:
         if job is None:
             return
         log_dir = job.load.log_dir
-        if self._is_stray(*key, _topic_id(log_dir, job.path)) and job.load.take(job):
+        if job.load.take(job):  # not left to the threads: one may wait for something that the caller holds
             try:
-                self._manager.set_aside(key, log_dir, job.path)
+                if self._is_stray(*key, _topic_id(log_dir, job.path)):
+                    self._manager.set_aside(key, log_dir, job.path)
+                else:
+                    self._load(job, LoadWatch())
             finally:
                 job.load.give_back(job)
             return

@@ -285,6 +285,16 @@ def test_a_stray_makes_way_for_a_new_log_of_its_name(tmp_path):
     broker.manager.close()
 
 
+def test_a_log_that_waits_for_its_recovery_is_opened_by_who_wants_to_make_it(held):
+    broker, files = held
+    log = broker.manager.create("a", 0, TOPIC_ID, CONFIG)
+    assert len(values_of(log)) == 20
+    files.open_gate()
+    broker.finish()
+    assert broker.manager.get("a", 0) is log
+    assert files.scanned.count("a-0") == len(log.segments)
+
+
 def test_a_new_log_waits_until_a_stray_of_its_name_is_recovered_and_set_aside(held):
     broker, files = held
     broker.manager.loading._is_stray = is_stray
