@@ -112,7 +112,7 @@ class PartitionLog(LogState):
         self.env.check()
         now_ms = self.clock.time_ms()
         rules = self.rules
-        older = rules.older or any_older(sets)  # may have to be converted, or compressed anew, which takes long
+        older = rules.older or any_older(sets)
         if not blocking and (older or self.lock.locked() or would_wait(self, sets, leader_epoch, now_ms)):
             return BUSY
         verdicts: list[Verdict] = []
@@ -132,6 +132,10 @@ class PartitionLog(LogState):
             except KafkaError as refusal:
                 return [refusal] * len(sets)
         return verdicts
+
+    def is_long_work(self, sets: Sequence[memoryview]) -> bool:
+        """Whether these sets may have to be converted, or compressed anew: that takes seconds for a hostile one."""
+        return self.rules.older or any_older(sets)
 
     @property
     def is_flush_due(self) -> bool:

@@ -8,6 +8,9 @@ overtakes a pooled one. What has gathered by the time a pool thread comes is wri
 Where acknowledgements wait for a flush (`flush.messages=1`) this is group commit. What is written waits for one
 flush; while that runs what arrives is written by another thread, and the next flush covers all of it. So a producer
 waits for the flush that was under way when its records were written, at most, and for its own.
+
+What is long work (records of old formats, which are converted) is done by a pool of its own, in its turn: a few such
+appends could else keep all threads for seconds, and every append of others that has to wait for the disk with them.
 """
 
 from __future__ import annotations
@@ -37,14 +40,21 @@ class AppendQueue:
     is called before the results are given out. Where one of them raises, that is everybody's result.
     """
 
-    __slots__ = ("_flush", "_flushing", "_lock", "_pool", "_waiting", "_write", "_writing", "_written")
+    __slots__ = ("_flush", "_flushing", "_lock", "_long_pool", "_pool", "_waiting", "_write", "_writing", "_written")
 
-    def __init__(self, pool: Any, write: Callable[[Sets], tuple[Results, bool]], flush: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        pool: Any,
+        write: Callable[[Sets], tuple[Results, bool]],
+        flush: Callable[[], object],
+        long_pool: Any = None,
+    ) -> None:
         self._pool = pool
+        self._long_pool = pool if long_pool is None else long_pool
         self._write = write
         self._flush = flush
         self._lock = threading.Lock()
-        self._waiting: list[Entry] = []
+        self._waiting: list[tuple[Entry, bool]] = []  # and whether it is long work
         self._written: list[tuple[Entry, Results]] = []  # and not flushed yet
         self._writing = False
         self._flushing = False
@@ -54,14 +64,14 @@ class AppendQueue:
         """Whether an append is queued or being written, so that the next one must queue too."""
         return self._writing
 
-    def put(self, sets: Sets, done: Done) -> None:
-        """Queues `sets`; `done(results)` is called once, on a pool thread."""
+    def put(self, sets: Sets, done: Done, *, long: bool = False) -> None:
+        """Queues `sets`; `done(results)` is called once, on a pool thread: the other pool's if it is `long` work."""
         with self._lock:
-            self._waiting.append((sets, done))
+            self._waiting.append(((sets, done), long))
             if self._writing:
                 return
             self._writing = True
-        self._pool.submit(self._run)
+        self._submit(long)
 
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
         """Queues what was written elsewhere, and has to be flushed before `done(results)`."""
@@ -69,8 +79,11 @@ class AppendQueue:
             self._written.append(((sets, done), results))
         self._pool.submit(self._flush_unless_another_does)
 
-    def _run(self) -> None:
-        while entries := self._next():
+    def _submit(self, long: bool) -> None:
+        (self._long_pool if long else self._pool).submit(self._run, long)
+
+    def _run(self, long: bool) -> None:
+        while entries := self._next(long):
             self._write_together(entries)
             if self._may_flush():
                 self._pass_on()
@@ -93,23 +106,38 @@ class AppendQueue:
         """This thread goes to flush: another one writes what waits."""
         with self._lock:
             self._writing = bool(self._waiting)
+            long = self._writing and self._waiting[0][1]
         if self._writing:
             try:
-                self._pool.submit(self._run)
+                self._submit(long)
             except RuntimeError:  # the broker stops: nobody else will
-                while entries := self._next():
+                while entries := self._next(long):
                     self._write_together(entries)
 
-    def _next(self) -> list[Entry]:
-        """What is written together next; nothing, and another thread may begin to write."""
+    def _next(self, long: bool) -> list[Entry]:
+        """What is written together next; nothing, and another thread may begin to write, or goes on."""
         with self._lock:
-            taken, count = 0, 0
-            while taken < len(self._waiting) and count < MAX_SETS_A_WRITE:
-                count += len(self._waiting[taken][0])
-                taken += 1
-            entries, self._waiting = self._waiting[:taken], self._waiting[taken:]
-            self._writing = bool(entries)
-            return entries
+            if not self._waiting or self._waiting[0][1] == long:
+                return self._take()
+        try:
+            self._submit(not long)
+        except RuntimeError:  # the broker stops
+            with self._lock:
+                return self._take()
+        return []
+
+    def _take(self) -> list[Entry]:
+        """What waits longest, as far as it is for the same pool. Under the lock."""
+        taken, count = 0, 0
+        while (
+            taken < len(self._waiting) and count < MAX_SETS_A_WRITE and self._waiting[taken][1] == self._waiting[0][1]
+        ):
+            count += len(self._waiting[taken][0][0])
+            taken += 1
+        entries = [entry for entry, _ in self._waiting[:taken]]
+        self._waiting = self._waiting[taken:]
+        self._writing = bool(entries)
+        return entries
 
     def _write_together(self, entries: list[Entry]) -> None:
         gathered = [one for sets, _ in entries for one in sets]

@@ -32,12 +32,14 @@ class ReplicaManager:
         broker_id: int,
         timer: Timer,
         append_pool: DiskPool,
+        conversion_pool: DiskPool | None = None,
         stall_threshold: float,
     ) -> None:
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
         self._append_pool = append_pool
+        self._conversion_pool = conversion_pool
         self._stall_threshold = stall_threshold
         self._stalls: dict[Path, StallMonitor] = {}
         self._lock = threading.Lock()
@@ -107,6 +109,7 @@ class ReplicaManager:
             broker_id=self.broker_id,
             leader_epoch=leader_epoch,
             append_pool=self._append_pool,
+            conversion_pool=self._conversion_pool,
             stall=self._stall_of(partition_log.dir.parent),
             on_append=self.fetch_purgatory.check,
         )

@@ -46,6 +46,7 @@ class Partition:
         broker_id: int,
         leader_epoch: int,
         append_pool: Any,
+        conversion_pool: Any = None,
         stall: Any,
         on_append: Callable[[Partition], object],
     ) -> None:
@@ -58,7 +59,7 @@ class Partition:
         self.gone: KafkaError | None = None  # set once when the partition is deleted or its directory went offline
         self._stall = stall
         self._advancing = threading.Lock()
-        self._queue = AppendQueue(append_pool, self._write, self._flush)
+        self._queue = AppendQueue(append_pool, self._write, self._flush, conversion_pool)
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
@@ -88,7 +89,7 @@ class Partition:
                     return None
                 self._appended()
                 return verdicts
-        self._queue.put(sets, done)
+        self._queue.put(sets, done, long=self.log.is_long_work(sets))
         return None
 
     def refusal(self, acks: int) -> KafkaError | None:
@@ -116,7 +117,8 @@ class Partition:
         started = time.monotonic()
         verdicts = self.log.append(sets, self.leader_epoch, blocking=True, flush=False)
         assert not isinstance(verdicts, Busy)
-        self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+        if not self.log.is_long_work(sets):  # else it is not the disk that takes the time
+            self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
         if self.log.is_flush_due:
             return verdicts, True
         self._appended()

@@ -48,6 +48,11 @@ class StartError(Exception):
     """The broker cannot start; the message says why and what to do."""
 
 
+# What old producers send is converted here, up to hundreds of megabytes at a time for each thread, and for seconds: it
+# must not hold up the appends of others, nor cold reads.
+CONVERSION_THREADS = 4
+
+
 class BrokerServer:
     """A broker in this process, on threads of its own. `start` once, `stop` once.
 
@@ -71,6 +76,7 @@ class BrokerServer:
         services.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         services.disk_pool = DiskPool(config.kafkapy_disk_pool_threads)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
+        services.conversion_pool = DiskPool(CONVERSION_THREADS, "conversion")
         # Syncs of rolled segments have threads of their own: a flood of small segments must not hold up the appends
         # and the administration that wait for the disk pool.
         self._background_pool = DiskPool(2, "background")
@@ -227,6 +233,7 @@ class BrokerServer:
             broker_id=services.broker_id,
             timer=self._timer,
             append_pool=services.append_pool,
+            conversion_pool=services.conversion_pool,
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
         )
         epoch = cluster.become_controller(services.broker_id, services.clock.time_ms())
@@ -313,6 +320,7 @@ class BrokerServer:
         self._scheduler.stop()
         self._timer.stop()
         self.services.disk_pool.stop()
+        self.services.conversion_pool.stop()
         self.services.append_pool.stop()
         self._background_pool.stop()
         if self._tree is not None:

@@ -16,6 +16,9 @@ def register_gauges(services: Services) -> None:
     counters = services.counters
     purgatory = services.replicas.fetch_purgatory
     counters.gauge("fetch_purgatory_size", "Fetches that wait for data", lambda: purgatory.delayed)
+    counters.gauge(
+        "conversion_pool_depth", "Appends that are converted or wait for it", lambda: services.conversion_pool.depth
+    )
     counters.gauge("append_pool_depth", "Appends that wait or run off the network", lambda: services.append_pool.depth)
     counters.gauge("disk_pool_depth", "Calls that wait or run on the disk pool", lambda: services.disk_pool.depth)
     counters.gauge("fetch_sessions", "Incremental fetch sessions", lambda: len(services.fetch_sessions))

@@ -39,6 +39,7 @@ class Services:
     config: BrokerConfig  # a dynamic change replaces the object
     configs: ConfigRegistry
     controller: TopicController
+    conversion_pool: DiskPool
     counters: Registry
     disk_pool: DiskPool
     dynamic_config: DynamicConfig

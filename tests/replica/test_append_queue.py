@@ -172,3 +172,54 @@ def test_what_was_written_elsewhere_is_answered_after_a_flush():
     assert not answers
     pool.run()
     assert (answers, flushes) == ([["done"]], [1])
+
+
+def test_long_work_has_a_pool_of_its_own_and_the_order_stays():
+    pool, long_pool, appended, answers = Pool(), Pool(), [], []
+
+    def write(sets):
+        appended.append(("long" if running is long_pool else "short", list(sets)))
+        return list(sets), False
+
+    queue = AppendQueue(pool, write, never, long_pool)
+    for name in "abCDeFg":
+        queue.put([name], answers.append, long=name.isupper())
+    while pool.jobs or long_pool.jobs:
+        assert queue.busy
+        running = pool if pool.jobs else long_pool
+        fn, args = running.jobs.pop(0)
+        assert len(pool.jobs) + len(long_pool.jobs) == 0
+        fn(*args)
+    assert appended == [
+        ("short", ["a", "b"]),
+        ("long", ["C", "D"]),
+        ("short", ["e"]),
+        ("long", ["F"]),
+        ("short", ["g"]),
+    ]
+    assert answers == [[name] for name in "abCDeFg"]
+    assert not queue.busy
+
+
+@pytest.mark.parametrize("stopped", ["pool", "long_pool"])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_what_waits_when_a_pool_is_stopped_is_still_appended(stopped, flushed):
+    class Stopped(Pool):
+        def submit(self, fn, *args):
+            raise RuntimeError("stopped")
+
+    pools = {"pool": Pool(), "long_pool": Pool()} | {stopped: Stopped()}
+    appended, answers = [], []
+
+    def write(sets):
+        appended.extend(sets)
+        return list(sets), flushed
+
+    queue = AppendQueue(pools["pool"], write, lambda: None, pools["long_pool"])
+    first = stopped == "pool"
+    for at, name in enumerate("abc"):
+        queue.put([name], answers.append, long=first if at != 1 else not first)
+    for pool in (pools["long_pool"], pools["pool"]):
+        pool.run()
+    assert appended == list("abc")
+    assert sorted(answers) == [["a"], ["b"], ["c"]]

@@ -7,6 +7,8 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.files import Files
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.record.batch import build
+from kafkapy.record.compression import GZIP
+from kafkapy.record.legacy import build_set
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import SYSTEM_CLOCK
@@ -99,5 +101,33 @@ def test_with_flush_messages_neither_producers_nor_readers_are_told_before_the_s
     assert [[one.base_offset for one in each] for each in answers] == [[0], [1]]
     assert log.high_watermark == log.recovery_point == 2
     files.may_end.release(3)
+    log.close()
+    scheduler.stop()
+
+
+def test_converting_is_no_stall_of_the_disk(tmp_path):
+    """Else one old producer would move all appends of the directory off the network threads."""
+    scheduler, pool, long_pool = Scheduler(), DiskPool(1), DiskPool(1)
+    env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
+    log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
+    stall = StallMonitor(-1.0)  # whatever is observed is one
+    partition = Partition(
+        log,
+        broker_id=0,
+        leader_epoch=0,
+        append_pool=pool,
+        conversion_pool=long_pool,
+        stall=stall,
+        on_append=lambda _: None,
+    )
+    answers = []
+    old = memoryview(bytearray(build_set([(1_600_000_000_000, None, b"old")] * 3, 1, GZIP)))
+    assert partition.append([old], answers.append) is None
+    long_pool.stop()
+    assert (stall.stalls, pool.threads, long_pool.threads) == (0, 0, 1)
+    (verdict,) = partition.append([batch()], answers.append)
+    assert (stall.stalls, verdict.base_offset) == (1, 3)
+    assert [[one.base_offset for one in each] for each in answers] == [[0]]
+    pool.stop()
     log.close()
     scheduler.stop()
