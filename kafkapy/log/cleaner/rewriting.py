@@ -11,6 +11,7 @@ from kafkapy._ext.key_index import CorruptEntry
 from kafkapy.log import names
 from kafkapy.log.cleaner.codecs import pack, unpack
 from kafkapy.log.cleaner.pieces import Pieces
+from kafkapy.log.cleaner.swapping import remove_cleaned
 from kafkapy.log.log_state import LogState
 from kafkapy.log.segment import Segment
 from kafkapy.log.txn_index import AbortedTxn
@@ -43,10 +44,9 @@ class Rewriter:
         Raises OSError, CorruptEntry, DecompressionError and what the pieces' pace raises; then nothing is left.
         """
         log, files = self._log, self._log.env.files
-        cleaned = Segment.create(
-            files, log.directory, group[0].base_offset, log.config, log.clock, suffix=names.CLEANED
-        )
+        base_offset = group[0].base_offset
         try:
+            cleaned = Segment.create(files, log.directory, base_offset, log.config, log.clock, suffix=names.CLEANED)
             modified_ms = 0
             for segment in group:
                 modified_ms = files.modified_ms(segment.handle())
@@ -55,7 +55,7 @@ class Rewriter:
             # What was cleaned is as old as it was: retention and the horizon of old tombstones count from it.
             cleaned.set_modified_ms(modified_ms)
         except BaseException:
-            cleaned.delete()
+            remove_cleaned(log, base_offset)
             raise
         return cleaned
 

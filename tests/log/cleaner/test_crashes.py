@@ -1,11 +1,13 @@
 """A crash at any step of a cleaning: the next start has all that counts, and the next cleaning ends as ever."""
 
+import errno
 import shutil
 import threading
 
 import pytest
 
 from kafkapy._ext.batch import iter_batches
+from kafkapy.log.failures import LogDirFailure
 from kafkapy.record.batch import records_of
 
 from .support import CleanerBench, UnsyncedFiles, data_records, pairs
@@ -185,6 +187,63 @@ def test_a_cleaning_that_fails_leaves_the_log_as_it_was(template, tmp_path):
     assert bench.names() == names
     assert data_records(bench.log) == before
     assert bench.env.failure is None
+
+
+class FailsOnce(CrashingFiles):
+    """The n-th operation of one kind fails, for want of something."""
+
+    def __init__(self, kind, at, error):
+        super().__init__()
+        self.kind, self.at, self.error = kind, at, error
+        self.armed = False
+
+    def _fail(self, kind):
+        if self.armed and kind == self.kind:
+            self.at -= 1
+            if self.at == 0:
+                raise OSError(self.error, "made to fail")
+
+    def rename(self, old, new):
+        self._fail("rename")
+        super().rename(old, new)
+
+    def open(self, path, *, create=False):
+        self._fail("open")
+        return super().open(path, create=create)
+
+
+@pytest.mark.parametrize(("kind", "error"), [("rename", errno.ENOSPC), ("open", errno.EMFILE)])
+def test_a_swap_that_cannot_be_done_is_undone_or_takes_the_directory_offline(template, tmp_path, kind, error):
+    """Left half done, the next start would finish it, whatever has become of the log until then."""
+    _, table, _ = template
+    offline = undone = 0
+    for at in range(1, 200):
+        files = FailsOnce(kind, at, error)
+        bench = opened(template, tmp_path, f"{kind}{at}", files)
+        files.armed = True
+        try:
+            bench.clean()
+        except LogDirFailure:
+            offline += 1
+            assert bench.failures
+        except OSError:
+            undone += 1
+            assert not bench.failures
+            assert not [name for name in bench.names() if name.endswith((".cleaned", ".swap"))]
+            assert {key: value for key, value in pairs(bench.log)[0].items() if key != b"aborted"} == table
+        done = files.at > 0
+        files.armed = False
+        bench.restart()
+        assert {key: value for key, value in pairs(bench.log)[0].items() if value is not None and key in table} == {
+            key: value for key, value in table.items() if value is not None
+        }
+        bench.log.abandon()
+        shutil.rmtree(tmp_path / f"{kind}{at}")
+        if done:
+            break
+    assert done
+    assert undone > 1
+    assert bool(offline) == (kind == "rename")
 
 
 def test_readers_go_on_while_segments_are_swapped(template, tmp_path):
