@@ -33,6 +33,7 @@ cdef struct Trouble:
 cdef struct Packed:
     int64_t position
     int64_t size
+    int64_t least               # the smallest offset that may follow on the entries before it
 
 
 # Plain batches of one producer that follow on each other, or one transactional or control batch; as Python's

@@ -151,6 +151,7 @@ cdef class Checker:
     cdef readonly bint stopped              # nothing more can be read
 
     cdef int64_t last_offset                # of all before; -1: none
+    cdef int64_t least                      # the smallest offset that the entry at hand may have
     cdef int64_t expected                   # the base offset of an entry that follows on no gap; -1: any other
     cdef int64_t remembered                 # how many of the troubles wait to be taken
     cdef size_t next_position               # of the questions, which are in order
@@ -159,7 +160,7 @@ cdef class Checker:
     cdef int64_t slots[SLOTS]               # where in `produced` a producer's last plain batches are; -1: nowhere
 
     def __cinit__(self, int64_t base_offset, bytes positions=b"", bytes offsets=b"", int64_t expected=-1):
-        self.base_offset = self.next_offset = base_offset
+        self.base_offset = self.next_offset = self.least = base_offset
         self.expected = expected if expected >= 0 else base_offset
         self.first_offset = self.last_offset = self.max_timestamp = self.gap = -1
         self._forget_producers()
@@ -275,6 +276,7 @@ cdef class Checker:
         if v2 and base != self.expected:
             self.gap = base
         self.last_offset = last
+        self.least = self.next_offset
         self.next_offset = last + 1
         if not right:
             return True
@@ -304,6 +306,7 @@ cdef class Checker:
             return False
         it.position = position
         it.size = size
+        it.least = self.least
         return True
 
     cdef bint _batch(self, const uint8_t *at, int64_t size, int64_t position, int64_t base, int64_t last) noexcept nogil:
@@ -415,7 +418,7 @@ cdef class Checker:
         return found
 
     def take_packed(self) -> bytes:
-        """The compressed entries of the last windows: struct "=qq" each, position and size."""
+        """The compressed entries of the last windows: struct "=qqq" each, see Packed."""
         return _taken(&self.packed)
 
     def take_produced(self) -> bytes:
@@ -436,10 +439,11 @@ cdef class Checker:
         return _taken(&self.by_offset)
 
 
-def check_packed(entry, payload) -> tuple[int, str | None]:
+def check_packed(entry, payload, int64_t least=0) -> tuple[int, str | None]:
     """Checks what a compressed entry holds: `entry` begins with its header, `payload` is its content, decompressed.
 
-    Returns how many records it has, and what is wrong with it (the end of a sentence) or None.
+    `least`: the smallest offset that its first message may have, which wrappers do not say themselves. Returns how many
+    records it has, and what is wrong with it (the end of a sentence) or None.
     """
     cdef Py_buffer head, held
     cdef Trouble found
@@ -455,7 +459,7 @@ def check_packed(entry, payload) -> tuple[int, str | None]:
         try:
             end = <const uint8_t *>held.buf + held.len
             if at[AT_MAGIC] != 2:
-                return _check_set(at, <const uint8_t *>held.buf, end)
+                return _check_set(at, <const uint8_t *>held.buf, end, least)
             with nogil:
                 right = _records_of(at, <const uint8_t *>held.buf, end, &found)
             return <int32_t>load32(at + AT_COUNT), None if right else _sentence(&found)
@@ -465,7 +469,7 @@ def check_packed(entry, payload) -> tuple[int, str | None]:
         PyBuffer_Release(&head)
 
 
-cdef tuple _check_set(const uint8_t *wrapper, const uint8_t *at, const uint8_t *end):
+cdef tuple _check_set(const uint8_t *wrapper, const uint8_t *at, const uint8_t *end, int64_t least):
     """The messages in a wrapper: their structure and checksums, the order of their offsets, the wrapper's timestamp."""
     cdef InnerSet inner
     cdef MessageView view
@@ -484,6 +488,8 @@ cdef tuple _check_set(const uint8_t *wrapper, const uint8_t *at, const uint8_t *
             return inner.count, f"a wrong CRC in its message {number}"
         if view.magic != magic:
             return inner.count, f"a message of format {view.magic} in it (message {number})"
+        if number == 0 and offset_in(&inner, &view) < least:
+            return inner.count, f"messages from offset {offset_in(&inner, &view)} on, where {least} or more had to follow"
         if offset_in(&inner, &view) <= previous:
             return inner.count, f"messages whose offsets are out of order (message {number})"
         previous = offset_in(&inner, &view)

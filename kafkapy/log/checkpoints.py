@@ -32,7 +32,7 @@ def format_lines(lines: Iterable[str]) -> bytes:
 
 def parse_lines(data: bytes, path: str) -> list[str]:
     """The entries' lines; a file that ends before them is an empty checkpoint, as Kafka has it."""
-    lines = data.decode("utf-8", "replace").splitlines()
+    lines = text_lines(data)
     if not lines:
         return []
     if _number(lines[0], path) != _VERSION:
@@ -43,6 +43,12 @@ def parse_lines(data: bytes, path: str) -> list[str]:
     if len(entries) != expected:
         raise CheckpointError(f"{path} announces {expected} entries and holds {len(entries)}")
     return entries
+
+
+def text_lines(data: bytes) -> list[str]:
+    """Lines as Java's readers see them. Python's would also end one at bytes that are only damage here."""
+    lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def numbers(line: str, count: int, path: str) -> list[int]:

@@ -6,6 +6,7 @@ import base64
 import binascii
 import os
 
+from kafkapy.log.checkpoints import text_lines
 from kafkapy.log.files import Files
 
 NAME = "partition.metadata"
@@ -25,7 +26,7 @@ def format_metadata(topic_id: bytes) -> bytes:
 def parse_metadata(data: bytes, path: str) -> bytes:
     """The topic id, 16 bytes."""
     fields = {}
-    for line in data.decode("utf-8", "replace").splitlines():
+    for line in text_lines(data):
         key, colon, value = line.partition(":")
         if not colon:
             raise PartitionMetadataError(f"{path} has a line that is not `key: value`: {line!r}")

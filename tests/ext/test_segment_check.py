@@ -48,7 +48,7 @@ def test_a_sound_segment_is_counted():
     assert troubles == []
     assert (checker.batches, checker.records, checker.first_offset, checker.next_offset) == (3, 4, 0, 11)
     assert (checker.max_timestamp, checker.gap) == (1001, 9)
-    position, size = struct.unpack("=qq", checker.take_packed())
+    position, size, _ = struct.unpack("=qqq", checker.take_packed())
     assert (position, size) == (len(batch(0)), len(batch(2, codec=GZIP)))
 
 
@@ -182,6 +182,17 @@ def test_what_is_inside_of_wrappers_is_checked(magic):
     twice = build_set(records, magic, offsets=[first, first])
     assert "out of order" in packed_check(wrapper, twice)[1]
     assert "compressed itself" in packed_check(wrapper, wrapper)[1]
+
+
+def test_a_wrapper_whose_messages_reach_back_is_told():
+    """Its own offset is that of its last message, so it looks as if it followed on what is before it."""
+    data = build_set([(1000, b"k", b"v")] * 2, 1) + build_set([(1000, b"k", b"v")] * 3, 1, GZIP, base_offset=1)
+    checker, troubles = check(data)
+    ((position, size, least),) = struct.iter_unpack("=qqq", checker.take_packed())
+    wrapper = data[position : position + size]
+    assert (troubles, least) == ([], 2)
+    _, wrong = check_packed(wrapper, payload_of(wrapper, read_entry(wrapper)), least)
+    assert wrong == "messages from offset 1 on, where 2 or more had to follow"
 
 
 def test_a_wrapper_with_messages_of_another_format_is_told():

@@ -22,7 +22,7 @@ def fuzz_segment_check(view: memoryview, rng: random.Random) -> None:
         for at, _, sentence in checker.take_troubles():
             assert sentence
             assert position <= at <= len(view)
-        for at, length in struct.iter_unpack("=qq", checker.take_packed()):
+        for at, length, _ in struct.iter_unpack("=qqq", checker.take_packed()):
             assert position <= at < at + length <= end
         for fields in struct.iter_unpack("=qqqqqqqiiiihh4x", checker.take_produced()):
             assert fields[0] >= 0

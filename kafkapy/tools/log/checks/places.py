@@ -4,14 +4,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkapy.log import names
+from kafkapy.log import clean_shutdown, names
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.checks.kafka07 import check_partition_07, check_segment_07
 from kafkapy.tools.log.checks.partition import check_partition, segments_in
 from kafkapy.tools.log.checks.producers import ProducerCheck
 from kafkapy.tools.log.checks.report import Problem, Report
 from kafkapy.tools.log.checks.segment import check_segment
-from kafkapy.tools.log.checks.small_files import CHECKPOINTS, NAMES, check_offsets, check_small_file, read_checkpoint
+from kafkapy.tools.log.checks.small_files import (
+    CHECKPOINTS,
+    NAMES,
+    check_offsets,
+    check_small_file,
+    check_topic_ids,
+    read_checkpoint,
+)
 from kafkapy.tools.log.files_07 import SUFFIX as SUFFIX_07
 from kafkapy.tools.log.files_07 import is_segment_07, partition_of_07, segments_07
 from kafkapy.tools.log.segment_files import base_offset_of
@@ -83,9 +90,11 @@ def _check_log_dir(directory: Path, report: Report) -> None:
         parsed = names.parse_dir_name(path.name)
         if found is not None and parsed is not None and parsed.kind == names.LIVE_DIR:
             logs[parsed.topic, parsed.partition] = found
+    check_topic_ids(partitions, report)
+    clean = (directory / clean_shutdown.NAME).exists()
     for path in small:
         if path in checkpoints:
-            check_offsets(path, checkpoints[path], logs, report)
+            check_offsets(path, checkpoints[path], logs, report, clean=clean)
         else:
             check_small_file(path, report)
 

@@ -19,7 +19,9 @@ from kafkapy.tools.log.checks.windows import WINDOW, Windows
 # is taken.
 LARGE = 32 << 20
 
-_PACKED = Struct("=qq")
+NO_EPOCH = -1  # of batches that a tool wrote, or a follower of a broker that knew no epochs
+
+_PACKED = Struct("=qqq")
 _RUN = Struct("=qqq")
 
 
@@ -82,6 +84,14 @@ def check_segment(
     report.batches += checker.batches
     report.records += checker.records
     sound = report.problems == before
+    epochs = [EpochRun(*fields) for fields in _RUN.iter_unpack(checker.take_epochs())]
+    for run in epochs:
+        if run.epoch < NO_EPOCH:
+            report.add(
+                path,
+                f"has batches of leader epoch {run.epoch} from offset {run.first_offset} on",
+                offset=run.first_offset,
+            )
     # An index cannot be held against a log that is itself damaged.
     if index is not None and sound:
         index.compare(checker)
@@ -93,7 +103,7 @@ def check_segment(
         sound,
         not checker.stopped,
         grown,
-        [EpochRun(*fields) for fields in _RUN.iter_unpack(checker.take_epochs())],
+        epochs,
     )
 
 
@@ -140,7 +150,7 @@ def _said(position: int, offset: int, sentence: str) -> str:
 
 
 def _unpack(path: Path, window: memoryview, start: int, checker: Checker, report: Report) -> None:
-    for position, size in _PACKED.iter_unpack(checker.take_packed()):
+    for position, size, least in _PACKED.iter_unpack(checker.take_packed()):
         entry = window[position - start : position - start + size]
         header = read_entry(entry)
         offset = header.last_offset
@@ -149,7 +159,7 @@ def _unpack(path: Path, window: memoryview, start: int, checker: Checker, report
         except ValueError as error:
             report.add(path, _said(position, offset, f"records that cannot be unpacked: {error}"), position=position)
             continue
-        count, wrong = check_packed(entry, payload)
+        count, wrong = check_packed(entry, payload, least)
         report.records += count
         if wrong is not None:
             report.add(path, _said(position, offset, wrong), position=position, offset=offset)

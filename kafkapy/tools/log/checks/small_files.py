@@ -1,9 +1,9 @@
 """The small text files: whether they can be read, and whether checkpoints name offsets inside their logs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kafkapy.log import checkpoints, clean_shutdown, leader_epochs, meta_properties, partition_metadata
+from kafkapy.log import checkpoints, clean_shutdown, leader_epochs, meta_properties, names, partition_metadata
 from kafkapy.log.checkpoints import numbers, parse_lines
 from kafkapy.log.cleaner_offsets import NAME as CLEANER_OFFSETS
 from kafkapy.tools.log.checks.epochs import read_epochs
@@ -66,21 +66,49 @@ def read_checkpoint(path: Path, report: Report) -> Offsets:
 
 
 def check_offsets(
-    path: Path, offsets: Offsets, logs: Mapping[tuple[str, int], tuple[int, int | None]], report: Report
+    path: Path,
+    offsets: Offsets,
+    logs: Mapping[tuple[str, int], tuple[int, int | None]],
+    report: Report,
+    *,
+    clean: bool = False,
 ) -> None:
     """A checkpoint against (start, end) of the logs that are there; the end is None where it is not known.
 
-    `offsets` are from `read_checkpoint`, before the logs were read: those of a running broker grow.
+    `offsets` are from `read_checkpoint`, before the logs were read: those of a running broker grow. clean: the broker
+    has stopped cleanly, and with that its last recovery points are where the logs end.
 
     Lines of partitions that are not there are left over from deletions and moves: the broker passes over them.
     """
     what = CHECKPOINTS[path.name]
+    at_the_end = clean and path.name == checkpoints.RECOVERY_POINTS
     for key, offset in offsets.items():
-        name = f"{key[0]}-{key[1]}"
+        said = f"has {offset} as the {what} of {key[0]}-{key[1]}"
         if offset < 0:
-            report.add(path, f"has {offset} as the {what} of {name}", offset=offset)
-        elif (found := logs.get(key)) is not None and found[1] is not None and offset > found[1]:
-            report.add(path, f"has {offset} as the {what} of {name}, but that log ends at {found[1]}", offset=offset)
+            report.add(path, said, offset=offset)
+            continue
+        end = logs[key][1] if key in logs else None
+        if end is not None and offset > end:
+            report.add(path, f"{said}, but that log ends at {end}", offset=offset)
+        elif end is not None and offset < end and at_the_end:
+            report.add(path, f"{said}, written by a clean stop, but that log goes on to {end}", offset=offset)
+
+
+def check_topic_ids(directories: Iterable[Path], report: Report) -> None:
+    """All partitions of a topic have the same id in `partition.metadata`, where they have one that can be read."""
+    first: dict[str, tuple[bytes, Path]] = {}
+    for directory in directories:
+        path = directory / partition_metadata.NAME
+        parsed = names.parse_dir_name(directory.name)
+        if parsed is None or parsed.kind != names.LIVE_DIR or not path.exists():
+            continue
+        try:
+            found = partition_metadata.parse_metadata(path.read_bytes(), str(path))
+        except ValueError:
+            continue
+        expected, where = first.setdefault(parsed.topic, (found, directory))
+        if found != expected:
+            report.add(path, f"has another topic id than {where.name}, which is of the same topic")
 
 
 def _without(path: Path, error: ValueError) -> str:
