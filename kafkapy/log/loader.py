@@ -167,26 +167,28 @@ class Loader:
         }
         segment = Segment(self._files, self._directory, base_offset, self._config, self._env.clock)
         doubt = segment.open(sizes)
-        # Behind the recovery point every segment is recovered anyway, when all are open.
-        if doubt is not None and (self._clean or base_offset < self._recovery_point):
+        # From the one with the recovery point on every segment is recovered anyway, when all are open.
+        following = self._following(segment)
+        is_flushed = self._clean or (following is not None and following <= self._recovery_point)
+        if doubt is not None and is_flushed:
             self._rebuild(segment, doubt)
         self._segments = self._segments.with_added(segment)
 
-    def _rebuild(self, segment: Segment, doubt: str, *, seal: bool = True) -> None:
-        """Recovers a segment because of what is around it: its indexes."""
-        self._report.note(f"{segment.file_name}: {doubt}: it was recovered")
+    def _rebuild(self, segment: Segment, doubt: str, *, seal: bool = True, serious: bool = True) -> None:
+        """Recovers a segment that was flushed, for what is around its records: the log does not end here."""
+        self._report.note(f"{segment.file_name}: {doubt}: it was recovered", serious=serious)
         self._recovery.recover(segment, self._segments, self._following(segment), lambda: None)
         if seal:
             segment.seal()
+            segment.sync()  # no flush will: the recovery point is behind it
 
     def _recover(self) -> None:
         unflushed = self._segments.between(self._recovery_point, _END_OF_TIME)
         before = self._segments.items[: len(self._segments) - len(unflushed)]
-        # A crash between the steps of a roll leaves its segment with indexes that end in zeros.
-        damage = before[-1].damage() if before else None
+        # A crash between the steps of a roll leaves its segment with indexes that end in zeros, and more.
+        damage = (before[-1].damage() or before[-1].half_rolled()) if before else None
         if damage is not None:
-            self._report.note(f"{before[-1].file_name} was recovered, too: {damage}", serious=False)
-            unflushed = (before[-1], *unflushed)
+            self._rebuild(before[-1], damage, serious=False)
         self._watch.recovering(len(unflushed))
         ends: list[tuple[Segment, int]] = []
         for at, segment in enumerate(unflushed):
@@ -266,3 +268,4 @@ class Loader:
     def _drop(self, gone: tuple[Segment, ...], why: str) -> None:
         self._segments = self._segments.without(gone)
         delete_segments(self._env, gone, self._snapshots, self._config.file_delete_delay_ms, why)
+        self._files.sync_dir(self._directory)  # else a power cut could bring them back behind new records

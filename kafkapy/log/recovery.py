@@ -87,6 +87,7 @@ class Recovery:
             cut = size - found.valid_end
             self._report.note(f"{segment.file_name}: {found.stopped_by}: the last {cut} bytes are cut off")
             segment.files.truncate(file, found.valid_end)
+            segment.files.sync(file)  # else a power cut could bring it back behind what is appended next
             segment.size = found.valid_end
         segment.max_timestamp = (found.max_timestamp, found.max_timestamp_offset)
         segment.time_index.maybe_append(found.max_timestamp, found.max_timestamp_offset)

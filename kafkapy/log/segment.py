@@ -7,6 +7,7 @@ read. Offsets and positions of what is being appended become visible to readers 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Mapping
 
 from kafkapy._ext.segment_scan import Scan
@@ -104,6 +105,18 @@ class Segment(SegmentFiles):
             self.files.truncate(self.handle(), self.size)
         self.offset_index.seal()
         self.time_index.seal()
+
+    def half_rolled(self) -> str | None:
+        """What `seal` did that has not reached the disk, of a segment that was loaded; None if all has. Raises OSError.
+
+        For a crash after the roll: the last entry of the time index, the end of a segment that was preallocated.
+        """
+        end = self.tail()
+        if end.stopped_by is not None:
+            return end.stopped_by
+        if end.max_timestamp > self.time_index.last_entry[0]:
+            return f"{os.path.basename(self.time_index.path)} does not reach timestamp {end.max_timestamp}"
+        return None
 
     def indexes_changed(self) -> None:
         """The index files were replaced."""

@@ -247,3 +247,56 @@ def test_a_directory_that_a_crash_left_empty_becomes_an_empty_log(tmp_path):
     (tmp_path / "t-0").mkdir()
     log = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=7, log_start_offset=5)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+
+
+def test_a_crash_after_a_roll_that_lost_the_last_entry_of_the_time_index_is_noticed(tmp_path):
+    bench = Bench(tmp_path, index_interval_bytes=100_000)
+    log = bench.load()
+    for number in range(10):
+        log.append([batch(number, timestamp=NOW + number)], 0)
+    log.roll()
+    log.flush()
+    index = tmp_path / "t-0" / f"{0:020d}.timeindex"
+    assert index.stat().st_size == 12
+    os.truncate(index, 0)  # a roll adds the entry; its block and the new size of the file did not reach the disk
+    again = Bench(tmp_path, index_interval_bytes=100_000).load(clean=False, recovery_point=10)
+    assert again.offset_for_timestamp(NOW + 7).offset == 7
+    assert index.stat().st_size == 12
+
+
+def test_a_crash_after_the_roll_of_a_preallocated_segment_leaves_no_zeros_in_it(tmp_path):
+    settings = {"preallocate": True, "segment_bytes": 4096}
+    bench = Bench(tmp_path, **settings)
+    log = bench.load()
+    log.append([batch("a")], 0)
+    log.roll()
+    log.append([batch("b")], 0)
+    log.flush()
+    first = tmp_path / "t-0" / LOG
+    size = first.stat().st_size
+    os.truncate(first, 4096)  # as before the roll, which cut the file to its batches
+    again = Bench(tmp_path, **settings).load(clean=False, recovery_point=1)
+    assert first.stat().st_size == size
+    assert values_of(again) == [(0, b"a"), (1, b"b")]
+
+
+def test_a_missing_index_behind_a_damaged_segment_does_not_stop_the_load(tmp_path):
+    log = filled(tmp_path)
+    log.flush()
+    first, third = log.segments.items[0], log.segments.items[2]
+    flip(first.handle().path, first.size - 3)
+    os.unlink(third.offset_index.path)
+    again = Bench(tmp_path, **SETTINGS).load(clean=False)
+    assert 0 < again.log_end_offset < log.segments.base_offsets[1]
+    assert again.segments.base_offsets == [0]
+
+
+def test_a_damaged_segment_without_an_index_ends_the_log(tmp_path):
+    """The one with the recovery point: it is recovered for its missing index no sooner than for its damage."""
+    log = filled(tmp_path)
+    third = log.segments.items[2]
+    flip(third.handle().path, third.size - 3)
+    os.unlink(third.offset_index.path)
+    again = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=third.base_offset + 1)
+    assert again.segments.base_offsets == log.segments.base_offsets[:3]
+    assert third.base_offset < again.log_end_offset < log.segments.base_offsets[3]
