@@ -1,0 +1,152 @@
+"""Opens what a cut has left and holds it against the model."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from harness.power_cut import UnsyncedFiles
+
+from kafkapy.log.partition_log import AppendResult, PartitionLog
+from kafkapy.runtime.clock import ManualClock
+from tests.faults.log_life import BEGIN_MS, Stored, open_manager, produced, stored
+from tests.faults.log_model import Topic
+from tests.log.support import ManualScheduler
+
+
+class Violation(AssertionError):
+    """The log has lost what it must keep, has what nobody appended, or contradicts itself."""
+
+
+def expect(condition: bool, what: str) -> None:
+    if not condition:
+        raise Violation(what)
+
+
+def check_directory(directory: Path, topics: list[Topic], moment: int, rng: random.Random) -> int:
+    """Starts on the directory and checks every topic; returns how many records were found."""
+    scheduler = ManualScheduler()
+    manager = open_manager(directory, UnsyncedFiles(), ManualClock(BEGIN_MS + 3_600_000), scheduler, topics)
+    found = 0
+    try:
+        for path, failure in manager.directories():
+            expect(failure is None, f"{path} is offline: {failure}")
+        for topic in topics:
+            log = manager.get(topic.name, 0)
+            must = topic.claim_at(moment).must
+            if log is None:
+                expect(not must, f"{topic.name} is not there and must hold {len(must)} records")
+                continue
+            batches = stored(log)
+            found += check_records(topic, log, batches, moment)
+            check_offsets(log, batches, rng)
+            start = topic.claim_at(moment).start
+            check_epochs(
+                log, [batch for batch in batches if batch.records[-1][0] in must and batch.base_offset >= start]
+            )
+            if is_whole(log, batches, start):
+                check_times(log, batches, rng)
+                check_producers(log, batches)
+        scheduler.run_all()
+    finally:
+        manager.close()
+    return found
+
+
+def check_records(topic: Topic, log: PartitionLog, batches: list[Stored], moment: int) -> int:
+    claim = topic.claim_at(moment)
+    records = {offset: value for batch in batches for offset, value, _ in batch.records}
+    where = f"{log.name} (offsets {log.log_start_offset} to {log.log_end_offset})"
+    lost = [offset for offset, value in claim.must.items() if records.get(offset) != value]
+    expect(not lost, f"{where} has lost what a flush had covered: offsets {lost[:5]} and {len(lost)} in all")
+    strange = [offset for offset, value in records.items() if not topic.may_be(offset, value, moment)]
+    expect(not strange, f"{where} has records that were never appended, or gone: offsets {strange[:5]}")
+    if claim.must:
+        expect(log.topic_id == claim.topic_id, f"{where} does not know its topic id")
+    following = None
+    bases = log.segments.base_offsets
+    for offset in records:
+        # Only where a segment begins: the name of the one before, or its end, is lost, and nothing of it was flushed.
+        expect(following in (None, offset) or offset in bases, f"{where} has a gap before offset {offset}")
+        following = offset + 1
+    last = log.segments.active
+    # Without a record the log ends where it begins, or where its last segment does.
+    ends = {following} if following is not None else {log.log_start_offset, last.base_offset}
+    ends |= {last.base_offset} if last.size == 0 else set()
+    expect(log.log_end_offset in ends, f"{where} does not end at its last record")
+    return len(records)
+
+
+def is_whole(log: PartitionLog, batches: list[Stored], start: int) -> bool:
+    """Whether nothing is missing between the records, and no segment before `start` has come back in part.
+
+    Then producers may be known by a snapshot that was made behind what is missing, and an empty segment or one
+    without a time index is where Kafka too looks for a time, and finds nothing.
+    """
+    begins = [batch.base_offset for batch in batches[1:]]
+    ends = [batch.records[-1][0] + 1 for batch in batches[:-1]]
+    segments = log.segments.items
+    come_back = len(segments) > 1 and segments[1].base_offset <= start
+    return begins == ends and not come_back and all(segment.size for segment in segments[:-1])
+
+
+def check_offsets(log: PartitionLog, batches: list[Stored], rng: random.Random) -> None:
+    records = [record for batch in batches for record in batch.records]
+    for record in rng.sample(records, min(3, len(records))):
+        found = stored(log, record[0])[0].records[0]
+        expect(found == record, f"{log.name} gives {found[0]} when asked for offset {record[0]}")
+
+
+def check_times(log: PartitionLog, batches: list[Stored], rng: random.Random) -> None:
+    records = [record for batch in batches for record in batch.records]
+    for _, _, timestamp in rng.sample(records, min(3, len(records))):
+        first = next(offset for offset, _, time in records if time >= timestamp)
+        answer = log.offset_for_timestamp(timestamp)
+        expect(answer is not None and answer.offset == first, f"{log.name} finds {answer} for the time of {first}")
+
+
+def check_epochs(log: PartitionLog, batches: list[Stored]) -> None:
+    """Of flushed batches: a start or an end that has moved is in the file at once, and may come back itself."""
+    for batch in batches:
+        offset = batch.records[-1][0]
+        epoch = log.leader_epochs.epoch_for_offset(offset)
+        expect(
+            epoch == batch.leader_epoch,
+            f"{log.name} has leader epoch {epoch} for offset {offset}, its batch has {batch.leader_epoch}",
+        )
+
+
+def check_producers(log: PartitionLog, batches: list[Stored]) -> None:
+    """The last batch of each producer is known when it is sent again, and the next one may follow."""
+    latest = {batch.producer_id: batch for batch in batches if batch.producer_id >= 0}
+    for producer, batch in latest.items():
+        if len(batch.records) <= batch.last_sequence - batch.base_sequence:
+            continue  # the log begins inside it
+        records = [(timestamp, None, value, []) for _, value, timestamp in batch.records]
+        again = _append_one(
+            log, produced(records, producer_id=producer, producer_epoch=0, base_sequence=batch.base_sequence)
+        )
+        expect(
+            again.duplicate and again.base_offset == batch.base_offset,
+            f"{log.name} takes the batch at {batch.base_offset} of producer {producer} for a new one: {again}",
+        )
+        end = log.log_end_offset
+        following = produced(
+            [(BEGIN_MS, None, b"next", [])],
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=batch.last_sequence + 1,
+        )
+        new = _append_one(log, following)
+        expect(not new.duplicate and new.base_offset == end, f"{log.name} appends at {new}, its end was {end}")
+    for known in log.active_producers():
+        expect(known.producer_id in latest or log.log_start_offset > 0, f"{log.name} knows {known}")
+
+
+def _append_one(log: PartitionLog, batch: memoryview) -> AppendResult:
+    verdicts = log.append([batch], log.leader_epochs.latest_epoch)
+    assert isinstance(verdicts, list)
+    (verdict,) = verdicts
+    expect(isinstance(verdict, AppendResult), f"{log.name} refuses a batch: {verdict}")
+    assert isinstance(verdict, AppendResult)
+    return verdict

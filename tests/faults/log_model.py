@@ -1,0 +1,109 @@
+"""What must be readable after a cut, by a plain list: which value was appended where, and what has removed it.
+
+Moments are numbers of changes in the journal of the disk (see harness.power_cut).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkapy.log.config import LogConfig
+
+FOREVER = 1 << 62
+
+
+class Claim(NamedTuple):
+    """What holds for a topic from the moment `since` on, until its next claim."""
+
+    since: int
+    topic_id: bytes | None  # None: it is deleted, or not made to the end
+    must: dict[int, bytes]  # by offset: a finished flush has covered it, and nothing has begun to remove it
+    start: int = 0  # what lies below is deleted, or about to be, and may come back
+
+
+@dataclass
+class Appended:
+    """A record that was appended and may be found from `since` up to `until`."""
+
+    value: bytes
+    since: int
+    until: int = FOREVER
+
+
+@dataclass
+class Topic:
+    """A topic of one partition."""
+
+    name: str
+    config: LogConfig
+    topic_id: bytes | None = None
+    epoch: int = 0
+    records: dict[int, bytes] = field(default_factory=dict)  # what the log holds now, by offset
+    sequences: dict[int, int] = field(default_factory=dict)  # of the next batch, by producer id
+    claims: list[Claim] = field(default_factory=list)
+    _appended: dict[int, list[Appended]] = field(default_factory=dict)
+    _cut_at: int = FOREVER  # records from here on were cut off, and may come back until a flush beyond it
+
+    def append(self, first_offset: int, values: list[bytes], began: int) -> None:
+        for offset, value in enumerate(values, first_offset):
+            self.records[offset] = value
+            self._appended.setdefault(offset, []).append(Appended(value, began))
+
+    def truncate(self, end: int) -> None:
+        self.records = {offset: value for offset, value in self.records.items() if offset < end}
+        self._cut_at = min(self._cut_at, end)
+
+    def delete(self) -> None:
+        self.topic_id = None
+        self.records = {}
+
+    def claim(self, began: int, ended: int, log_start: int, flushed: int, log_end: int) -> None:
+        """After an action: what it removes need not be there from its beginning, what it makes must be from its end."""
+        before, start = self.claims[-1], log_start
+        if before.topic_id == self.topic_id:
+            start = max(log_start, before.start)
+            kept = {at: v for at, v in before.must.items() if at >= log_start and self.records.get(at) == v}
+            self.claims.append(Claim(began, self.topic_id, kept, start))
+        else:
+            self.claims.append(Claim(began, None, {}))
+        must = {at: value for at, value in self.records.items() if log_start <= at < flushed}
+        self.claims.append(Claim(ended, self.topic_id, must, start))
+        if flushed == log_end > self._cut_at:
+            self._end_of_others(ended)
+
+    def gone(self, began: int, ended: int) -> None:
+        """After the topic's deletion: no record of it may be found any more."""
+        self.claims.append(Claim(began, None, {}, self.claims[-1].start))
+        self._end_of_others(ended)
+
+    def _end_of_others(self, moment: int) -> None:
+        """What was appended and is not in the log now is gone for good, but for what lies before it."""
+        begin = min(self.records, default=0)
+        for offset, values in self._appended.items():
+            for each in values:
+                if (offset >= begin or self.topic_id is None) and self.records.get(offset) != each.value:
+                    each.until = min(each.until, moment)
+        self._cut_at = FOREVER
+
+    def claim_at(self, moment: int) -> Claim:
+        return next(claim for claim in reversed(self.claims) if claim.since <= moment)
+
+    def may_be(self, offset: int, value: bytes, moment: int) -> bool:
+        """Whether this record may be found after a cut: it had been appended by then, and not removed for good."""
+        return any(each.value == value and each.since <= moment < each.until for each in self._appended.get(offset, ()))
+
+    def after(self, moment: int) -> Topic:
+        """The same topic on what a cut at the moment has left, before anything of it was looked at."""
+        other = Topic(self.name, self.config, epoch=self.epoch, claims=[self.claim_at(moment)._replace(since=0)])
+        for offset, values in self._appended.items():
+            left = [Appended(each.value, 0) for each in values if each.since <= moment < each.until]
+            if left:
+                other._appended[offset] = left
+        return other
+
+    def found(self, topic_id: bytes | None, records: dict[int, bytes], log_start: int, log_end: int) -> None:
+        """What is found after a cut was on the disk, so it must stay; what is not may come back for a while."""
+        self.topic_id, self.records, self._cut_at = topic_id, records, log_end
+        start = max([log_start, *(claim.start for claim in self.claims if topic_id is not None)])
+        self.claims = [Claim(0, topic_id, dict(records), start)]

@@ -1,0 +1,83 @@
+"""Cuts the power after each change of a life and checks what is left; and other lives go on there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.power_cut import Loss, Platter
+
+from tests.faults.log_checks import Violation, check_directory
+from tests.faults.log_life import Life
+
+BLOCKS = (512, 4096)
+
+
+@dataclass
+class Figures:
+    """How much was tried."""
+
+    changes: int = 0
+    cuts: int = 0
+    records: int = 0  # found after all cuts together
+    later_lives: int = 0
+
+
+def cut_everywhere(life: Life, scratch: Path, figures: Figures, *, later_lives: int = 0) -> None:
+    """One cut after each change, which loses something else each time.
+
+    After some of them, `later_lives` in all, a life goes on, and is cut in its turn: in its recovery too.
+    """
+    platter = Platter(life.files.journal)
+    moments = range(life.files.begin, life.moment + 1)
+    go_on = set(life.rng.sample(moments, min(later_lives, len(moments))))
+    figures.changes += len(moments) - 1
+    for moment in moments:
+        platter.play(moment)
+        loss, block, seed = life.rng.choice(list(Loss)), life.rng.choice(BLOCKS), life.rng.getrandbits(64)
+        target = scratch / f"cut-{moment}"
+        platter.cut(target, loss, block, random.Random(seed))
+        try:
+            figures.records += check_directory(target, life.topics, moment, life.rng)
+        except Exception as error:
+            told = "\n".join([*life.told, f"cut after change {moment}, which loses {loss.value}, in blocks of {block}"])
+            raise Violation(f"{told}\n{type(error).__name__}: {error}") from error
+        figures.cuts += 1
+        shutil.rmtree(target)
+        if moment in go_on:
+            platter.cut(target, loss, block, random.Random(seed))
+            _later_life(life, moment, target, scratch / f"after-{moment}", figures)
+            shutil.rmtree(target)
+
+
+def _later_life(before: Life, moment: int, directory: Path, scratch: Path, figures: Figures) -> None:
+    scratch.mkdir()
+    life = Life.after(before, moment, directory)
+    for _ in range(life.rng.randint(0, 15)):
+        life.act()
+    figures.later_lives += 1
+    try:
+        cut_everywhere(life, scratch, figures)
+    except Violation as error:
+        raise Violation("\n".join([*before.told, f"a cut after change {moment}, then", str(error)])) from error
+    finally:
+        life.end()
+        shutil.rmtree(scratch)
+
+
+def live_and_cut(seed: int, scratch: Path, figures: Figures, *, actions: int, later_lives: int = 0) -> None:
+    """A whole life by a seed. Raises Violation, which tells all that happened."""
+    directory = scratch / "live"
+    directory.mkdir()
+    life = Life(directory, random.Random(seed))
+    try:
+        for _ in range(actions):
+            life.act()
+        cut_everywhere(life, scratch, figures, later_lives=later_lives)
+    except Violation as error:
+        raise Violation(f"seed {seed}\n{error}") from error
+    finally:
+        life.end()
+        shutil.rmtree(directory)

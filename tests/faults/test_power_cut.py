@@ -1,0 +1,165 @@
+"""A power cut at every change that the log makes to its disk: what a flush had covered is there, and nothing else.
+
+`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_power_cut.py -s` lives 200 lives and says how many cuts
+that were.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.power_cut import Loss, Platter, RecordingFiles
+
+from kafkapy.log.files import Files
+from tests.faults.log_checks import Violation
+from tests.faults.power_cuts import Figures, live_and_cut
+from tests.faults.rounds import rounds
+
+LIVES = rounds(3)
+ACTIONS = 40
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of recoveries tell more than anybody reads."""
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Iterator[Path]:
+    """In memory where that can be had, for many thousands of files are made and removed."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as directory:
+        yield Path(directory)
+
+
+# --- the disk itself
+
+
+def outcomes(
+    directory: Path, change: Callable[[RecordingFiles, str], None], block: int, loss: Loss
+) -> set[bytes | None]:
+    """What a file may hold after a cut: it was "old old " and synced, then `change` was made."""
+    (directory / "disk").mkdir()
+    (directory / "disk" / "file").write_bytes(b"old old ")
+    files = RecordingFiles(directory / "disk")
+    change(files, str(directory / "disk" / "file"))
+    platter = Platter(files.journal)
+    platter.play(len(files.journal))
+    found = set()
+    for seed in range(100):
+        platter.cut(directory / f"cut{seed}", loss, block, random.Random(seed))
+        left = directory / f"cut{seed}" / "file"
+        found.add(left.read_bytes() if left.exists() else None)
+    return found
+
+
+def append(files: RecordingFiles, path: str) -> None:
+    files.write_all(files.open(path), [b"new ", b"NEW "], 8)
+
+
+def test_blocks_that_were_not_synced_are_lost_kept_and_reordered(scratch: Path) -> None:
+    found = outcomes(scratch, append, 4, Loss.ANY)
+    assert found == {
+        b"old old " + more for more in (b"", b"new NEW ", bytes(8), b"new " + bytes(4), bytes(4) + b"NEW ")
+    }
+
+
+def test_a_sync_keeps_blocks_and_size(scratch: Path) -> None:
+    def change(files: RecordingFiles, path: str) -> None:
+        append(files, path)
+        files.sync(files.open(path))
+
+    assert outcomes(scratch, change, 4, Loss.ANY) == {b"old old new NEW "}
+
+
+def test_a_truncation_may_reach_the_disk_in_part(scratch: Path) -> None:
+    def change(files: RecordingFiles, path: str) -> None:
+        files.truncate(files.open(path), 4)
+
+    assert outcomes(scratch, change, 8, Loss.ANY) == {b"old ", b"old old ", b"old " + bytes(4)}
+
+
+def test_a_name_is_lost_unless_its_directory_was_synced(scratch: Path) -> None:
+    def change(files: RecordingFiles, path: str) -> None:
+        files.unlink(path)
+
+    def synced(files: RecordingFiles, path: str) -> None:
+        files.unlink(path)
+        files.sync_dir(str(Path(path).parent))
+
+    (scratch / "a").mkdir()
+    (scratch / "b").mkdir()
+    assert outcomes(scratch / "a", change, 8, Loss.LATEST_NAMES) == {b"old old ", None}
+    assert outcomes(scratch / "b", synced, 8, Loss.ANY) == {None}
+
+
+def test_a_replaced_file_is_the_old_or_the_new_one(scratch: Path) -> None:
+    def change(files: RecordingFiles, path: str) -> None:
+        files.write(path + ".tmp", b"new")
+        files.rename(path + ".tmp", path)
+
+    assert outcomes(scratch, change, 4, Loss.ANY) == {b"old old ", b"new"}
+
+
+# --- logs on it
+
+
+def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: Path) -> None:
+    figures = Figures()
+    first = random.randrange(1 << 32) if LIVES > 3 else 0
+    for seed in range(first, first + LIVES):
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=2)
+    print(f"\npower cuts: seeds {first} to {first + LIVES - 1}: {figures}")
+    assert figures.cuts > 300 * LIVES
+    assert figures.records > figures.cuts
+
+
+def no_sync_of(kind: str) -> Callable[[pytest.MonkeyPatch], None]:
+    def break_it(patch: pytest.MonkeyPatch) -> None:
+        real = RecordingFiles.sync
+        patch.setattr(
+            RecordingFiles, "sync", lambda self, file: None if str(file.path).endswith(kind) else real(self, file)
+        )
+
+    return break_it
+
+
+def no_sync_of_names(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecordingFiles, "sync_dir", lambda self, path: None)
+
+
+def no_check_of_batches(patch: pytest.MonkeyPatch) -> None:
+    real = Files.scan
+    patch.setattr(Files, "scan", lambda self, *arguments: real(self, *arguments[:5], False))
+
+
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        no_sync_of(".log"),
+        no_sync_of("index"),
+        no_sync_of_names,
+        no_check_of_batches,
+    ],
+    ids=lambda one: one.__qualname__,
+)
+def test_the_proof_fails_on_a_broken_log(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(Violation):
+        _live(60, scratch)
+
+
+def _live(lives: int, scratch: Path) -> None:
+    for seed in range(lives):
+        live_and_cut(seed, scratch, Figures(), actions=ACTIONS)
