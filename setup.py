@@ -32,6 +32,11 @@ def link_sources_under_package_name() -> None:
 class BuildOrStop(build_ext):
     """A module that does not build stops the install with the reason: there is no slow fallback to hide behind."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if self.parallel is None:
+            self.parallel = os.cpu_count()
+
     def build_extension(self, ext: Extension) -> None:
         try:
             super().build_extension(ext)

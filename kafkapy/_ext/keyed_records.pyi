@@ -1,0 +1,1 @@
+"""Types of ext/keyed_records.pyx: it is used from other extension modules only."""
