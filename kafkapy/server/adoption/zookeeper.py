@@ -6,6 +6,8 @@ loaded when a ZooKeeper is named.
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -84,9 +86,13 @@ def connected(address: str) -> Iterator[Nodes]:
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
-    client = KazooClient(hosts=address, read_only=True, timeout=CONNECT_TIMEOUT_S)
+    # It logs, and warns, of each attempt; a person gets one sentence.
+    silent = logging.Logger("kazoo", logging.CRITICAL + 1)
+    client = KazooClient(hosts=address, read_only=True, timeout=CONNECT_TIMEOUT_S, logger=silent)
     try:
-        client.start(timeout=CONNECT_TIMEOUT_S)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            client.start(timeout=CONNECT_TIMEOUT_S)
         yield _KazooNodes(client)
     except KazooTimeoutError:
         raise AdoptionError(

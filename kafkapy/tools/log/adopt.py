@@ -14,7 +14,7 @@ from kafkapy.server.adoption.inventory import Inventory, bytes_to_read
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.adoption.plan import Plan
 from kafkapy.server.adoption.settings_file import SettingsFileError, parse_settings
-from kafkapy.server.adoption.topic_plan import NOT_KNOWN, PlannedTopic
+from kafkapy.server.adoption.topic_plan import ALWAYS_SO, NOT_KNOWN, PlannedTopic
 from kafkapy.server.adoption.zookeeper import connected, read_cluster
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.output import print_json, print_table, progress
@@ -111,6 +111,8 @@ def _tell(found: Inventory, plan: Plan, *, dry_run: bool) -> None:
     lines += [f"Take care: {warning}{'' if warning.endswith('?') else '.'}" for warning in plan.warnings]
     if plan.without_settings:
         lines += _about_settings(plan.without_settings)
+    if any(topic.source not in (NOT_KNOWN, ALWAYS_SO) for topic in plan.topics):
+        lines += _about_defaults()
     lines += ["", *_what_next(found, dry_run=dry_run)]
     print("\n".join(lines))
 
@@ -132,6 +134,13 @@ def _about_settings(names: Sequence[str]) -> list[str]:
         "until you set what they had, as in",
         f"  kafkapy configs alter --topic {names[0]} --set cleanup.policy=compact",
         f"  kafkapy configs alter --topic {names[0]} --set retention.ms=604800000",
+    ]
+
+
+def _about_defaults() -> list[str]:
+    return [
+        "Take care: what a topic's settings do not say, the broker's say, as log.retention.hours. If Kafka had others",
+        "than the defaults in its server.properties, start with that file.",
     ]
 
 

@@ -59,6 +59,7 @@ def test_settings_from_a_file(kafkapy, kafka, tmp_path):
     said = kafkapy("log", "adopt", kafka, "--topic-configs", file)
     line = next(line for line in said.out.splitlines() if line.startswith("v2-none "))
     assert line.split()[-2:] == [str(file), "defaults"]
+    assert "what a topic's settings do not say, the broker's say" in said.out
 
 
 @pytest.mark.parametrize(
@@ -79,12 +80,13 @@ def test_a_file_that_is_not_there(kafkapy, kafka, tmp_path):
     assert err == f"kafkapy: {tmp_path}/nowhere: No such file or directory.\n"
 
 
-def test_a_zookeeper_that_does_not_answer(kafkapy, kafka, monkeypatch):
+def test_a_zookeeper_that_does_not_answer(kafkapy, kafka, monkeypatch, caplog):
     monkeypatch.setattr("kafkapy.server.adoption.zookeeper.CONNECT_TIMEOUT_S", 0.3)
     code, _, err = kafkapy("log", "adopt", kafka, "--zookeeper", "127.0.0.1:1/kafka")
     assert code == 1
     assert "ZooKeeper at 127.0.0.1:1/kafka does not answer within" in err
     assert err.count("\n") == 1
+    assert not caplog.records  # those of the library would be shown too
 
 
 def test_kafka_0_7_is_told_where_to_go(kafkapy):
