@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from kafkapy.log.failures import is_shortage
 from kafkapy.log.files import Files
+from kafkapy.log.named_file import NamedFile
 from kafkapy.record.file_region import FileHandle
 
 _PAGE = 512  # entries that wait in memory before they are written
@@ -27,12 +28,11 @@ _PART = 16384  # entries that are made into bytes at a time
 _log = logging.getLogger(__name__)
 
 
-class IndexFile:
+class IndexFile(NamedFile):
     """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
 
     __slots__ = (
         "_changed",
-        "_handle",
         "_max_bytes",
         "_path",
         "_trusted",
@@ -40,7 +40,6 @@ class IndexFile:
         "base_offset",
         "count",
         "damage",
-        "files",
         "growing",
         "on_damage",
     )
@@ -49,10 +48,10 @@ class IndexFile:
 
     def __init__(self, files: Files, path: Callable[[], str], base_offset: int, max_bytes: int) -> None:
         """`path` tells where the file is now: it moves with its segment."""
+        super().__init__(files)
         self._trusted = True
         self.damage: str | None = None  # a sentence, if the entries cannot be right
         self.on_damage: Callable[[], object] | None = None  # called once it is found, by whoever searched
-        self.files = files
         self.base_offset = base_offset
         self.count = 0
         self.growing = False
@@ -60,7 +59,6 @@ class IndexFile:
         self._max_bytes = max_bytes
         self._written = 0
         self._changed = False  # since the last sync
-        self._handle: FileHandle | None = None
 
     @property
     def path(self) -> str:
@@ -160,20 +158,12 @@ class IndexFile:
         self.growing = False
         self._drop()
 
-    def handle(self) -> FileHandle:
-        """The open file, for searches: kept from the first one on."""
-        handle = self._handle
-        if handle is None:
-            handle = self._handle = self.files.open(self.path)
-        return handle
+    def _name(self) -> str:
+        return self._path()
 
     def _opened(self, *, create: bool = False) -> FileHandle:
         """The open file for one operation: an index that grows keeps no descriptor, for there may be thousands."""
         return self._handle or self.files.open(self.path, create=create)
-
-    def let_go(self) -> None:
-        """The descriptor closes when the last reader is done with it."""
-        self._handle = None
 
     # --- writing
 

@@ -325,4 +325,4 @@ class PartitionLog(LogState):
             self.closed = True
             self.leader_epochs.close()
             for segment in self.segments:
-                segment.let_go()
+                segment.retire()

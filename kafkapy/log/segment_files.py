@@ -7,21 +7,19 @@ from collections.abc import Callable
 
 from kafkapy.log import names
 from kafkapy.log.files import Files
+from kafkapy.log.named_file import NamedFile
 from kafkapy.log.offset_index import OffsetIndex
 from kafkapy.log.time_index import TimeIndex
 from kafkapy.log.txn_index import TxnIndex
-from kafkapy.record.file_region import FileHandle
 
 
-class SegmentFiles:
+class SegmentFiles(NamedFile):
     """A .log file and its three indexes. The file's size is kept here and never asked for."""
 
     __slots__ = (
-        "_handle",
         "_suffix",
         "base_offset",
         "directory",
-        "files",
         "offset_index",
         "size",
         "time_index",
@@ -29,12 +27,11 @@ class SegmentFiles:
     )
 
     def __init__(self, files: Files, directory: str, base_offset: int, index_bytes: int) -> None:
-        self.files = files
+        super().__init__(files)
         self.directory = directory
         self.base_offset = base_offset
         self.size = 0
         self._suffix = ""
-        self._handle: FileHandle | None = None
         self.offset_index = OffsetIndex(
             files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes, lambda: self.size
         )
@@ -52,12 +49,8 @@ class SegmentFiles:
         """Of the .log file, without the directory."""
         return os.path.basename(self.path(names.LOG))
 
-    def handle(self) -> FileHandle:
-        """The open .log file; raises OSError (FileNotFoundError once it was deleted)."""
-        handle = self._handle
-        if handle is None:
-            handle = self._handle = self.files.open(self.path(names.LOG))
-        return handle
+    def _name(self) -> str:
+        return self.path(names.LOG)
 
     def open_all(self) -> None:
         """Opens what readers would open by its name; the transaction index is in memory."""
@@ -77,16 +70,21 @@ class SegmentFiles:
 
     def delete(self) -> None:
         """Removes the files. Readers that hold a region go on reading."""
-        self.let_go()
+        self.retire()
         for kind in (names.LOG, *names.INDEXES):
             self.files.unlink(self.path(kind))
 
     def let_go(self) -> None:
         """Descriptors close when their last reader is done."""
-        self._handle = None
+        super().let_go()
         self.offset_index.let_go()
         self.time_index.let_go()
         self.txn_index.let_go()
+
+    def retire(self) -> None:
+        super().retire()
+        self.offset_index.retire()
+        self.time_index.retire()
 
     # --- the state of the indexes
 

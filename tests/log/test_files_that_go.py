@@ -6,7 +6,9 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.files import Files
+from kafkapy.record.legacy import iter_entries
 
+from .cleaner.support import CleanerBench
 from .support import NOW, Bench, batch
 
 
@@ -54,6 +56,47 @@ def test_a_topic_deleted_under_a_search_is_gone_and_its_directory_stays_online(b
     with pytest.raises(KafkaError) as refused:
         search(log)
     assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES.keys())
+def test_a_search_in_a_deleted_topic_does_not_find_the_new_topic_of_its_name(bench, search):
+    log = bench.log
+
+    def delete_and_make_anew():
+        log.abandon()
+        os.rename(log.directory, log.directory + "-delete")
+        bench.load().append([batch("not the same topic") for _ in range(8)], 0)
+
+    bench.files.happening = delete_and_make_anew
+    with pytest.raises(KafkaError) as refused:
+        search(log)
+    assert refused.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("cleanings", [1, 2])
+def test_a_search_beside_a_cleaning_does_not_take_the_new_segment_for_the_old_one(tmp_path, cleanings, deleted):
+    """Their files have the same name, one after the other: the old one's, and `.deleted` when that is over."""
+    files = Meanwhile()
+    bench = CleanerBench(tmp_path, files=files, segment_bytes=2000)
+    for number in range(40):
+        bench.append((f"key {number % 7}", f"value {number}"))
+    bench.restart(clean=True)  # no file of an inactive segment is open
+    log = bench.log
+
+    def clean():
+        for _ in range(cleanings):
+            bench.clean()
+            if deleted:
+                bench.scheduler.run("delete-cleaned")
+
+    files.happening = clean
+    region = log.read(5, 1 << 20, max_offset=log.log_end_offset).region
+    (header, *_) = iter_entries(region.read())
+    assert header.base_offset >= 5
+    assert files.happening is None
     assert bench.failures == []
 
 
