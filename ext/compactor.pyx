@@ -128,7 +128,7 @@ cdef class Compactor:
         Raises CorruptEntry, MemoryError.
         """
         cdef Py_buffer held, whole
-        cdef const uint8_t *fault
+        cdef const uint8_t *data
         cdef Stop stop
         PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
         try:
@@ -151,8 +151,8 @@ cdef class Compactor:
             if stop == STOP_MEMORY:
                 raise MemoryError("no memory for a cleaning")
             if stop != STOP_END and stop != STOP_PAYLOAD and stop != STOP_PACKED:
-                fault = <const uint8_t *>held.buf + self.position
-                raise CorruptEntry(explain_stop(stop, &self._cursor, fault, self.position))
+                data = <const uint8_t *>held.buf
+                raise CorruptEntry(explain_stop(stop, &self._cursor, data, self.position, held.len))
             return stop != STOP_END
         finally:
             PyBuffer_Release(&held)

@@ -30,8 +30,10 @@ cdef bint offsets_follow(const uint8_t *at, int64_t *lower, int64_t end) noexcep
 # The type of a control batch's record; -1 when there is none, -2 when it cannot be read. Moves the cursor.
 cdef int marker_kind(RecordCursor *cursor) noexcept nogil
 
-# A sentence for a Stop that is an error.
-cdef str explain_stop(Stop stop, const RecordCursor *cursor, const uint8_t *at, Py_ssize_t position)
+# A sentence for a Stop that is an error, at `position` of a buffer of `size` bytes.
+cdef str explain_stop(
+    Stop stop, const RecordCursor *cursor, const uint8_t *data, Py_ssize_t position, Py_ssize_t size
+)
 
 
 @cython.final

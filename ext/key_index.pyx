@@ -5,7 +5,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int8_t, int16_t, int32_t
 
 from kafkapy._ext.batch cimport (
-    AT_ATTRIBUTES, AT_LAST_OFFSET_DELTA, AT_MAGIC, AT_PRODUCER_ID, CODEC_BITS, CONTROL_BIT, LOOK_PARTIAL, LOOK_WHOLE,
+    AT_ATTRIBUTES, AT_LAST_OFFSET_DELTA, AT_LENGTH, AT_MAGIC, AT_PRODUCER_ID, CODEC_BITS, CONTROL_BIT, LOOK_PARTIAL, LOOK_WHOLE,
     TRANSACTIONAL_BIT, Look,
 )
 from kafkapy._ext.cursor cimport load16, load32, load64
@@ -41,7 +41,11 @@ cdef bint offsets_follow(const uint8_t *at, int64_t *lower, int64_t end) noexcep
     return True
 
 
-cdef str explain_stop(Stop stop, const RecordCursor *cursor, const uint8_t *at, Py_ssize_t position):
+cdef str explain_stop(
+    Stop stop, const RecordCursor *cursor, const uint8_t *data, Py_ssize_t position, Py_ssize_t size
+):
+    cdef const uint8_t *at = data + position
+    # An entry that was looked at has its offset and its length; the magic may be missing.
     where = f"the entry {position} bytes further (offset {<int64_t>load64(at)})"
     if stop == STOP_CRC:
         return f"{where} has a wrong checksum"
@@ -53,7 +57,8 @@ cdef str explain_stop(Stop stop, const RecordCursor *cursor, const uint8_t *at, 
         return f"{where} has offsets that do not follow those before, or belong into the next segment"
     if stop == STOP_LARGE:
         return f"{where} would have more than 2 GiB once its records are written anew"
-    return f"{where} has length {<int32_t>load32(at + 8)} and magic {<int8_t>at[AT_MAGIC]}: no batch begins like that"
+    magic = f" and magic {<int8_t>at[AT_MAGIC]}" if size - position > AT_MAGIC else ""
+    return f"{where} has length {<int32_t>load32(at + AT_LENGTH)}{magic}: no batch begins like that"
 
 
 @cython.final
@@ -81,7 +86,7 @@ cdef class KeyIndex:
         it. Raises CorruptEntry, MemoryError.
         """
         cdef Py_buffer held, unpacked
-        cdef const uint8_t *fault
+        cdef const uint8_t *data
         cdef Stop stop
         PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
         try:
@@ -104,8 +109,8 @@ cdef class KeyIndex:
                 raise MemoryError("no memory for the transactions of a log")
             self.full = stop == STOP_FULL
             if stop != STOP_END and stop != STOP_PAYLOAD and stop != STOP_FULL:
-                fault = <const uint8_t *>held.buf + self.position
-                raise CorruptEntry(explain_stop(stop, &self._cursor, fault, self.position))
+                data = <const uint8_t *>held.buf
+                raise CorruptEntry(explain_stop(stop, &self._cursor, data, self.position, held.len))
             return stop == STOP_PAYLOAD
         finally:
             PyBuffer_Release(&held)

@@ -170,3 +170,10 @@ def test_messages_of_another_format_in_a_wrapper_get_that_of_the_wrapper():
         (5, b"a", b"1"),
         (6, b"b", b"2" * 30),
     ]
+
+
+def test_a_length_that_is_none_is_named_even_where_nothing_follows_it():
+    with pytest.raises(CorruptEntry, match=r"the entry 0 bytes further \(offset 7\) has length 3: no batch"):
+        both_passes(struct.pack(">qi", 7, 3))
+    with pytest.raises(CorruptEntry, match="has length 100 and magic 9: no batch"):
+        both_passes(struct.pack(">qiib", 7, 100, 0, 9) + bytes(100))

@@ -108,6 +108,36 @@ def test_a_log_that_cannot_be_cleaned_is_marked_shown_and_not_tried_again(tmp_pa
     assert not list(path.parent.glob("*.cleaned"))
 
 
+def test_a_log_that_cannot_even_be_judged_keeps_no_other_from_being_cleaned(tmp_path, serve):
+    """Its first batch, whose time counts for max.compaction.lag.ms, is none any more."""
+    broken = filled(tmp_path / "broken", max_compaction_lag_ms=1000)
+    other = filled(tmp_path / "other", max_compaction_lag_ms=1000)
+    broken.log.segments.items[0].files.pwritev(broken.log.segments.items[0].handle(), [bytes(100)], 0)
+    broken.restart()
+    cleaner = serve(broken, other)
+    until(lambda: cleaned_to(other) is not None)
+    until(lambda: cleaner.uncleanable_in(broken.env.log_dir) == [broken.log])
+    assert cleaner.dead_threads == 0
+
+
+class OutOfOrder:
+    """A retention policy with a bug."""
+
+    def rules(self, log, now_ms):
+        raise ZeroDivisionError
+
+
+def test_a_retention_policy_that_fails_stops_neither_the_cleaner_nor_the_retention_of_other_logs(tmp_path, serve):
+    broken, other = filled(tmp_path / "broken"), filled(tmp_path / "other")
+    broken.log.retention = OutOfOrder()
+    cleaner = serve(broken, other)
+    for bench in (broken, other):
+        until(lambda bench=bench: cleaned_to(bench) is not None)
+    other.log.delete_records(other.log.segments.active.base_offset)
+    until(lambda: len(other.log.segments) == 1)
+    assert cleaner.dead_threads == 0
+
+
 def test_a_log_made_anew_may_be_cleaned_again(tmp_path):
     logs = [filled(tmp_path / "a").log]
     cleaner = LogCleaner(logs, SYSTEM_CLOCK, FAST)
