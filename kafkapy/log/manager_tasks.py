@@ -81,6 +81,8 @@ class ManagerTasks:
                     continue  # told already
                 except KafkaError as error:
                     _log.warning("%s of %s: %s", what, log.name, error.message)
+                except Exception:  # of a retention policy that somebody wrote, say: the other logs get theirs
+                    _log.exception("%s of %s", what, log.name)
 
     def _each_dir(self, act: Callable[[LogDir, OpenLogs], None]) -> None:
         for log_dir in self._manager.online_dirs():

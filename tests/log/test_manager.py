@@ -17,6 +17,7 @@ from kafkapy.log.files import Files
 from kafkapy.log.loader import Loader
 from kafkapy.log.manager import LogManager, NoLogDir
 from kafkapy.log.meta_properties import MetaPropertiesError
+from kafkapy.log.retention import KafkaRetention
 from kafkapy.log.settings import LogSettings
 from kafkapy.runtime.clock import ManualClock
 
@@ -320,6 +321,25 @@ def test_checkpoints_are_written_from_time_to_time(dirs):
         assert (dirs[0] / name).read_text() == f"0\n1\n{line}\n"
     broker.manager.close()
     assert all(task.cancelled for task in broker.scheduler.tasks)
+
+
+def test_a_retention_policy_that_fails_for_one_log_is_applied_to_the_others(dirs):
+    class Choosy(KafkaRetention):
+        def rules(self, log, now_ms):
+            if log.name == "t-0":
+                raise ZeroDivisionError
+            return super().rules(log, now_ms)
+
+    broker = Broker(*dirs, retention=Choosy())
+    broker.manager.start()
+    logs = [broker.manager.create("t", partition, None, CONFIG) for partition in range(2)]
+    for log in logs:
+        log.append([batch("x") for _ in range(20)], 0)
+        log.set_high_watermark(20)
+        log.delete_records(20)
+    broker.scheduler.run("log-retention")
+    assert [len(log.segments) > 1 for log in logs] == [True, False]
+    broker.manager.close()
 
 
 def test_retention_and_flushes_by_time_run_in_the_background(dirs):

@@ -117,7 +117,10 @@ class LogCleaner:
             refusal = log.disk_error(f"looking what there is to clean of {log.name}", error)
             if not isinstance(refusal, LogDirFailure):
                 self.postpone(log, refusal.message)
-            return None
+        except Exception as reason:  # damage, say: what one log fails of must not keep the others from being cleaned
+            _log.exception("it cannot be told what there is to clean of %s", log.name)
+            self.mark_uncleanable(log, f"{type(reason).__name__}: {reason}")
+        return None
 
     # --- logs that are left alone
 
@@ -133,8 +136,9 @@ class LogCleaner:
         if self._uncleanable or self._postponed:
             here = set(self._logs)
             for marks in (self._uncleanable, self._postponed):
-                for log in [log for log in marks if log not in here]:
-                    del marks[log]
+                for log in list(marks):  # at once: other threads add to it
+                    if log not in here:
+                        del marks[log]
 
     # --- numbers
 

@@ -124,3 +124,5 @@ class CleanerThread(threading.Thread):
                 continue  # told already
             except KafkaError as error:
                 _log.warning("retention of %s: %s", log.name, error.message)
+            except Exception:  # of a policy that somebody wrote, say: the thread goes on
+                _log.exception("retention of %s", log.name)

@@ -112,8 +112,9 @@ def test_a_log_that_cannot_even_be_judged_keeps_no_other_from_being_cleaned(tmp_
     """Its first batch, whose time counts for max.compaction.lag.ms, is none any more."""
     broken = filled(tmp_path / "broken", max_compaction_lag_ms=1000)
     other = filled(tmp_path / "other", max_compaction_lag_ms=1000)
-    broken.log.segments.items[0].files.pwritev(broken.log.segments.items[0].handle(), [bytes(100)], 0)
-    broken.restart()
+    broken.restart(clean=True)
+    first = broken.log.segments.items[0]
+    first.files.pwritev(first.handle(), [bytes(100)], 0)
     cleaner = serve(broken, other)
     until(lambda: cleaned_to(other) is not None)
     until(lambda: cleaner.uncleanable_in(broken.env.log_dir) == [broken.log])
