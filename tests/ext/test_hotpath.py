@@ -1,5 +1,6 @@
 """The hand-made Produce and Fetch paths against the codec: same values, same bytes, errors in the same places."""
 
+import gc
 import random
 from typing import Any
 
@@ -345,3 +346,29 @@ def test_a_message_that_is_no_unicode_is_written_as_the_codec_does() -> None:
     answer = make(responses=[make.Responses(name="t", partition_responses=[part])])
     expected = headers.response_frame(PRODUCE, 11, 77, answer)
     assert hotpath.encode_produce_response(11, 77, [("t", [(0, 56, -1, -1, -1, None, message)])]) == expected
+
+
+def test_the_collection_of_garbage_goes_on_after_a_large_request() -> None:
+    """It is off while one is decoded: it would take most of the time."""
+    message = PRODUCE.Request(
+        acks=1,
+        topic_data=[
+            PRODUCE.Request.TopicData(
+                name="t",
+                partition_data=[PRODUCE.Request.TopicData.PartitionData(index=0, records=bytes(2 << 20))] * 3,
+            )
+        ],
+    )
+    frame = headers.request_frame(PRODUCE, 9, 1, "client", message)[4:]
+    for data in (frame, frame[:-1]):
+        for collecting in (True, False):
+            (gc.enable if collecting else gc.disable)()
+            try:
+                request = hotpath.decode_produce_frame(data)
+                assert data is frame
+                assert [len(records) for _, records in request.topics[0][1]] == [2 << 20] * 3
+            except ProtocolError:
+                assert data is not frame
+            finally:
+                assert gc.isenabled() == collecting
+                gc.enable()

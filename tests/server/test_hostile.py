@@ -3,12 +3,16 @@
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from kafkapy._ext.frames import split
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import CREATE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, FETCH, METADATA
+from kafkapy.protocol.apis import CREATE_TOPICS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, FETCH, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
+from kafkapy.record.legacy import build_set
 from kafkapy.server import dispatcher
 from kafkapy.server.handlers import fetch, metadata
+from kafkapy.server.handlers import produce as handler
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce
 
@@ -72,6 +76,39 @@ def test_a_fetch_of_very_many_partitions_waits_for_data_all_the_same(tmp_path, m
     waiting.close()
     wire.close()
     server.stop()
+
+
+@pytest.mark.parametrize("version", [2, 11])
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_produce_of_very_many_sets_does_not_hold_up_the_network_thread(wire, monkeypatch, version, acks):
+    monkeypatch.setattr(handler, "MOST_INLINE", 40)
+    seen = InlineReads(monkeypatch, handler, "_append")
+    topic = make_topic(wire, f"h-sets-{version}-{acks}")
+    make = PRODUCE.Request
+    data = batch(b"one") if version > 2 else build_set([(-1, None, b"one")] * 2, 0)
+
+    def of(name, count):
+        parts = [make.TopicData.PartitionData(index=0, records=data) for _ in range(count)]
+        return make(acks=acks, timeout_ms=5000, topic_data=[make.TopicData(name=name, partition_data=parts)])
+
+    # Several requests of a turn are counted together, and answered in order.
+    names = [topic] if acks == 0 else [topic, "h-nowhere"]
+    frames = [request_frame(PRODUCE, version, at, "many", of(name, 50)) for at, name in enumerate(names * 2)]
+    wire.sock.sendall(b"".join(frames))
+    per = 1 if version > 2 else 2
+    if acks:
+        for at, name in enumerate(names * 2):
+            correlation, answer = wire.receive(PRODUCE, version)
+            assert correlation == at
+            parts = answer.responses[0].partition_responses
+            if name == topic:
+                assert [part.base_offset for part in parts] == [(at // 2 * 50 + one) * per for one in range(50)]
+            else:
+                assert {part.error_code for part in parts} == {Errors.UNKNOWN_TOPIC_OR_PARTITION}
+    assert produce(wire, topic, batch(b"behind")).base_offset == 100 * per
+    assert any("append" in name for name in seen.threads)
+    # The last one, which is small, may be the network thread's.
+    assert not any("network" in name for name in seen.threads[:-1])
 
 
 def test_metadata_of_very_many_topics_does_not_hold_up_the_network_thread(wire, monkeypatch):

@@ -36,6 +36,9 @@ Answer = tuple[int, int, int, int, int, Any, Any]
 SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients know KAFKA_STORAGE_ERROR by another name
 FAILURES_SHOWN = 10
 LONGEST_NAME = 249
+# Record sets of one gather: more take milliseconds, a million of them ten seconds, in which the network thread would
+# serve nobody else.
+MOST_INLINE = 1000
 
 
 class _Slot:
@@ -162,17 +165,47 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
 
 def handle_gather(broker: Services, connection: Connection, frames: list[ProduceRequest]) -> list[Reply]:
     """Appends what `frames` hold. One reply a frame, or a Pending that stands for all of them."""
+    if _counted(frames) > MOST_INLINE:
+        all_of_it = _pending_of(connection, frames)
+        broker.append_pool.submit(_gather_on_the_pool, broker, connection, frames, all_of_it)
+        return [all_of_it]
     gather = _Gather(broker, frames)
     if not gather.sets:
         return _replies(gather)
-    waiting = _Waiting(connection, gather, len(gather.sets))
+    waiting = _Waiting(connection, gather)
+    _append_all(gather, waiting)
+    pending = waiting.release()
+    return [pending] if pending is not None else _replies(gather)
+
+
+def _counted(frames: list[ProduceRequest]) -> int:
+    sets = 0
+    for frame in frames:
+        for _, partitions in frame.topics:
+            sets += len(partitions)
+    return sets
+
+
+def _gather_on_the_pool(
+    broker: Services, connection: Connection, frames: list[ProduceRequest], pending: MeteredPending
+) -> None:
+    try:
+        gather = _Gather(broker, frames)
+    except Exception:
+        log.exception("produce of %r failed", frames[0].client_id)
+        pending.complete(CLOSE)
+        return
+    waiting = _Waiting(connection, gather, pending)
+    _append_all(gather, waiting)
+    waiting.less()
+
+
+def _append_all(gather: _Gather, waiting: _Waiting) -> None:
     for partition, (sets, slots) in gather.sets.items():
         verdicts = _append(partition, sets, waiting.done(slots))
         if verdicts is not None:
             _fill(slots, verdicts)
             waiting.less()
-    pending = waiting.release()
-    return [pending] if pending is not None else _replies(gather)
 
 
 def _append(
@@ -198,12 +231,12 @@ def _replies(gather: _Gather) -> list[Reply]:
 class _Waiting:
     """Counts the partitions whose appends are still in the disk pool; the last one sends the answers."""
 
-    def __init__(self, connection: Connection, gather: _Gather, partitions: int) -> None:
+    def __init__(self, connection: Connection, gather: _Gather, pending: MeteredPending | None = None) -> None:
         self._connection = connection
         self._gather = gather
-        self._left = partitions + 1  # one for the handler itself, given up by release()
+        self._left = len(gather.sets) + 1  # one for the handler itself, given up by release(), or less() if `pending`
         self._lock = threading.Lock()
-        self._pending: MeteredPending | None = None
+        self._pending = pending
 
     def done(self, slots: list[_Slot]) -> Any:
         def finished(verdicts: list[Verdict]) -> None:
@@ -232,11 +265,16 @@ class _Waiting:
             self._left -= 1
             if self._left == 0:
                 return None
-            pending = MeteredPending(self._connection)
-            pending.covers = len(self._gather.frames)
-            pending.keeps_buffer = True
-            self._pending = pending
-            return pending
+            self._pending = _pending_of(self._connection, self._gather.frames)
+            return self._pending
+
+
+def _pending_of(connection: Connection, frames: list[ProduceRequest]) -> MeteredPending:
+    """Carries the answers of all of them, and keeps the records where they are."""
+    pending = MeteredPending(connection)
+    pending.covers = len(frames)
+    pending.keeps_buffer = True
+    return pending
 
 
 @serves(PRODUCE)
