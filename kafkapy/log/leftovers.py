@@ -55,6 +55,8 @@ def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[s
                 files.unlink(os.path.join(directory, name))
                 replaced += 1
     report.note(f"a cleaning or a split is finished: {len(swaps)} files take the place of {replaced}", serious=False)
+    if replaced:
+        files.sync_dir(directory)  # a power cut must not leave the new ones under their names beside some of the old
     for name in swaps:
         path = os.path.join(directory, name)
         files.rename(path, path[: -len(names.SWAP)])

@@ -73,15 +73,16 @@ class Recovery:
         found = segment.files.scan(file, 0, size, segment.base_offset, segment.index_interval)
         if found.valid_end < size:
             check_out_of_place(segment, found, following)
+        # Before the other indexes, whose state is why a flushed segment is recovered: after a crash in between it would
+        # pass for sound, and without its aborted transactions their records for committed ones.
+        segment.txn_index.replace(self._replay(segment, found))
         segment.offset_index.rebuild()
         segment.time_index.rebuild()
-        segment.txn_index.reset()
         segment.offset_index.take(found.offset_entries)
         segment.time_index.take(found.time_stamps, found.time_offsets)
         for epoch, offset in _EPOCH.iter_unpack(found.epochs):
             if epoch > self._epochs.latest_epoch:
                 self._epochs.assign(epoch, offset)
-        self._replay(segment, found)
         if found.valid_end < size:
             at_damage()
             cut = size - found.valid_end
@@ -93,16 +94,19 @@ class Recovery:
         segment.time_index.maybe_append(found.max_timestamp, found.max_timestamp_offset)
         return found
 
-    def _replay(self, segment: Segment, found: Scan) -> None:
+    def _replay(self, segment: Segment, found: Scan) -> list[AbortedTxn]:
+        """Returns the aborted transactions that end in the segment."""
         state = self.state
+        aborted = []
 
         def completed(txn: CompletedTxn) -> None:
             if txn.aborted:
-                entry = AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, state.last_stable_offset(txn))
-                segment.txn_index.append(entry)
+                last_stable = state.last_stable_offset(txn)
+                aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable))
 
         replay(state, segment, found.producers, completed)
         state.end_offset = max(state.end_offset, found.next_offset)
+        return aborted
 
 
 def check_out_of_place(segment: Segment, found: Scan, following: int | None) -> None:

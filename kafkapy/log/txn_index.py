@@ -7,7 +7,7 @@ are kept in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -67,6 +67,19 @@ class TxnIndex:
         if len(kept) < len(self.entries):
             self._files.truncate(self._open(), len(kept) * _ENTRY.size)
             self.entries = kept
+
+    def replace(self, entries: Sequence[AbortedTxn]) -> None:
+        """These instead of all that are there. A crash leaves what was or what is to be: each says nothing wrong."""
+        self.let_go()
+        if entries:
+            path, data = self._path(), b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+            if not self._files.exists(path) or self._files.read(path) != data:
+                self._files.replace(path, data)
+            else:
+                self._open()  # it may never have been synced: the next sync takes it along
+        else:
+            self.reset()
+        self.entries = tuple(entries)
 
     def reset(self) -> None:
         if self.entries or self._files.exists(self._path()):

@@ -7,6 +7,9 @@ import shutil
 import pytest
 
 from kafkapy.log import names
+from kafkapy.log.files import Files
+from kafkapy.log.leftovers import clear_leftovers
+from kafkapy.log.load_report import LoadReport
 from kafkapy.log.segment import Segment
 
 from .support import Bench, batch, contents, values_of
@@ -117,3 +120,30 @@ def test_snapshots_of_segments_that_were_merged_go_with_them(tmp_path, log):
     cleaned(tmp_path, log, names.SWAP)
     offsets_of(tmp_path)
     assert f"{second:020d}.snapshot" not in contents(tmp_path / "t-0")
+
+
+class Names(Files):
+    """Notes what is done to names."""
+
+    def __init__(self):
+        self.done = []
+
+    def unlink(self, path):
+        self.done.append("unlink")
+        return super().unlink(path)
+
+    def rename(self, old, new):
+        self.done.append("rename")
+        super().rename(old, new)
+
+    def sync_dir(self, path):
+        self.done.append("sync")
+        super().sync_dir(path)
+
+
+def test_the_old_files_are_gone_for_good_before_the_new_ones_have_their_names(tmp_path, log):
+    """A power cut may keep a later change of a name and lose an earlier one: then there would be both."""
+    cleaned(tmp_path, log, names.SWAP)
+    files = Names()
+    clear_leftovers(files, log.directory, LoadReport())
+    assert [name for name, _ in itertools.groupby(files.done)] == ["unlink", "sync", "rename"]

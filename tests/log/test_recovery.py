@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 
 import pytest
 
@@ -9,6 +10,8 @@ from kafkapy.log.segment import Segment
 from kafkapy.record.compression import GZIP, NONE
 from kafkapy.record.legacy import build_set
 
+from .cleaner.support import CleanerBench
+from .cleaner.test_crashes import Crash, CrashingFiles
 from .support import NOW, Bench, batch, contents, idempotent, values_of
 
 SETTINGS = {"segment_bytes": 600, "index_interval_bytes": 100}
@@ -213,6 +216,30 @@ def test_a_missing_index_is_made_anew(tmp_path, missing):
     again.close()
     if missing == ".index":
         assert path.read_bytes() == before
+
+
+def test_a_crash_while_an_index_is_made_anew_does_not_lose_the_aborted_transactions(tmp_path):
+    """The segment was flushed: no later start recovers it only because it is a crash that it comes after."""
+    bench = CleanerBench(tmp_path / "log", cleanup_policy=["delete"])
+    bench.append(("key", "aborted"), producer=8, transactional=True)
+    bench.end_transaction(8, commit=False)
+    for number in range(2):
+        bench.log.roll()
+        bench.append(("key", f"{number}"))
+    bench.log.close()
+    (tmp_path / "log" / "t-0" / f"{0:020d}.index").unlink()
+    for crash_at in range(1, 100):
+        shutil.copytree(tmp_path / "log", tmp_path / str(crash_at))
+        files = CrashingFiles()
+        files.crash_at = crash_at
+        try:
+            Bench(tmp_path / str(crash_at), files=files).load(clean=False, recovery_point=3)
+            break
+        except Crash:
+            log = Bench(tmp_path / str(crash_at)).load(clean=False, recovery_point=3)
+            region = log.read(0, 1 << 20, max_offset=4).region
+            assert log.aborted_transactions(0, region, 4) == [(8, 0)], crash_at
+    assert crash_at > 5
 
 
 def test_after_a_crash_every_batch_that_a_producer_may_send_again_is_known(tmp_path):
