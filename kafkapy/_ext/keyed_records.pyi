@@ -1,1 +1,1 @@
-"""Types of ext/keyed_records.pyx: it is used from other extension modules only."""
+# For other extension modules only: nothing here is for Python.
