@@ -182,6 +182,11 @@ class Loading:
             watch=watch,
         )
         log.set_high_watermark(log_dir.high_watermarks.get(key, log.log_start_offset))
+        if log.recovery_point < log_dir.recovery_points.get(key, 0):
+            # What was flushed is not there any more. What takes its place is not, yet: after a crash a start would go
+            # by the old point, and not look at it.
+            log_dir.recovery_points[key] = log.recovery_point
+            self._manager.checkpoint([log_dir])
         if self._is_stray(*key, log.topic_id):
             log.close()  # recovered before it goes aside: whoever brings it back finds it in order
             log.abandon()

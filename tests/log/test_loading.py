@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import clean_shutdown
-from kafkapy.log.checkpoints import LOG_START_OFFSETS
+from kafkapy.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.files import Files
 from tests.harness.gated_files import GatedFiles
 
@@ -223,6 +223,26 @@ def test_checkpoints_outlive_a_start_that_a_log_in_two_directories_prevents(tmp_
     manager = Broker(one, two).manager
     assert {log.name: log.log_start_offset for log in manager} == {"a-0": 13, "b-0": 13}
     manager.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_recovery_point_behind_what_is_left_of_a_log_goes_back_at_once(tmp_path, clean):
+    """Else a start after the next crash would not look at what has taken the place of the records that were lost."""
+    filled(tmp_path, topics=("a", "b"))
+    manager = Broker(tmp_path).manager
+    for log in manager:
+        log.flush()
+    manager.close()
+    if not clean:
+        (tmp_path / clean_shutdown.NAME).unlink()
+    path = newest(tmp_path / "a-0")
+    os.truncate(path, 0)
+    left = int(path.stem)
+    assert 0 < left < 20
+    broker = Broker(tmp_path)
+    assert broker.manager.get("a", 0).log_end_offset == left
+    assert sorted((tmp_path / RECOVERY_POINTS).read_text().splitlines()[2:]) == [f"a 0 {left}", "b 0 20"]
+    broker.kill()
 
 
 # --- changes meanwhile
