@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from kafkapy._ext.segment_scan import Scan
+from kafkapy._ext.segment_scan import CorruptSegment, Scan
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Buffer, Files
@@ -159,7 +159,10 @@ class Segment(SegmentFiles):
         return -1 if self._first_timestamp is None else self._first_timestamp
 
     def _end_of_first(self) -> int:
-        found = self.files.locate(self.handle(), 0, self.size, 0)
+        try:
+            found = self.files.locate(self.handle(), 0, self.size, 0)
+        except CorruptSegment:  # nothing was checked after a clean stop; appends go on, as if it had no timestamp
+            return 0
         return found[0] + found[1] if found is not None else 0
 
     # --- appends
