@@ -1,5 +1,5 @@
 from collections.abc import Iterator
-from typing import TypeAlias, final
+from typing import TypeAlias
 
 from typing_extensions import Buffer
 

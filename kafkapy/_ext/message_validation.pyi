@@ -33,9 +33,7 @@ def check_messages(
     compact: bool,
     max_message_bytes: int,
 ) -> CheckedMessages: ...
-def store_in_place(
-    buffer: Buffer, checked: CheckedMessages, timestamp_type: int, now_ms: int
-) -> ValidatedBatch: ...
+def store_in_place(buffer: Buffer, checked: CheckedMessages, timestamp_type: int, now_ms: int) -> ValidatedBatch: ...
 def message_batch(
     data: memoryview,
     magic: int,
