@@ -171,6 +171,12 @@ class ReplicaManager:
             partition.remove(gone)
         log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
 
+    def end_long_work(self) -> None:
+        """The broker stops and answers nobody any more: what is converted is not waited for."""
+        refusal = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
+        for partition in self:
+            partition.ending = refusal
+
     def answer_waiting(self) -> None:
         """Answers every fetch that waits with what there is: at a stop nobody waits for more."""
         for partition in self:

@@ -20,6 +20,8 @@ from kafkapy.replica.append_queue import AppendQueue
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
+CONVERTED_AT_ONCE = 8  # sets of old formats between two looks whether anybody waits for them
+
 Verdict = AppendResult | KafkaError
 
 
@@ -31,6 +33,7 @@ class Partition:
         "_queue",
         "_stall",
         "broker_id",
+        "ending",
         "gone",
         "index",
         "leader_epoch",
@@ -56,6 +59,7 @@ class Partition:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.on_append = on_append
+        self.ending: KafkaError | None = None  # set once when nobody can be answered: no long work is begun any more
         self.gone: KafkaError | None = None  # set once when the partition is deleted or its directory went offline
         self._stall = stall
         self._advancing = threading.Lock()
@@ -114,15 +118,31 @@ class Partition:
         """The verdicts, and whether a flush is due before they may be told."""
         if self.gone is not None:
             return [self.gone] * len(sets), False
-        started = time.monotonic()
-        verdicts = self.log.append(sets, self.leader_epoch, blocking=True, flush=False)
-        assert not isinstance(verdicts, Busy)
-        if not self.log.is_long_work(sets):  # else it is not the disk that takes the time
+        if self.log.is_long_work(sets):  # the time that it takes says nothing of the disk
+            verdicts = self._convert(sets)
+        else:
+            started = time.monotonic()
+            verdicts = self._write_now(sets)
             self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
         if self.log.is_flush_due:
             return verdicts, True
         self._appended()
         return verdicts, False
+
+    def _convert(self, sets: Sequence[memoryview]) -> list[Verdict]:
+        """A few sets at a time: a hostile request may hold a thousand that take a second each."""
+        verdicts: list[Verdict] = []
+        while len(verdicts) < len(sets):
+            refusal = self.gone or self.ending
+            if refusal is not None:
+                return verdicts + [refusal] * (len(sets) - len(verdicts))
+            verdicts += self._write_now(sets[len(verdicts) : len(verdicts) + CONVERTED_AT_ONCE])
+        return verdicts
+
+    def _write_now(self, sets: Sequence[memoryview]) -> list[Verdict]:
+        verdicts = self.log.append(sets, self.leader_epoch, blocking=True, flush=False)
+        assert not isinstance(verdicts, Busy)
+        return verdicts
 
     def _flush(self) -> None:
         self.log.flush()

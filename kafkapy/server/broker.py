@@ -315,6 +315,8 @@ class BrokerServer:
                 if hasattr(self.services, "replicas"):
                     self.services.replicas.answer_waiting()
                 self._network.stop()
+            if hasattr(self.services, "replicas"):
+                self.services.replicas.end_long_work()
         if self._metrics is not None:
             self._metrics.stop()
         self._scheduler.stop()

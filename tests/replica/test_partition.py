@@ -2,6 +2,7 @@
 
 import threading
 
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.files import Files
@@ -9,7 +10,7 @@ from kafkapy.log.partition_log import PartitionLog
 from kafkapy.record.batch import build
 from kafkapy.record.compression import GZIP
 from kafkapy.record.legacy import build_set
-from kafkapy.replica.partition import Partition
+from kafkapy.replica.partition import CONVERTED_AT_ONCE, Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.disk_pool import DiskPool
@@ -129,5 +130,36 @@ def test_converting_is_no_stall_of_the_disk(tmp_path):
     assert (stall.stalls, verdict.base_offset) == (1, 3)
     assert [[one.base_offset for one in each] for each in answers] == [[0]]
     pool.stop()
+    log.close()
+    scheduler.stop()
+
+
+def test_old_sets_that_nobody_waits_for_any_more_are_not_converted(tmp_path):
+    """At a stop: a thousand of them may take a second each."""
+    scheduler = Scheduler()
+    env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
+    log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
+    partition = Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
+    )
+    refusal = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
+    partition.log = hesitant = Hesitant(log)
+    appended = []
+
+    def append(sets, *arguments, **options):
+        appended.append(len(sets))
+        if len(appended) == 2:
+            partition.ending = refusal
+        return log.append(sets, *arguments, **options)
+
+    hesitant.append = append
+    old = [memoryview(bytearray(build_set([(-1, None, b"old")] * 2, 0))) for _ in range(3 * CONVERTED_AT_ONCE)]
+    verdicts = partition.append(old, None)
+    done = 2 * CONVERTED_AT_ONCE
+    assert appended == [CONVERTED_AT_ONCE] * 2
+    assert [one.base_offset for one in verdicts[:done]] == [2 * at for at in range(done)]
+    assert verdicts[done:] == [refusal] * CONVERTED_AT_ONCE
+    (verdict,) = partition.append([batch()], None)  # what is no long work is written all the same
+    assert verdict.base_offset == log.high_watermark - 1 == 2 * done
     log.close()
     scheduler.stop()
