@@ -214,7 +214,8 @@ cdef bint numbered_from_zero(const Check *check, int64_t wrapper_offset) except 
                 f"the wrapper has offset {wrapper_offset}, but its last message says {check.last_inner}, "
                 "counted from the first one")
         base = wrapper_offset - check.last_inner
-    return check.consecutive and base + check.first_inner == 0
+    # Where the difference is too large for an int64, consumers take the inner offsets as they are.
+    return check.consecutive and base >= 0 and base + check.first_inner == 0
 
 
 cdef int64_t _sum(int64_t a, int64_t b) noexcept nogil:

@@ -207,6 +207,7 @@ def wrapper(magic, offset, inner_offsets, codec=compression.GZIP, inner_magic=No
         (7, [0, 3, 7], False),
         (0, [5, 6, 7], False),
         (3, [-1, -1, -1], False),
+        (2, [-(2**63), -(2**63) + 1, -(2**63) + 2], False),
     ],
 )
 def test_wrappers_of_format_1_are_built_anew_unless_their_messages_are_numbered(offset, inner, in_place):
