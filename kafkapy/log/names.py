@@ -25,8 +25,10 @@ FUTURE_DIR = "-future"
 # The topic whose directory is the own log of a KRaft broker: not one of the cluster's, and never loaded.
 KRAFT_METADATA = "__cluster_metadata"
 
+MAX_OFFSET = (1 << 63) - 1
+
 _NAME_MAX = 255
-_OFFSET = re.compile(r"(\d+)(\.[a-z.]+)")
+_OFFSET = re.compile(r"([0-9]{1,20})(\.[a-z.]+)")
 _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-stray|-future)")
 
 
@@ -46,7 +48,7 @@ def file_name(offset: int, suffix: str) -> str:
 def offset_of(name: str) -> int | None:
     """The offset at the front of a file name; None for a file that is not named by one."""
     match = _OFFSET.fullmatch(name)
-    return int(match[1]) if match else None
+    return offset if match and (offset := int(match[1])) <= MAX_OFFSET else None
 
 
 def dir_name(topic: str, partition: int) -> str:

@@ -55,6 +55,8 @@ def check_time_index(path: Path, base_offset: int, findings: Findings) -> Iterat
         for entry in time_entries(path, base_offset):
             slot = bisect_right(offsets, entry.offset) - 1
             start = positions[slot].position if slot >= 0 else 0
+            if log.header_at(start) is None:  # the offset index is wrong, which its own dump tells
+                start = 0
             batch = next((b for b in log.batches(start) if b.header.last_offset >= entry.offset), None)
             if batch is None or batch.header.last_offset != entry.offset:
                 found = -1 if batch is None else batch.header.last_offset

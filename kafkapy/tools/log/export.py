@@ -94,7 +94,11 @@ def export(
             source = _copy(places, wanted, sink)
             result.commit()
         except OSError as error:
+            sink.give_up()
             raise ToolError(f"{result.path} could not be written: {error.strerror or error}") from error
+        except BaseException:
+            sink.give_up()
+            raise
     _finish(source, f"{sink.rows:,} records are in {result.path} ({result.path.stat().st_size:,} bytes).")
 
 

@@ -7,6 +7,7 @@ headers are as stored; producer fields and sequences are -1 where there are none
 
 import json
 import struct
+from contextlib import suppress
 from typing import Any, BinaryIO, Protocol
 
 from kafkapy._ext.json_lines import json_lines
@@ -25,13 +26,15 @@ GROUP_BYTES, GROUP_ROWS = 16 << 20, 1 << 17
 
 
 class Sink(Protocol):
-    """Takes columns, and makes what it has of them by `close`."""
+    """Takes columns, and makes what it has of them by `close`; `give_up` instead, where the rest cannot be had."""
 
     rows: int
 
     def write(self, columns: Columns, place: Place) -> None: ...
 
     def close(self) -> None: ...
+
+    def give_up(self) -> None: ...
 
 
 class JsonSink:
@@ -50,6 +53,9 @@ class JsonSink:
 
     def close(self) -> None:
         self._out.flush()
+
+    def give_up(self) -> None:
+        """What was printed is printed."""
 
 
 class ParquetSink:
@@ -97,6 +103,11 @@ class ParquetSink:
     def close(self) -> None:
         self._flush()
         self._writer.close()
+
+    def give_up(self) -> None:
+        """Ends the writer while there is a file: at its own end it would write to one that is closed."""
+        with suppress(OSError, ValueError):
+            self._writer.close()
 
     def _topic(self, topic: str | None, rows: int) -> Any:
         pa = self._pa

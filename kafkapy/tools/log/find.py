@@ -114,7 +114,7 @@ def _show(
     if lines.undecoded:
         print(f"Records that were not decoded: {lines.undecoded}; {lines.why}.", file=sys.stderr)
     for sentence in damage or ():
-        print(sentence, file=sys.stderr)
+        print(f"kafkapy: {sentence}", file=sys.stderr)
     if not count or damage:
         raise typer.Exit(1)
 

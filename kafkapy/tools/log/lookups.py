@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkapy._ext.batch import BatchHeader
 from kafkapy._ext.segment_scan import CorruptSegment, floor_entry, locate, locate_timestamp
 from kafkapy.record.batch import Record, find_timestamp
 from kafkapy.tools.errors import ToolError
@@ -45,7 +46,7 @@ def record_since(segments: Sequence[Segment], timestamp: int) -> Found | None:
         if number + 1 < len(segments) and is_older(segment, timestamp):
             continue
         start = _position_of_time(segment, timestamp)
-        with LogReader(segment.path) as log:
+        with _log(segment) as log:
             position = _locate_time(log, start, timestamp)
             if position is None:
                 continue
@@ -68,13 +69,17 @@ def position_of(segment: Segment, offset: int) -> int:
     Raises OSError. Stops before what is no batch: whoever reads on will say so.
     """
     start = _index_position(segment, offset)
-    with LogReader(segment.path) as log:
-        for begin in (start, 0):
+    with _log(segment) as log:
+        for begin in (start, 0) if start else (0,):
             try:
                 found = locate(log.fd, begin, log.size, offset)
-                return log.size if found is None else found[0]
             except CorruptSegment:
                 continue
+            if found is None:
+                return log.size
+            if begin == 0 or _first_offset(log, found[0]) <= offset:
+                return found[0]
+            # Nothing has the offset, or the index has led behind it: the walk from the begin tells.
         # There is damage, or only the end of a batch that is just being written.
         position = start if log.header_at(start) is not None else 0
         while (header := log.header_at(position)) is not None and header.last_offset < offset:
@@ -130,6 +135,27 @@ def _position_of_time(segment: Segment, timestamp: int) -> int:
     """Up to this position everything is older."""
     entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, timestamp - 1)
     return _index_position(segment, segment.base_offset + entry[1]) if entry is not None else 0
+
+
+def _first_offset(log: LogReader, position: int) -> int:
+    """The base offset of the batch there; a wrapper of formats 0 and 1 has to be unpacked for it. -1: it is damaged."""
+    header = log.header_at(position)
+    if isinstance(header, BatchHeader):
+        return header.base_offset
+    try:
+        return next(log.batches(position)).records()[0].offset
+    except (ToolError, ValueError, StopIteration, IndexError):
+        return -1
+
+
+@contextmanager
+def _log(segment: Segment) -> Iterator[LogReader]:
+    """The C functions that read of it do not know its name."""
+    with LogReader(segment.path) as log:
+        try:
+            yield log
+        except OSError as error:
+            raise error if error.filename else OSError(error.errno, error.strerror, str(segment.path)) from error
 
 
 def _locate_time(log: LogReader, start: int, timestamp: int) -> int | None:

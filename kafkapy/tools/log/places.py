@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kafkapy.log.names import LIVE_DIR, parse_dir_name
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log import files_07
+from kafkapy.tools.log.segment_files import is_offset
 
 LOG = ".log"
 EXAMPLE = "a segment file, a partition's directory (flights-0), a topic (flights) or a log directory"
@@ -82,7 +83,7 @@ def _places(path: Path) -> list[Place]:
 
 def _file(path: Path) -> Place:
     old = files_07.is_segment_07(path)
-    if not old and (path.suffix != LOG or not _is_offset(path.stem)):
+    if not old and (path.suffix != LOG or not is_offset(path.stem)):
         raise ToolError(
             f"{path} is not a segment file: its name is not an offset and {LOG}, as in 00000000000000000042{LOG}."
         )
@@ -90,7 +91,7 @@ def _file(path: Path) -> Place:
 
 
 def _partition(directory: Path) -> Place | None:
-    segments = [path for path in directory.iterdir() if path.suffix == LOG and _is_offset(path.stem)]
+    segments = [path for path in directory.iterdir() if path.suffix == LOG and is_offset(path.stem)]
     old = [] if segments else [one.path for one in files_07.segments_07(directory)]
     if not segments and not old:
         return None
@@ -122,7 +123,3 @@ def _named(name: str) -> tuple[str, int] | None:
 
 def _segment(path: Path) -> Segment:
     return Segment(path, int(path.stem), path.stat().st_size)
-
-
-def _is_offset(stem: str) -> bool:
-    return stem.isascii() and stem.isdigit()

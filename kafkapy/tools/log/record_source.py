@@ -161,7 +161,10 @@ def reading(segment: Segment) -> Iterator[None]:
 
 def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
     """Where a segment file stops being readable, and why."""
-    return f"{blocks.path} is damaged: the batch at position {blocks.position + error.position} {error.reason}."
+    return (
+        f"{blocks.path} is damaged: the batch at position {blocks.position + error.position} {error.reason}. "
+        "The rest of the file is left out."
+    )
 
 
 def left_over_sentence(blocks: SegmentBlocks) -> str | None:

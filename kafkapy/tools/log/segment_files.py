@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kafkapy._ext.batch import BatchHeader, CorruptBatch
 from kafkapy._ext.crc32 import crc32
 from kafkapy._ext.crc32c import crc32c
+from kafkapy.log.names import MAX_OFFSET
 from kafkapy.record.batch import Record, payload_of, records_of
 from kafkapy.record.legacy import Entry, iter_entries, read_entry
 from kafkapy.tools.errors import ToolError
@@ -78,10 +79,15 @@ class StoredBatch(NamedTuple):
         ]
 
 
+def is_offset(stem: str) -> bool:
+    """Whether a file's name without its suffix is that of a segment."""
+    return stem.isascii() and stem.isdigit() and len(stem) <= 20 and int(stem) <= MAX_OFFSET
+
+
 def base_offset_of(path: Path) -> int:
     """The offset in a segment file's name; raises ToolError for a name that is not one of a segment."""
     stem = path.name.partition(".")[0]
-    if not (stem.isascii() and stem.isdigit()):
+    if not is_offset(stem):
         raise ToolError(
             f"{path} is not a segment file: its name does not begin with an offset (as in 00000000000000000042.log)."
         )

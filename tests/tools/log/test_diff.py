@@ -195,6 +195,14 @@ def test_what_cannot_be_compared_gets_a_sentence(kafkapy, one, other, code, word
     assert (ended, words in err) == (code, True)
 
 
+def test_a_segment_that_cannot_be_read_is_named(kafkapy, replicas):
+    one, other = replicas({0: BATCHES}, {0: BATCHES, 5: [b""]})
+    (other / f"{0:020d}.log").unlink()
+    (other / f"{0:020d}.log").mkdir()
+    code, _, err = kafkapy("log", "diff", one, other)
+    assert (code, err.startswith(f"kafkapy: {other}/{0:020d}.log: Is a directory")) == (1, True)
+
+
 def test_checkpoints_with_garbage_get_a_sentence(kafkapy, replicas):
     one, other = replicas({0: BATCHES}, {0: BATCHES}, [("leader-epoch-checkpoint", "x")])
     code, _, err = kafkapy("log", "diff", one, other)

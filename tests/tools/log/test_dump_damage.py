@@ -170,6 +170,14 @@ def test_time_index_entries_are_checked_against_the_batches(kafkapy, partition):
     ]
 
 
+@pytest.mark.parametrize("position", [-7, 5, 1 << 30])
+def test_a_time_index_is_read_beside_a_damaged_offset_index(kafkapy, partition, position):
+    path = partition / f"{NAME}.timeindex"
+    (partition / f"{NAME}.index").write_bytes(bytes(4) + position.to_bytes(4, "big", signed=True))
+    code, _, err = kafkapy("log", "dump", path)
+    assert (code, err) == (0, "")
+
+
 def test_an_index_needs_its_log_beside_it(kafkapy, partition):
     (partition / f"{NAME}.log").unlink()
     code, _, err = kafkapy("log", "dump", partition / f"{NAME}.index")

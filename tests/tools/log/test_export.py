@@ -2,6 +2,7 @@
 
 import base64
 import errno
+import gc
 import json
 import os
 import shutil
@@ -290,7 +291,7 @@ def test_damage_is_told_and_the_rest_is_written(kafkapy, topic, tmp_path):
     assert said.code == 1
     assert said.err.splitlines() == [
         f"kafkapy: {middle} is damaged: the batch at position {start} (base offset 15, {len(data) - start} bytes) "
-        "has a wrong CRC.",
+        "has a wrong CRC. The rest of the file is left out.",
         f"kafkapy: {last} has no whole batch from position {start} on: {left} bytes are left over.",
     ]
     file = tmp_path / "x.parquet"
@@ -308,6 +309,19 @@ def test_a_disk_that_fails_is_an_error_and_not_the_end_of_the_file(kafkapy, topi
     assert (said.code, said.out) == (1, "")
     path = tmp_path / "flights-0" / f"{0:020d}.log"
     assert said.err == f"kafkapy: {path} could not be read: Input/output error.\n"
+
+
+def test_a_parquet_file_that_fails_is_gone_without_another_word(kafkapy, topic, tmp_path, monkeypatch):
+    def failing(fd, buffers, position):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    unraisable = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    monkeypatch.setattr(os, "preadv", failing)
+    said = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
+    gc.collect()
+    assert (said.code, said.err.count("\n"), unraisable) == (1, 1, [])
+    assert not list(tmp_path.glob("*parquet*"))
 
 
 @pytest.mark.parametrize("command", [["export", "--json"], ["stats"]])

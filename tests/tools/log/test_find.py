@@ -81,6 +81,21 @@ def test_without_an_index_that_can_be_used_it_is_found_all_the_same(tmp_path, da
     assert position_of(place.segments[0], 1) == 80
 
 
+@pytest.mark.parametrize("folder", ["kafka-3.9.1-v2/data/v2-gzip-0", "kafka-3.9.1-v0-v1/data/v1-gzip-0"])
+def test_an_index_that_leads_behind_the_record_is_not_believed(tmp_path, folder):
+    copy = tmp_path / "t-0"
+    shutil.copytree(GOLDEN / folder, copy)
+    for path in (copy, *copy.iterdir()):
+        path.chmod(0o755)
+    (place,) = places_in([copy])
+    records = [record for _, _, record in everything(place)]
+    with LogReader(place.segments[0].path) as log:
+        last = [batch.position for batch in log.batches()][-1]
+    (copy / f"{NAME}.index").write_bytes((1).to_bytes(4, "big") + last.to_bytes(4, "big"))
+    for record in records:
+        assert record_at(place.segments, record.offset).record == record
+
+
 def test_the_end_of_a_segment_is_found_from_its_index(tmp_path):
     for place in all_places():
         for segment in place.segments:

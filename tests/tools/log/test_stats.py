@@ -218,7 +218,8 @@ def test_damage_is_told_and_what_is_readable_is_counted(kafkapy, tmp_path):
     said = kafkapy("log", "stats", "--json", tmp_path / "t-0")
     size = len(keyed([b"a"]))
     sentences = [
-        f"{first} is damaged: the batch at position {size} (base offset 1, {size} bytes) has a wrong CRC.",
+        f"{first} is damaged: the batch at position {size} (base offset 1, {size} bytes) has a wrong CRC. "
+        "The rest of the file is left out.",
         f"{second} has no whole batch from position {size} on: {size - 1} bytes are left over.",
     ]
     assert said.code == 1
@@ -234,7 +235,9 @@ def test_what_is_no_segment_gets_a_sentence(kafkapy, tmp_path):
     nonsense = segment(tmp_path / "t-0", bytes(200))
     said = kafkapy("log", "stats", nonsense)
     assert said.code == 1
-    assert said.err.endswith("the batch at position 0 is none: a length of 0 is too small for one.\n")
+    assert said.err.endswith(
+        "the batch at position 0 is none: a length of 0 is too small for one. The rest of the file is left out.\n"
+    )
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf"])

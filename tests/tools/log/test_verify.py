@@ -398,6 +398,15 @@ def test_what_is_no_log_gets_a_sentence(kafkapy, tmp_path, make, words):
     assert (code, out, words in err, err.count("\n")) == (1, "", True, 1)
 
 
+@pytest.mark.parametrize("command", [["verify"], ["tail"], ["stats"], ["find", "--offset", "1"], ["dump"]])
+def test_a_number_that_is_no_offset_names_no_segment(kafkapy, transactions, command):
+    path = transactions / f"{'9' * 20}.log"
+    path.touch()
+    assert kafkapy("log", *command, transactions)[::2] == (0, "")
+    code, _, err = kafkapy("log", *command, path)
+    assert (code, f"{path} is not a segment file" in err) == (1, True)
+
+
 @pytest.mark.parametrize("suffix", ["index", "snapshot"])
 def test_a_file_that_only_means_something_beside_its_log_needs_it(kafkapy, tmp_path, suffix):
     path = tmp_path / f"{NAME}.{suffix}"

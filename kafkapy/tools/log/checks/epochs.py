@@ -43,7 +43,7 @@ def check_epochs(directory: Path, runs: list[EpochRun], next_offset: int | None,
                 continue
             known = entries[slot][0] if slot >= 0 else None
             if known != run.epoch:
-                says = "none" if known is None else f"epoch {known}"
+                says = "no epoch" if known is None else f"epoch {known}"
                 report.add(path, f"has {says} for offset {offset}, its batch has epoch {run.epoch}", offset=offset)
                 break
 
