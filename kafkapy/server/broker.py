@@ -48,8 +48,8 @@ class StartError(Exception):
     """The broker cannot start; the message says why and what to do."""
 
 
-# What old producers send is converted here, up to hundreds of megabytes at a time for each thread, and for seconds: it
-# must not hold up the appends of others, nor cold reads.
+# For produce requests that are long work: what old producers send is converted here, up to hundreds of megabytes at a
+# time for each thread, and for seconds. It must not hold up the appends of others, nor cold reads.
 CONVERSION_THREADS = 4
 
 

@@ -167,7 +167,7 @@ def handle_gather(broker: Services, connection: Connection, frames: list[Produce
     """Appends what `frames` hold. One reply a frame, or a Pending that stands for all of them."""
     if _counted(frames) > MOST_INLINE:
         all_of_it = _pending_of(connection, frames)
-        broker.append_pool.submit(_gather_on_the_pool, broker, connection, frames, all_of_it)
+        broker.conversion_pool.submit(_gather_on_the_pool, broker, connection, frames, all_of_it)
         return [all_of_it]
     gather = _Gather(broker, frames)
     if not gather.sets:
