@@ -9,6 +9,7 @@ from pathlib import Path
 
 from harness.power_cut import Loss, Platter
 
+from tests.faults.compacted_life import CompactedLife
 from tests.faults.log_checks import Violation, check_directory
 from tests.faults.log_life import Life
 
@@ -25,7 +26,7 @@ class Figures:
     later_lives: int = 0
 
 
-def cut_everywhere(life: Life, scratch: Path, figures: Figures, *, later_lives: int = 0) -> None:
+def cut_everywhere(life: Life | CompactedLife, scratch: Path, figures: Figures, *, later_lives: int = 0) -> None:
     """One cut after each change, which loses something else each time.
 
     After some of them, `later_lives` in all, a life goes on, and is cut in its turn: in its recovery too.
@@ -40,13 +41,16 @@ def cut_everywhere(life: Life, scratch: Path, figures: Figures, *, later_lives: 
         target = scratch / f"cut-{moment}"
         platter.cut(target, loss, block, random.Random(seed))
         try:
-            figures.records += check_directory(target, life.topics, moment, life.rng)
+            if isinstance(life, CompactedLife):
+                figures.records += life.check(target, moment)
+            else:
+                figures.records += check_directory(target, life.topics, moment, life.rng)
         except Exception as error:
             told = "\n".join([*life.told, f"cut after change {moment}, which loses {loss.value}, in blocks of {block}"])
             raise Violation(f"{told}\n{type(error).__name__}: {error}") from error
         figures.cuts += 1
         shutil.rmtree(target)
-        if moment in go_on:
+        if moment in go_on and isinstance(life, Life):
             platter.cut(target, loss, block, random.Random(seed))
             _later_life(life, moment, target, scratch / f"after-{moment}", figures)
             shutil.rmtree(target)
@@ -67,11 +71,19 @@ def _later_life(before: Life, moment: int, directory: Path, scratch: Path, figur
         shutil.rmtree(scratch)
 
 
-def live_and_cut(seed: int, scratch: Path, figures: Figures, *, actions: int, later_lives: int = 0) -> None:
+def live_and_cut(
+    seed: int,
+    scratch: Path,
+    figures: Figures,
+    *,
+    actions: int,
+    later_lives: int = 0,
+    kind: type[Life] | type[CompactedLife] = Life,
+) -> None:
     """A whole life by a seed. Raises Violation, which tells all that happened."""
     directory = scratch / "live"
     directory.mkdir()
-    life = Life(directory, random.Random(seed))
+    life = kind(directory, random.Random(seed))
     try:
         for _ in range(actions):
             life.act()

@@ -99,7 +99,7 @@ def test_after_a_crash_the_log_ends_before_the_damaged_block(
                 assert found[: len(valid)] == valid
                 assert prefix_of_content(found, original)
             end = append_one(log)
-            assert served(log)[-1] == (end, b"on")
+            assert fetched(log, end) == [(end, b"on")]
             log.abandon()
             tried += 1
     assert tried >= len(original.segments)

@@ -15,7 +15,10 @@ import pytest
 from harness.power_cut import Loss, Platter, RecordingFiles
 
 from kafkapy.log.files import Files
+from kafkapy.log.flushing import Flusher
+from tests.faults.compacted_life import CompactedLife
 from tests.faults.log_checks import Violation
+from tests.faults.log_life import Life
 from tests.faults.power_cuts import Figures, live_and_cut
 from tests.faults.rounds import rounds
 
@@ -113,6 +116,16 @@ def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: 
     assert figures.records > figures.cuts
 
 
+def test_a_power_cut_at_every_change_of_a_cleaning_loses_no_last_record_of_a_key(scratch: Path) -> None:
+    figures = Figures()
+    first = random.randrange(1 << 32) if LIVES > 2 else 0
+    for seed in range(first, first + LIVES):
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, kind=CompactedLife)
+    print(f"\npower cuts beside cleanings: seeds {first} to {first + LIVES - 1}: {figures}")
+    assert figures.cuts > 200 * LIVES
+    assert figures.records > figures.cuts
+
+
 def no_sync_of(kind: str) -> Callable[[pytest.MonkeyPatch], None]:
     def break_it(patch: pytest.MonkeyPatch) -> None:
         real = RecordingFiles.sync
@@ -130,6 +143,11 @@ def no_sync_of_names(patch: pytest.MonkeyPatch) -> None:
 def no_check_of_batches(patch: pytest.MonkeyPatch) -> None:
     real = Files.scan
     patch.setattr(Files, "scan", lambda self, *arguments: real(self, *arguments[:5], False))
+
+
+def no_flush_of_rolled_segments(patch: pytest.MonkeyPatch) -> None:
+    real = Flusher.flush_to
+    patch.setattr(Flusher, "flush_to", lambda self, offset, active: real(self, offset, active=True) if active else None)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +168,15 @@ def test_the_proof_fails_on_a_broken_log(
         _live(60, scratch)
 
 
-def _live(lives: int, scratch: Path) -> None:
+@pytest.mark.parametrize("break_it", [no_sync_of(".cleaned"), no_flush_of_rolled_segments])
+def test_the_proof_fails_on_a_broken_cleaner(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    break_it(monkeypatch)
+    with pytest.raises(Violation):
+        _live(60, scratch, CompactedLife)
+
+
+def _live(lives: int, scratch: Path, kind: type[Life] | type[CompactedLife] = Life) -> None:
     for seed in range(lives):
-        live_and_cut(seed, scratch, Figures(), actions=ACTIONS)
+        live_and_cut(seed, scratch, Figures(), actions=ACTIONS, kind=kind)

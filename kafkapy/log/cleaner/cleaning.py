@@ -30,6 +30,9 @@ def clean(chosen: Candidate, settings: CleanerSettings, pace: Callable[[int], No
     OSError, CorruptEntry, DecompressionError, MemoryError.
     """
     log = chosen.log
+    # A record that was flushed must not go for a later one of its key that a power cut can still take.
+    if chosen.first_uncleanable > log.recovery_point:
+        log.flusher.flush_to(chosen.first_uncleanable, active=False)
     stats = CleanerStats(began=log.clock.monotonic())
     now_ms = log.clock.time_ms()
     keys = KeyMap(settings.map_bytes, settings.load_factor)
