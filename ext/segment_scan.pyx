@@ -11,11 +11,11 @@ a search may run while another thread appends.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, qsort, realloc
-from libc.string cimport memmove, memset
+from libc.string cimport memcpy, memmove, memset
 from kafkapy._ext.crc32 cimport crc_of as crc32_of
 from kafkapy._ext.crc32c cimport crc_of as crc32c_of
 from kafkapy._ext.cursor cimport load16, load32, load64
@@ -323,7 +323,11 @@ cdef uint8_t *grow(Heap *heap, size_t size) noexcept nogil:
 
 
 cdef object taken(Heap *heap):
-    return PyBytes_FromStringAndSize(<char *>heap.data, heap.size)
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, heap.size)
+    cdef char *into = PyBytes_AS_STRING(made)
+    with nogil:                     # nobody else has it yet; it can be megabytes
+        memcpy(into, heap.data, heap.size)
+    return made
 
 
 cdef enum Stop:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 
 from kafkapy.log.failures import is_shortage
 from kafkapy.log.files import Files
@@ -23,9 +24,24 @@ from kafkapy.log.named_file import NamedFile
 from kafkapy.record.file_region import FileHandle
 
 _PAGE = 512  # entries that wait in memory before they are written
-_PART = 16384  # entries that are made into bytes at a time
+_PART = 16384  # entries that are made into bytes, or of bytes, at a time
 
 _log = logging.getLogger(__name__)
+
+
+def parts_of(data: bytes, width: int) -> Iterator[memoryview]:
+    """Some entries of `width` bytes at a time, for what would hold the interpreter's lock too long over all of them."""
+    view = memoryview(data)
+    for at in range(0, len(view), _PART * width):
+        yield view[at : at + _PART * width]
+
+
+def numbers_in(code: str, data: bytes) -> array[int]:
+    """As array(code, data)."""
+    numbers = array(code)
+    for part in parts_of(data, numbers.itemsize):
+        numbers.frombytes(part)
+    return numbers
 
 
 class IndexFile(NamedFile):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from kafkapy._ext.index_check import bad_offset_entry
 from kafkapy.log.files import Files
-from kafkapy.log.index_file import IndexFile
+from kafkapy.log.index_file import IndexFile, numbers_in, parts_of
 
 _LOW = 0xFFFFFFFF
 
@@ -50,15 +50,19 @@ class OffsetIndex(IndexFile):
         self._last = None
 
     def _load(self, data: bytes) -> None:
-        entries = array("Q", data[: len(data) - len(data) % self.width])
-        if sys.byteorder == "little":
-            entries.byteswap()
+        entries = array("Q")
+        for part in parts_of(data[: len(data) - len(data) % self.width], self.width):
+            some = array("Q")
+            some.frombytes(part)
+            if sys.byteorder == "little":
+                some.byteswap()
+            entries.extend(some)
         self._entries = entries
         self._last = None
 
     def take(self, entries: bytes) -> None:
         """All entries at once, as `segment_scan.scan` makes them; after `rebuild`."""
-        self._entries = array("Q", entries)
+        self._entries = numbers_in("Q", entries)
         self.count = len(self._entries)
         self._last = None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from struct import Struct
 
 from kafkapy._ext.crc32c import crc32c
@@ -51,17 +51,19 @@ def format_snapshot(entries: Collection[ProducerEntry]) -> bytes:
 _NO_BATCH = BatchNote(-1, -1, 0, -1)
 
 
-def _as_java_iterates(entries: Collection[ProducerEntry]) -> Iterable[ProducerEntry]:
+def _as_java_iterates(entries: Collection[ProducerEntry]) -> Iterator[ProducerEntry]:
     """In the order of java.util.HashMap<Long, …>, so that the same state makes the same file as Kafka's."""
     buckets = 16
     while len(entries) > buckets * 3 // 4:
         buckets *= 2
 
-    def bucket(entry: ProducerEntry) -> int:
+    # Not sorted, which would hold the interpreter's lock for milliseconds where there are thousands.
+    table: dict[int, list[ProducerEntry]] = {}
+    for entry in entries:
         folded = (entry.producer_id ^ entry.producer_id >> 32) & 0xFFFFFFFF
-        return (folded ^ folded >> 16) & (buckets - 1)
-
-    return sorted(entries, key=bucket)
+        table.setdefault((folded ^ folded >> 16) & (buckets - 1), []).append(entry)
+    for bucket in range(buckets):
+        yield from table.get(bucket, ())
 
 
 def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:

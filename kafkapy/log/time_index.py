@@ -14,7 +14,7 @@ from struct import Struct
 
 from kafkapy._ext.index_check import bad_time_entry
 from kafkapy.log.files import Files
-from kafkapy.log.index_file import IndexFile
+from kafkapy.log.index_file import IndexFile, numbers_in, parts_of
 
 NO_TIMESTAMP = -1
 
@@ -33,7 +33,7 @@ def _lanes_in(data: bytearray, at: int, numbers: array[int]) -> None:
         data[at + lane :: _ENTRY.size] = source[lane::width]
 
 
-def _lanes_out(data: bytes, at: int, code: str) -> array[int]:
+def _lanes_out(data: memoryview, at: int, code: str) -> array[int]:
     """The numbers at byte `at` of each entry, as an array of type `code`."""
     numbers = array(code)
     width = numbers.itemsize
@@ -68,13 +68,17 @@ class TimeIndex(IndexFile):
 
     def _load(self, data: bytes) -> None:
         data = data[: len(data) - len(data) % self.width]
-        self._offsets, self._stamps = _lanes_out(data, 8, "i"), _lanes_out(data, 0, "q")
+        offsets, stamps = array("i"), array("q")
+        for part in parts_of(data, self.width):
+            offsets.extend(_lanes_out(part, 8, "i"))
+            stamps.extend(_lanes_out(part, 0, "q"))
+        self._offsets, self._stamps = offsets, stamps
         self._last = None
 
     def take(self, stamps: bytes, offsets: bytes) -> None:
         """All entries at once, as `segment_scan.scan` makes them; after `rebuild`."""
-        self._offsets = array("i", offsets)
-        self._stamps = array("q", stamps)
+        self._offsets = numbers_in("i", offsets)
+        self._stamps = numbers_in("q", stamps)
         self.count = len(self._stamps)
         self._last = None
 

@@ -144,3 +144,29 @@ def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running
         times.maybe_append(number * 1000, BASE + number)
     assert (tmp_path / "index").read_bytes()[:16] == struct.pack(">iiq", 7, 7000, 0)
     assert (tmp_path / "timeindex").read_bytes()[:24] == struct.pack(">qiiq", 7000, 7, 0, 0)
+
+
+def test_indexes_of_many_entries_are_read_and_made_in_parts(tmp_path):
+    """Several times as many as go through one step, and not a whole number of such parts."""
+    count = 40_001
+    offsets = made(OffsetIndex, tmp_path / "index", max_bytes=1 << 20)
+    offsets.rebuild()
+    offsets.take(b"".join(struct.pack("=Q", (2 * n + 1) << 32 | 100 * (n + 1)) for n in range(count)))
+    times = made(TimeIndex, tmp_path / "time", max_bytes=1 << 20)
+    times.rebuild()
+    times.take(
+        b"".join(struct.pack("=q", 10 * n) for n in range(count)),
+        b"".join(struct.pack("=i", 3 * n) for n in range(count)),
+    )
+    for index in (offsets, times):
+        index.trim()
+        index.seal()
+        index.open(count * index.width)
+    for growing in (False, True):
+        for n in (0, 1, 16383, 16384, 32768, count - 1):
+            assert offsets.lookup(BASE + 2 * n + 1) == 100 * (n + 1)
+            assert times.lookup(10 * n) == (10 * n, BASE + 3 * n)
+        if not growing:
+            offsets.reopen_to_grow()
+            times.reopen_to_grow()
+            assert (offsets.count, times.count) == (count, count)
