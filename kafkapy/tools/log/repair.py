@@ -6,7 +6,8 @@ before the first damage is lost.
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,13 +29,21 @@ from kafkapy.tools.log.checks.small_files import CHECKPOINTS
 _FOREVER_MS = 1 << 62
 
 
-class _AtOnce:
-    """A scheduler that does everything at once: what recovery puts off is done when it returns."""
+class _Afterwards:
+    """A scheduler for what recovery puts off: done by `run`, when it has returned and holds no lock any more."""
 
-    def schedule(self, name: str, fn: object, delay_s: float = 0.0, period_s: float | None = None) -> object:
-        assert callable(fn)
-        fn()
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def schedule(
+        self, name: str, fn: Callable[[], object], delay_s: float = 0.0, period_s: float | None = None
+    ) -> object:
+        self._waiting.append(fn)
         return None
+
+    def run(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()()
 
 
 @contextmanager
@@ -71,7 +80,8 @@ def repair(directory: Path, damaged: Collection[Path]) -> str:
         if path.suffix in (*names.INDEXES, names.SNAPSHOT) or path.name == leader_epochs.NAME:
             path.unlink(missing_ok=True)
     logging.getLogger("kafkapy").addHandler(logging.NullHandler())  # what recovery logs is said in one sentence here
-    env = Environment(str(log_dir), Files(), SystemClock(), _AtOnce(), producer_expiration_ms=_FOREVER_MS)
+    afterwards = _Afterwards()
+    env = Environment(str(log_dir), Files(), SystemClock(), afterwards, producer_expiration_ms=_FOREVER_MS)
     try:
         log = PartitionLog.load(
             env,
@@ -83,7 +93,9 @@ def repair(directory: Path, damaged: Collection[Path]) -> str:
             recovery_point=min(map(_reaches_back_to, damaged), default=0),
             log_start_offset=_log_start_offset(env.files, log_dir, parsed.topic, parsed.partition),
         )
+        afterwards.run()
         log.close()
+        afterwards.run()
     except KafkaError as error:
         raise ToolError(f"{directory} cannot be repaired: {error.message}") from error
     _lower_checkpoints(env.files, log_dir, parsed.topic, parsed.partition, log.log_end_offset)

@@ -138,3 +138,17 @@ def test_a_path_without_a_directory_before_it(kafkapy, log_dir, monkeypatch):
     code, _, _ = kafkapy("log", "verify", "--repair", "--yes", "torn-tail-0")
     assert code == 0
     assert os.listdir(".").count(".lock") == 0
+
+
+def test_leader_epochs_behind_the_cut_are_forgotten(kafkapy, tmp_path):
+    directory = tmp_path / "v2-none-0"
+    shutil.copytree(BEFORE.parents[1] / "kafka-3.9.1-v2" / "data" / "v2-none-0", directory)
+    for one in (directory, *directory.iterdir()):
+        one.chmod(0o755)
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n2 178\n4 184\n"
+    path = directory / "00000000000000000182.log"
+    os.truncate(path, path.stat().st_size - 1 - 119 * 3)  # into its first batch
+    code, out, err = kafkapy("log", "verify", "--repair", "--yes", directory)
+    assert (code, err) == (0, "")
+    assert "the log ends at offset 182." in out
+    assert (directory / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n2 178\n"
