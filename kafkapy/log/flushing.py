@@ -10,15 +10,25 @@ could not write and reports that only once. The directory goes offline instead.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkapy.log.log_state import LogState
     from kafkapy.log.segment import Segment
 
 _NOWHERE = -1
+_NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # no sync fails with these
+
+
+class _Taken(NamedTuple):
+    """What a sync takes along besides records of the active segment: each segment that is done, once."""
+
+    done: list[Segment]
+    snapshots: list[str]
+    names_changed: bool
 
 
 class Flusher:
@@ -55,7 +65,7 @@ class Flusher:
         self._truncations += 1
 
     def flush_to(self, offset: int, *, active: bool) -> None:
-        """Syncs all records below `offset`; `active`: up to now. Raises LogDirFailure.
+        """Syncs all records below `offset`; `active`: up to now. Raises LogDirFailure, KafkaError (a shortage).
 
         Without `active` this is for rolled segments: `offset` is where the active one began.
         """
@@ -69,17 +79,20 @@ class Flusher:
                     return  # closed: deleted while we waited, its files have other names now
                 segments = log.segments.between(log.recovery_point, offset)
                 growing = log.segments.active
-                done, snapshots, names = self._take(segments, growing)
+                taken = self._take(segments, growing)
                 truncations = self._truncations
             try:
-                self._sync_done(done, snapshots)
+                self._sync_taken(taken)
                 if growing in segments:
                     growing.sync_records()
-                if names:
+                if taken.names_changed:
                     log.env.files.sync_dir(log.directory)
             except OSError as error:
-                self._failed(f"flushing {log.name} up to offset {offset}", error)
-                return
+                doing = f"flushing {log.name} up to offset {offset}"
+                self._failed(doing, error, taken)
+                if log.closed:
+                    return
+                raise log.disk_error(doing, error) from error
             with log.lock:
                 # After a truncation since, other records may have these offsets, which this sync did not see. One
                 # before may have moved the end below what a roll has asked to be flushed.
@@ -102,33 +115,35 @@ class Flusher:
                 if log.closed or (point <= trusted and not self._done):
                     return point
                 growing.write_behind()
-                done, snapshots, names = self._take((), growing)
+                taken = self._take((), growing)
                 truncations = self._truncations
             try:
-                self._sync_done(done, snapshots)
+                self._sync_taken(taken)
                 self._sync_unless_gone(growing, growing.sync_indexes)
-                if names:
+                if taken.names_changed:
                     log.env.files.sync_dir(log.directory)
             except OSError as error:
-                self._failed(f"syncing the indexes of {log.name}", error)
+                self._failed(f"syncing the indexes of {log.name}", error, taken)
+                if not log.closed:
+                    raise
             else:
                 with log.lock:
                     if truncations == self._truncations:
                         self._indexed = point
             return point
 
-    def _take(self, segments: Iterable[Segment], growing: Segment) -> tuple[list[Segment], list[str], bool]:
-        """What this sync has to take along besides records of the active segment: each segment that is done, once."""
+    def _take(self, segments: Iterable[Segment], growing: Segment) -> _Taken:
+        """Under the log's lock."""
         done = [segment for segment in dict.fromkeys((*self._done, *segments)) if segment is not growing]
-        taken = done, self._snapshots, self._names_changed
+        taken = _Taken(done, self._snapshots, self._names_changed)
         self._done, self._snapshots, self._names_changed = [], [], False
         return taken
 
-    def _sync_done(self, segments: Iterable[Segment], snapshots: Iterable[str]) -> None:
+    def _sync_taken(self, taken: _Taken) -> None:
         log = self._log
-        for path in snapshots:
+        for path in taken.snapshots:
             log.env.files.sync_path(path)
-        for segment in segments:
+        for segment in taken.done:
             self._sync_unless_gone(segment, segment.sync)
 
     def _sync_unless_gone(self, segment: Segment, sync: Callable[[], None]) -> None:
@@ -139,10 +154,20 @@ class Flusher:
             if segment in self._log.segments.items:
                 raise
 
-    def _failed(self, doing: str, error: OSError) -> None:
-        """Raises LogDirFailure, but where the log was renamed or removed for deletion meanwhile."""
-        if not self._log.closed:
-            raise self._log.env.failed(doing, error) from error
+    def _failed(self, doing: str, error: OSError, taken: _Taken) -> None:
+        """Raises LogDirFailure, unless the log was deleted meanwhile, or only a file could not be opened.
+
+        Then nothing of it was synced, and the next flush takes it along again.
+        """
+        log = self._log
+        if log.closed:
+            return
+        if error.errno not in _NOT_OPENED:
+            raise log.env.failed(doing, error) from error
+        with log.lock:
+            self._done += taken.done
+            self._snapshots += taken.snapshots
+            self._names_changed = self._names_changed or taken.names_changed
 
     @property
     def ms_since_flush(self) -> int:
