@@ -97,7 +97,9 @@ class LogState:
         offset = max(min(offset, self.end[0]), self.log_start_offset)
         if offset != self.high_watermark:
             self.high_watermark = offset
-            if self.producers.first_unstable_offset is not None:
+            # A network thread waits for the lock only where a transaction is to become stable: that was appended just
+            # now, and is known here, since its append was over before.
+            if self.producers.awaits_high_watermark:
                 with self.lock:
                     self.producers.high_watermark_moved(offset)
 

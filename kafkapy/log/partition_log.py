@@ -118,7 +118,15 @@ class PartitionLog(LogState):
         verdicts: list[Verdict] = []
         try:
             for batches in rules.validate_all(sets, now_ms, zstd_allowed, older):
-                verdicts += self._append(batches, leader_epoch, now_ms, origin == CLIENT)
+                # Validation takes a while, and others may have taken the lock meanwhile. Sets that were stamped with the
+                # time of the append could not be validated again.
+                stamped = self.config.message_timestamp_type == "LogAppendTime"
+                if not self.lock.acquire(blocking=blocking or stamped or bool(verdicts)):
+                    return BUSY
+                try:
+                    verdicts += self._append_locked(batches, leader_epoch, now_ms, origin == CLIENT)
+                finally:
+                    self.lock.release()
                 batches.clear()
         except LogDirFailure:
             raise
@@ -142,17 +150,16 @@ class PartitionLog(LogState):
         """Whether acknowledgements wait for a flush: flush.messages records, or more, are not flushed."""
         return self.end[0] - self.recovery_point >= self.config.flush_messages
 
-    def _append(
+    def _append_locked(
         self, batches: list[ValidatedBatch | KafkaError], leader_epoch: int, now_ms: int, check_sequences: bool
     ) -> list[Verdict]:
-        with self.lock:
-            self.check_open()
-            try:
-                if leader_epoch != self.leader_epochs.latest_epoch and self.config.record_magic >= 2:
-                    self.leader_epochs.assign(leader_epoch, self.end[0])
-                return Append(self, leader_epoch, now_ms, check_sequences).run(batches)
-            except OSError as error:
-                raise self.disk_error(f"appending to {self.name}", error) from error
+        self.check_open()
+        try:
+            if leader_epoch != self.leader_epochs.latest_epoch and self.config.record_magic >= 2:
+                self.leader_epochs.assign(leader_epoch, self.end[0])
+            return Append(self, leader_epoch, now_ms, check_sequences).run(batches)
+        except OSError as error:
+            raise self.disk_error(f"appending to {self.name}", error) from error
 
     def roll(self) -> None:
         """Begins a new segment, unless the active one is empty. Raises LogDirFailure, or KafkaError (disk full)."""

@@ -152,6 +152,11 @@ class ProducerState:
     def is_empty(self) -> bool:
         return not self.producers and not self._undecided
 
+    @property
+    def awaits_high_watermark(self) -> bool:
+        """Whether `high_watermark_moved` may change something. May be asked without the lock."""
+        return bool(self._undecided)
+
     def clear(self, end_offset: int) -> None:
         self.producers.clear()
         self._open.clear()

@@ -7,6 +7,7 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.append_rules import AppendRules
 from kafkapy.log.partition_log import BUSY
 from kafkapy.runtime.scheduler import Scheduler
 
@@ -91,6 +92,42 @@ def test_appends_from_several_threads_are_all_there_once(tmp_path, fast_switchin
         thread.join(60)
     assert values_of(log) == sorted(given.items())
     assert len(given) == 400
+
+
+def test_an_append_that_may_not_wait_does_not_though_the_lock_is_taken_while_it_validates(tmp_path):
+    bench = Bench(tmp_path)
+    log = bench.load()
+    log.append([batch("a")], 0)
+    sets = [batch("b"), batch("c", max_timestamp=5)]  # wrong: validation corrects it
+    rules = log.rules
+
+    class TakenMeanwhile(AppendRules):
+        def validate_all(self, *arguments):
+            for group in super().validate_all(*arguments):
+                log.lock.acquire()
+                yield group
+
+    log.rules = TakenMeanwhile(bench.config, bench.env.max_decompressed)
+    assert log.append(sets, 0, blocking=False) is BUSY
+    log.lock.release()
+    log.rules = rules
+    assert log.log_end_offset == 1
+    bench.clock.advance(1)
+    assert [verdict.base_offset for verdict in log.append(sets, 0)] == [1, 2]
+    log.abandon()
+    assert values_of(bench.load(clean=False)) == [(0, b"a"), (1, b"b"), (2, b"c")]  # with right checksums
+
+
+def test_the_high_watermark_moves_without_the_lock_though_a_transaction_is_open(tmp_path):
+    log = Bench(tmp_path).load()
+    log.append([batch("a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)], 0)
+    assert log.producers.first_unstable_offset == 0
+    with log.lock:
+        moving = threading.Thread(target=log.set_high_watermark, args=(1,), daemon=True)
+        moving.start()
+        moving.join(60)
+        assert not moving.is_alive()
+    assert (log.high_watermark, log.last_stable_offset) == (1, 0)
 
 
 def test_flushes_at_the_same_time_share_one_sync(tmp_path):
