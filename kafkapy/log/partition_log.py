@@ -118,8 +118,8 @@ class PartitionLog(LogState):
         verdicts: list[Verdict] = []
         try:
             for batches in rules.validate_all(sets, now_ms, zstd_allowed, older):
-                # Validation takes a while, and others may have taken the lock meanwhile. Sets that were stamped with the
-                # time of the append could not be validated again.
+                # Validation takes a while, and others may have taken the lock meanwhile. Sets that were stamped with
+                # the time of the append could not be validated again.
                 stamped = self.config.message_timestamp_type == "LogAppendTime"
                 if not self.lock.acquire(blocking=blocking or stamped or bool(verdicts)):
                     return BUSY

@@ -98,7 +98,7 @@ def test_an_append_that_may_not_wait_does_not_though_the_lock_is_taken_while_it_
     bench = Bench(tmp_path)
     log = bench.load()
     log.append([batch("a")], 0)
-    sets = [batch("b"), batch("c", max_timestamp=5)]  # wrong: validation corrects it
+    sets = [batch("b"), batch("c")]
     rules = log.rules
 
     class TakenMeanwhile(AppendRules):
