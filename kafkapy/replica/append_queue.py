@@ -105,9 +105,9 @@ class AppendQueue:
     def _pass_on(self) -> None:
         """This thread goes to flush: another one writes what waits."""
         with self._lock:
-            self._writing = bool(self._waiting)
-            long = self._writing and self._waiting[0][1]
-        if self._writing:
+            self._writing = waits = bool(self._waiting)
+            long = waits and self._waiting[0][1]
+        if waits:  # not what `_writing` says by now: a `put` may have found nobody writing, and begun
             try:
                 self._submit(long)
             except RuntimeError:  # the broker stops: nobody else will

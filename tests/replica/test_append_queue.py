@@ -150,6 +150,38 @@ def test_a_flush_does_not_wait_for_writes_that_go_on(threads):
     assert answered.acquire(timeout=10)
 
 
+class Afterwards:
+    """A lock; something happens after it was released the n-th time."""
+
+    def __init__(self, releases, happening):
+        self.lock = threading.Lock()
+        self.left, self.happening = releases, happening
+
+    def __enter__(self):
+        self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+        self.left -= 1
+        if self.left == 0:
+            self.happening()
+
+
+@pytest.mark.parametrize("releases", range(1, 10))
+def test_never_do_two_threads_write(releases):
+    """Whenever somebody puts another append, also just as the one who wrote goes to flush."""
+    pool = Pool()
+    queue = AppendQueue(pool, lambda sets: (list(sets), True), lambda: None)
+    answers = []
+    queue._lock = Afterwards(releases + 1, lambda: queue.put(["b"], answers.append))
+    queue.put(["a"], answers.append)
+    while pool.jobs:
+        assert len([fn for fn, _ in pool.jobs if fn == queue._run]) <= 1
+        fn, args = pool.jobs.pop(0)
+        fn(*args)
+    assert sorted(answers) == ([["a"], ["b"]] if queue._lock.left <= 0 else [["a"]])
+
+
 def test_a_failed_flush_is_everybodys_answer():
     def flush():
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
