@@ -94,6 +94,10 @@ def run(args: Sequence[str]) -> int:
     command: Callable[..., Any] = typer.main.get_command(app_for(args))
     try:
         result = command(list(args), prog_name="kafkapy", standalone_mode=False)
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # which typer makes a failure
+            raise ended.__context__ from None
+        raise
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if type(error).__name__ == "Abort":
@@ -105,6 +109,16 @@ def run(args: Sequence[str]) -> int:
             raise
         context = getattr(error, "ctx", None)
         path = "kafkapy" if context is None else context.command_path
-        said = error.format_message().rstrip(".")
+        said = _with_value(error.format_message().rstrip("."), getattr(error, "param", None), args)
         raise CallError(f"{said}{'' if said.endswith('?') else '.'} See: {path} --help") from error
     return result if isinstance(result, int) else 0
+
+
+def _with_value(said: str, option: Any, args: Sequence[str]) -> str:
+    """Typer's sentence about the value of an option, with the value, and without the words of its library."""
+    for place, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if name in getattr(option, "opts", ()) and (equals or args[place + 1 :]):
+            said = said.replace("Invalid value for", f"Invalid value {value if equals else args[place + 1]!r} for")
+            break
+    return said.replace("Value error, ", "")

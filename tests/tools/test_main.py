@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from kafkapy.record.batch import build
 from kafkapy.tools import main as main_module
 from kafkapy.tools.cli import COMMANDS
 from kafkapy.tools.log.cli import COMMANDS as LOG_COMMANDS
@@ -72,6 +73,19 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
         assert child.wait() == 0
 
 
+def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    records = [(0, b"k", b"v" * 100, ())] * 10_000
+    (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(build(records))
+    command = [sys.executable, "-m", "kafkapy", "log", "dump", "--print-data-log", str(tmp_path / "t-0")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdout.close()
+        assert child.stderr is not None
+        assert (child.stderr.read(), child.wait()) == (b"", 0)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -94,6 +108,8 @@ def test_a_reader_that_has_seen_enough_is_no_failure():
             "--from 'monday' is neither earliest nor latest, nor an offset, nor a time",
         ),
         (["log", "dump"], "log dump needs a file or a directory"),
+        (["log", "find", "--offset", "-3", "t"], "Invalid value '-3' for '--offset': "),
+        (["log", "find", "--format=x", "t"], "Invalid value 'x' for '--format': 'x' is not one of 'value', "),
         (["start", "--nonsense"], "start has no option --nonsense; the call is: kafkapy start [server.properties]"),
         (["start", "a", "b"], "start takes one properties file, not also 'b'"),
         (["start", "-o"], "-o needs KEY=VALUE behind it"),
