@@ -294,20 +294,21 @@ class PartitionLog(LogState):
     def truncate_to(self, offset: int) -> bool:
         """Removes the records from `offset` on; whether there were any. Raises LogDirFailure."""
         with self.upkeep.interrupting():
-            removed = self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
             self._lower_cleaned(offset)
-        return removed
+            return self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
 
     def truncate_fully(self, offset: int) -> None:
         """Removes all records; the log goes on at `offset`. Raises LogDirFailure."""
         with self.upkeep.interrupting():
-            self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
             self._lower_cleaned(offset)
+            self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
 
     def _lower_cleaned(self, offset: int) -> None:
-        """What comes in the place of records that were cut off is dirty."""
-        if self.config.compact:
-            self.changed("truncating", lambda: self.env.cleaner_offsets.lower((self.topic, self.partition), offset))
+        """What comes in the place of records that are cut off is dirty: also after a crash in between.
+
+        Of a log that is not compacted now, too: it may have been, and be again.
+        """
+        self.changed("truncating", lambda: self.env.cleaner_offsets.lower((self.topic, self.partition), offset))
 
     def close(self) -> None:
         """Flushes, writes a producer snapshot and trims the indexes: what a clean stop leaves. Idempotent."""

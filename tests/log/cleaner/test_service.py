@@ -10,6 +10,7 @@ from kafkapy.errors import KafkaError
 from kafkapy.log.cleaner.service import LogCleaner
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.cleaner.throttle import Throttle
+from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
 from tests.log.support import ManualScheduler, batch
@@ -222,6 +223,25 @@ def test_what_comes_after_a_truncation_is_dirty(tmp_path):
     assert cleaned_to(bench) == 30
     bench.log.truncate_fully(5)
     assert cleaned_to(bench) == 5
+
+
+def test_what_comes_after_a_truncation_is_dirty_after_a_crash_in_it_and_after_a_change_of_the_policy(tmp_path):
+    class Crash(UnsyncedFiles):
+        armed = False
+
+        def truncate(self, file, size):
+            if self.armed and file.path.endswith(".log"):
+                raise KeyboardInterrupt
+            super().truncate(file, size)
+
+    files = Crash()
+    bench = filled(tmp_path, files=files)
+    bench.clean()
+    bench.log.update_config(LogConfig({"cleanup.policy": ["delete"]}))
+    files.armed = True
+    with pytest.raises(KeyboardInterrupt):
+        bench.log.truncate_to(30)
+    assert cleaned_to(bench) == 30
 
 
 def test_retention_waits_while_a_log_is_cleaned(tmp_path):
