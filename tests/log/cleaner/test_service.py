@@ -229,10 +229,10 @@ def test_what_comes_after_a_truncation_is_dirty_after_a_crash_in_it_and_after_a_
     class Crash(UnsyncedFiles):
         armed = False
 
-        def truncate(self, file, size):
-            if self.armed and file.path.endswith(".log"):
+        def rename(self, old, new):
+            if self.armed and new.endswith(".deleted"):
                 raise KeyboardInterrupt
-            super().truncate(file, size)
+            super().rename(old, new)
 
     files = Crash()
     bench = filled(tmp_path, files=files)
