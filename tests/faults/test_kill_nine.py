@@ -1,108 +1,93 @@
-"""The broker is killed by SIGKILL while producers write: what was acknowledged is there after the next start."""
+"""The broker is killed by SIGKILL at random moments under load: what was acknowledged is there after the next start.
 
-import threading
-import time
+`KAFKAPY_FAULT_ROUNDS=200 python -m pytest tests/faults/test_kill_nine.py -s` is the full length. A moment is a number
+of acknowledgements after the last start, by a seed that is printed (KAFKAPY_FAULT_SEED repeats a run's choices).
+"""
+
+import os
+import random
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from harness.brokers import KafkapyBroker
 from harness.clients.confluent import Confluent
 from harness.clients.kafka_python import KafkaPython
 from harness.clients.remote import Java3
 from harness.kafka_tools import complaints, kafka_dump
 
-PARTITIONS = 3
-ROUNDS = 4
-PER_ROUND = 8_000  # acknowledged records of each writer between two kills
-# Small segments, so that a kill also hits rolls; nothing is ever flushed, so that recovery has everything to read.
-SETTINGS = {"log.segment.bytes": "262144", "log.index.interval.bytes": "1024"}
+from tests.faults.rounds import rounds
+from tests.faults.traffic import Traffic
+
+PARTITIONS = 2
+ROUNDS = rounds(8)
+MOST_ACKS = 3_000  # of one writer between two kills
+FILES_FOR_KAFKA = 150  # of each kind, in a long run; all of them in a short one
+
+# Small segments, so that a kill also hits rolls, and everything in the background often, so that it hits that too.
+SETTINGS = {
+    "log.segment.bytes": "131072",
+    "log.index.interval.bytes": "1024",
+    "log.initial.task.delay.ms": "50",
+    "log.retention.check.interval.ms": "50",
+    "log.segment.delete.delay.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "100",
+    "log.flush.start.offset.checkpoint.interval.ms": "100",
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+}
+IDEMPOTENT = {"enable.idempotence": True}
+WRITERS = {
+    "idempotent": IDEMPOTENT,
+    "idempotent-lz4": {**IDEMPOTENT, "compression.type": "lz4"},
+    "plain": {"enable.idempotence": False, "max.in.flight": 5},
+    "one-ack-zstd": {"enable.idempotence": False, "acks": "1", "compression.type": "zstd"},
+    "one-ack": {"enable.idempotence": False, "acks": "1"},
+    "flushed": IDEMPOTENT,
+    "retained": IDEMPOTENT,
+    "trimmed": IDEMPOTENT,
+}
+TOPIC_SETTINGS = {"flushed": {"flush.messages": "1"}, "retained": {"retention.bytes": "400000"}}
+IN_ORDER = [topic for topic, settings in WRITERS.items() if settings["enable.idempotence"]]
 
 
-class Writer(threading.Thread):
-    """Sends numbered records until told to stop; notes what was acknowledged. It lives through all kills."""
-
-    def __init__(self, bootstrap: str, topic: str, **settings: Any) -> None:
-        super().__init__(daemon=True)
-        self.topic = topic
-        self.acknowledged: list[tuple[int, int, int]] = []  # partition, offset, number
-        self.failed: list[str] = []
-        self._stop_sending = threading.Event()
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "acks": "all",
-                "linger.ms": 2,
-                "batch.num.messages": 100,
-                "queue.buffering.max.messages": 2_000,
-                "reconnect.backoff.max.ms": 100,
-                "retry.backoff.ms": 20,
-                "log_level": 0,
-                **settings,
-            }
-        )
-
-    def run(self) -> None:
-        number = 0
-        while not self._stop_sending.is_set():
-            try:
-                value = b"%d %s" % (number, b"x" * (number % 150))
-                self._producer.produce(self.topic, value, partition=number % PARTITIONS, on_delivery=self._note(number))
-                number += 1
-                self._producer.poll(0)
-            except BufferError:
-                self._producer.poll(0.05)
-        left = self._producer.flush(60)
-        if left:
-            self.failed.append(f"{left} records were never answered")
-
-    def _note(self, number: int) -> Any:
-        def delivered(error: Any, message: Any) -> None:
-            if error is None:
-                self.acknowledged.append((message.partition(), message.offset(), number))
-            else:
-                self.failed.append(error.str())
-
-        return delivered
-
-    def wait_for(self, count: int) -> None:
-        deadline = time.monotonic() + 60
-        while len(self.acknowledged) < count:
-            assert time.monotonic() < deadline, f"{len(self.acknowledged)} of {count} acknowledged: {self.failed[:3]}"
-            time.sleep(0.005)
-
-    def finish(self) -> None:
-        self._stop_sending.set()
-        self.join(90)
-        assert not self.is_alive()
+@dataclass
+class Survived:
+    broker: KafkapyBroker
+    traffic: Traffic
+    kills: int
+    stored: dict[str, dict[int, tuple[int, list[int]]]]
+    """By topic and partition: the log's start, and the numbers of the records from there on."""
 
 
-@contextmanager
-def killed_and_restarted(
-    directory: Path, writers: dict[str, dict[str, Any]]
-) -> Iterator[tuple[KafkapyBroker, list[Writer]]]:
-    """Runs the writers over several kills; gives the broker after the last restart, when all has been answered."""
+@pytest.fixture(scope="module")
+def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Survived]:
+    seed = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
+    print(f"\nkill -9: seed {seed}")
+    rng = random.Random(seed)
+    directory = tmp_path_factory.mktemp("kill-nine")
     broker = KafkapyBroker(directory, SETTINGS)
-    running: list[Writer] = []
     try:
         admin = Confluent(broker.bootstrap)
-        for topic, settings in writers.items():
-            admin.create_topic(topic, PARTITIONS)
-            running.append(Writer(broker.bootstrap, topic, **settings))
-        for writer in running:
-            writer.start()
-        for round_ in range(ROUNDS):
-            for writer in running:
-                writer.wait_for(PER_ROUND * (round_ + 1))
+        for topic in WRITERS:
+            admin.create_topic(topic, PARTITIONS, TOPIC_SETTINGS.get(topic))
+        traffic = Traffic(broker.bootstrap, PARTITIONS, WRITERS, "trimmed", seed)
+        traffic.begin()
+        for _ in range(ROUNDS):
+            # Now and then at once: while the logs are being recovered, and the producers come back.
+            more = rng.choice((0, rng.randint(1, 100), rng.randint(1, MOST_ACKS), rng.randint(1, MOST_ACKS)))
+            traffic.wait_for(rng.choice(list(WRITERS)), more)
             broker.kill()
-            broker = KafkapyBroker(directory, SETTINGS, port=broker.port)  # producers come back to the same address
-        for writer in running:
-            writer.finish()
-        yield broker, running
+            broker = KafkapyBroker(directory, SETTINGS, port=broker.port)  # everybody comes back to the same address
+        traffic.end()
+        stored = {topic: _stored(broker, topic) for topic in WRITERS}
+        counts = {topic: len(writer.acknowledged) for topic, writer in traffic.writers.items()}
+        print(
+            f"kill -9: {ROUNDS} kills; acknowledged records: {counts}; deletions of records: {traffic.trimmer.done}; "
+            f"topics made and there {len(traffic.churner.made)}, deleted {len(traffic.churner.deleted)}"
+        )
+        yield Survived(broker, traffic, ROUNDS, stored)
         if broker.process.child.poll() is None:
             broker.stop()
     finally:
@@ -110,75 +95,86 @@ def killed_and_restarted(
             broker.kill()
 
 
-def stored(broker: KafkapyBroker, topic: str) -> dict[int, list[int]]:
-    """The numbers in each partition, by offset; offsets must be without gaps."""
+def _stored(broker: KafkapyBroker, topic: str) -> dict[int, tuple[int, list[int]]]:
+    """From the log's start on; offsets must be without gaps."""
     client = Confluent(broker.bootstrap)
-    end = {p: high for p, (_, high) in client.watermarks(topic, range(PARTITIONS)).items()}
-    got = client.fetch(topic, dict.fromkeys(end, 0), end)
+    marks = client.watermarks(topic, range(PARTITIONS))
+    got = client.fetch(topic, {p: low for p, (low, _) in marks.items()}, {p: high for p, (_, high) in marks.items()})
     for p, records in got.items():
-        assert [r.offset for r in records] == list(range(end[p]))
-    return {p: [int((r.value or b"").split()[0]) for r in records] for p, records in got.items()}
+        assert [one.offset for one in records] == list(range(*marks[p]))
+    return {p: (marks[p][0], [int((one.value or b"").split()[0]) for one in records]) for p, records in got.items()}
 
 
-@pytest.fixture(scope="module")
-def survived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkapyBroker, dict[str, Writer]]]:
-    writers = {
-        "idempotent": {"enable.idempotence": True},
-        "idempotent-lz4": {"enable.idempotence": True, "compression.type": "lz4"},
-        "plain": {"enable.idempotence": False, "max.in.flight": 5},
-        "plain-zstd": {"enable.idempotence": False, "compression.type": "zstd"},
-    }
-    with killed_and_restarted(tmp_path_factory.mktemp("kill-nine"), writers) as (broker, running):
-        yield broker, {writer.topic: writer for writer in running}
+@pytest.mark.parametrize("topic", WRITERS)
+def test_every_acknowledged_record_is_where_it_was_acknowledged(survived: Survived, topic: str) -> None:
+    acknowledged = survived.traffic.writers[topic].acknowledged
+    assert len(acknowledged) > 100 * ROUNDS / len(WRITERS)
+    wrong = []
+    for partition, offset, number in acknowledged:
+        start, numbers = survived.stored[topic][partition]
+        if offset >= start and (offset - start >= len(numbers) or numbers[offset - start] != number):
+            wrong.append((partition, offset, number))
+    assert not wrong, f"{len(wrong)} acknowledged records are not there, the first is {wrong[0]}"
 
 
-@pytest.mark.parametrize("topic", ["idempotent", "idempotent-lz4", "plain", "plain-zstd"])
-def test_every_acknowledged_record_is_there(survived: tuple[KafkapyBroker, dict[str, Writer]], topic: str) -> None:
-    broker, writers = survived
-    numbers = {p: set(each) for p, each in stored(broker, topic).items()}
-    assert len(writers[topic].acknowledged) >= ROUNDS * PER_ROUND
-    missing = [each for each in writers[topic].acknowledged if each[2] not in numbers[each[0]]]
-    assert not missing, f"{len(missing)} acknowledged records are not there, the first is {missing[0]}"
+@pytest.mark.parametrize("topic", WRITERS)
+def test_only_what_was_deleted_is_gone_from_the_start(survived: Survived, topic: str) -> None:
+    for partition, (start, numbers) in survived.stored[topic].items():
+        if topic == "retained":
+            assert len(numbers) > 1000  # some segments stay, whatever their number
+        else:
+            asked = survived.traffic.trimmer.asked.get(partition, 0) if topic == "trimmed" else 0
+            assert start <= asked
 
 
-@pytest.mark.parametrize("topic", ["idempotent", "idempotent-lz4"])
-def test_records_of_idempotent_producers_are_there_once_and_in_order(
-    survived: tuple[KafkapyBroker, dict[str, Writer]], topic: str
-) -> None:
-    broker, writers = survived
-    assert writers[topic].failed == []
-    by_place = stored(broker, topic)
-    for partition, numbers in by_place.items():
+@pytest.mark.parametrize("topic", IN_ORDER)
+def test_records_of_idempotent_producers_are_there_once_and_in_order(survived: Survived, topic: str) -> None:
+    assert survived.traffic.writers[topic].failed == []
+    for partition, (_, numbers) in survived.stored[topic].items():
         twice = [number for number, times in Counter(numbers).items() if times > 1]
         assert not twice, f"partition {partition}: {len(twice)} records are there more than once, such as {twice[:3]}"
         assert numbers == sorted(numbers), f"partition {partition} is out of order"
-    # An acknowledgement also named the place: nothing may have moved.
-    wrong = [each for each in writers[topic].acknowledged if each[1] >= 0 and by_place[each[0]][each[1]] != each[2]]
-    assert not wrong, f"{len(wrong)} records are not at the offset that was acknowledged, the first is {wrong[0]}"
+        whole = range(numbers[0], numbers[-1] + 1, PARTITIONS)
+        assert len(numbers) == len(whole), f"partition {partition} lacks {sorted(set(whole) - set(numbers))[:3]}"
 
 
-def test_other_clients_read_what_survived(survived: tuple[KafkapyBroker, dict[str, Writer]]) -> None:
-    broker, _ = survived
-    everything = stored(broker, "idempotent-lz4")
-    end = {p: len(numbers) for p, numbers in everything.items()}
-    start = {p: max(0, offset - 4_000) for p, offset in end.items()}
-    expected = {p: numbers[start[p] :] for p, numbers in everything.items()}
+def test_topics_that_were_made_are_there_and_those_that_were_deleted_are_not(survived: Survived) -> None:
+    churner = survived.traffic.churner
+    client = Confluent(survived.broker.bootstrap)
+    there = client.topic_names()
+    assert churner.made <= there
+    assert not churner.deleted & there
+    assert len(churner.deleted) >= ROUNDS // 2
+    for name in churner.made:
+        assert [one.value for one in client.fetch(name, {0: 0}, {0: 1})[0]] == [name.encode()]
+
+
+def test_other_clients_read_what_survived(survived: Survived) -> None:
+    topic = "idempotent-lz4"
+    end = {p: start + len(numbers) for p, (start, numbers) in survived.stored[topic].items()}
+    begin = {p: max(survived.stored[topic][p][0], offset - 4_000) for p, offset in end.items()}
+    expected = {p: survived.stored[topic][p][1][begin[p] - survived.stored[topic][p][0] :] for p in end}
     for kind in (KafkaPython, Java3):
-        client = kind(broker.bootstrap)
+        client = kind(survived.broker.bootstrap)
         try:
-            got = client.fetch("idempotent-lz4", start, end)
+            got = client.fetch(topic, begin, end)
         finally:
             client.close()
         assert {p: [int((r.value or b"").split()[0]) for r in records] for p, records in got.items()} == expected
 
 
-def test_kafkas_tool_accepts_the_files_that_survived(survived: tuple[KafkapyBroker, dict[str, Writer]]) -> None:
-    broker, writers = survived
+def test_kafkas_tool_accepts_the_files_that_survived(survived: Survived) -> None:
+    broker = survived.broker
     broker.stop()  # the last test of this module: indexes of active segments are complete in their files after a stop
-    files = sorted(path.relative_to(broker.data) for topic in writers for path in broker.data.glob(f"{topic}-[0-9]/*"))
+    files = sorted(path.relative_to(broker.data) for path in broker.data.glob("*-[0-9]*/*"))
     logs = [path for path in files if path.suffix == ".log"]
-    assert len(logs) > len(writers) * PARTITIONS  # some have been rolled
-    said = kafka_dump(broker.data, logs, "--deep-iteration")
-    said += kafka_dump(broker.data, [p for p in files if p.suffix in (".index", ".timeindex")], "--verify-index-only")
-    said += kafka_dump(broker.data, [path for path in files if path.suffix == ".snapshot"])
+    assert len(logs) > len(WRITERS) * PARTITIONS  # some have been rolled
+    said = kafka_dump(broker.data, _some(logs), "--deep-iteration")
+    indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
+    said += kafka_dump(broker.data, _some(indexes), "--verify-index-only")
+    said += kafka_dump(broker.data, _some([path for path in files if path.suffix == ".snapshot"]))
     assert complaints(said) == ""
+
+
+def _some(paths: list[Path]) -> list[Path]:
+    return paths if len(paths) <= FILES_FOR_KAFKA else sorted(random.Random(7).sample(paths, FILES_FOR_KAFKA))

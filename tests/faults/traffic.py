@@ -1,0 +1,177 @@
+"""Producers, deletions and topics that come and go, all of which live through kills of their broker."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+from harness.raw import Connection, array, string, values
+
+DELETE_TOPICS, DELETE_RECORDS = 20, 21
+UNANSWERED = 300  # records of a writer at most, so that none keeps the others from sending
+PATIENCE = 60.0  # seconds without any progress: something is broken
+
+
+class Writer(threading.Thread):
+    """Sends numbered records until told to stop; notes what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: Any) -> None:
+        super().__init__(daemon=True)
+        self.topic = topic
+        self.acknowledged: list[tuple[int, int, int]] = []  # partition, offset (-1: not told), number
+        self.failed: list[str] = []
+        self._partitions = partitions
+        self._ended = threading.Event()
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "linger.ms": 2,
+                "batch.num.messages": 100,
+                "reconnect.backoff.max.ms": 100,
+                "retry.backoff.ms": 20,
+                "log_level": 0,
+                **settings,
+            }
+        )
+
+    def run(self) -> None:
+        number = 0
+        while not self._ended.is_set():
+            if len(self._producer) >= UNANSWERED:
+                self._producer.poll(0.005)
+                continue
+            value = b"%d %s" % (number, b"x" * (number % 150))
+            place = number % self._partitions
+            self._producer.produce(self.topic, value, partition=place, on_delivery=self._note(number))
+            number += 1
+        left = self._producer.flush(PATIENCE)
+        if left:
+            self.failed.append(f"{left} records were never answered")
+
+    def _note(self, number: int) -> Callable[[Any, Any], None]:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                offset = message.offset()
+                self.acknowledged.append((message.partition(), -1 if offset is None else offset, number))
+            else:
+                self.failed.append(error.str())
+
+        return delivered
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(PATIENCE + 30)
+        assert not self.is_alive()
+
+
+class Administrator(threading.Thread):
+    """Does something over a connection of its own again and again; a lost one leaves open whether it was done."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.rng = random.Random(seed)
+        self._address = f"127.0.0.1:{port}"
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with Connection(self._address) as connection:
+                    while not self._ended.is_set():
+                        self.act(connection)
+                        self._ended.wait(0.02)
+            except (OSError, AssertionError):  # it was killed, perhaps inside an answer, or is not back yet
+                self._ended.wait(0.02)
+
+    def act(self, connection: Connection) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join(PATIENCE)
+        assert not self.is_alive()
+
+
+class Trimmer(Administrator):
+    """Deletes records below some acknowledged offset. `asked` is how far, by partition, done or perhaps done."""
+
+    def __init__(self, port: int, seed: int, writer: Writer) -> None:
+        super().__init__(port, seed)
+        self.asked: dict[int, int] = {}
+        self.done = 0
+        self._writer = writer
+
+    def act(self, connection: Connection) -> None:
+        if not self._writer.acknowledged:
+            return
+        partition, offset, _ = self.rng.choice(self._writer.acknowledged[-1000:])
+        before = self.asked.get(partition, 0)
+        if offset <= before:
+            return
+        self.asked[partition] = offset
+        one = string(self._writer.topic) + array([struct.pack(">iq", partition, offset)])
+        answer = connection.ask(DELETE_RECORDS, 0, array([one]) + struct.pack(">i", 10_000))
+        low, code = struct.unpack(">qh", answer[-10:])
+        if code == 0 and low == offset:
+            self.done += 1
+        else:
+            self.asked[partition] = before
+
+
+class Churner(Administrator):
+    """Makes topics with one record each, and deletes them again."""
+
+    def __init__(self, port: int, seed: int) -> None:
+        super().__init__(port, seed)
+        self.made: set[str] = set()  # and their record acknowledged
+        self.deleted: set[str] = set()
+        self.deleting: set[str] = set()  # perhaps deleted
+        self._number = 0
+
+    def act(self, connection: Connection) -> None:
+        if len(self.made) > 10 or (self.made and self.rng.random() < 0.3):
+            name = self.rng.choice(sorted(self.made))
+            self.made.discard(name)
+            self.deleting.add(name)
+            answer = connection.ask(DELETE_TOPICS, 1, array([string(name)]) + struct.pack(">i", 10_000))
+            if struct.unpack(">h", answer[-2:]) == (0,):
+                self.deleted.add(name)
+            return
+        self._number += 1
+        name = f"churned-{self._number}"
+        if connection.create_topic(name) == 0 and connection.produce(name, 0, values(name.encode())) == (0, 0):
+            self.made.add(name)
+
+
+class Traffic:
+    """All of it together. `settings` of each writer by the name of its topic."""
+
+    def __init__(self, bootstrap: str, partitions: int, writers: dict[str, dict[str, Any]], trimmed: str, seed: int):
+        port = int(bootstrap.rpartition(":")[2])
+        self.writers = {topic: Writer(bootstrap, topic, partitions, **one) for topic, one in writers.items()}
+        self.trimmer = Trimmer(port, seed, self.writers[trimmed])
+        self.churner = Churner(port, seed + 1)
+
+    def begin(self) -> None:
+        for thread in (*self.writers.values(), self.trimmer, self.churner):
+            thread.start()
+
+    def wait_for(self, topic: str, more: int) -> None:
+        """Until so many more records of a writer have been acknowledged."""
+        writer = self.writers[topic]
+        count = len(writer.acknowledged) + more
+        deadline = time.monotonic() + PATIENCE
+        while len(writer.acknowledged) < count:
+            assert time.monotonic() < deadline, f"{topic}: no {more} acknowledgements; failed: {writer.failed[:3]}"
+            time.sleep(0.001)
+
+    def end(self) -> None:
+        """All that was sent is answered when this returns."""
+        for thread in (self.trimmer, self.churner, *self.writers.values()):
+            thread.end()
