@@ -6,11 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
@@ -22,20 +17,49 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
     Columns whose name ends in `>` are numbers, aligned to the right.
     """
-    on_terminal = sys.stdout.isatty()
-    console = Console() if on_terminal else Console(width=1 << 16)
-    table = Table(title=title, box=SIMPLE_HEAD if on_terminal else None, title_justify="left", pad_edge=False)
-    for column in columns:
-        name = column.rstrip(">")
-        table.add_column(name, justify="right" if column.endswith(">") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*("" if cell is None else str(cell) for cell in row))
+    names = [name.rstrip(">") for name in columns]
+    to_right = [name.endswith(">") for name in columns]
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _print_framed(names, to_right, cells, title)
+    else:
+        _print_plain(names, to_right, cells, title)
+
+
+# What would move the cursor about is left out, as on a terminal.
+_IN_ONE_LINE = {ord("\n"): " ", **dict.fromkeys(map(ord, "\a\b\v\f\r"))}
+
+
+def _print_plain(names: list[str], to_right: list[bool], cells: list[list[str]], title: str | None) -> None:
+    from rich.cells import cell_len
+
+    lines = [names, *([cell.translate(_IN_ONE_LINE) for cell in row] for row in cells)]
+    widths = [[cell_len(cell) for cell in line] for line in lines]
+    full = [max(column) for column in zip(*widths, strict=True)]
+    if title is not None:
+        sys.stdout.write(title + "\n")
+    for line, width in zip(lines, widths, strict=True):
+        padded = (
+            " " * (room - has) + cell if right else cell + " " * (room - has)
+            for cell, has, room, right in zip(line, width, full, to_right, strict=True)
+        )
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+
+
+def _print_framed(names: list[str], to_right: list[bool], cells: list[list[str]], title: str | None) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, box=SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for name, right in zip(names, to_right, strict=True):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    console = Console(markup=False, emoji=False)
     with console.capture() as captured:
-        console.print(table, markup=False, highlight=False)
-    text = captured.get()
-    if not on_terminal:
-        text = "".join(line.rstrip() + "\n" for line in text.splitlines())
-    sys.stdout.write(text)
+        console.print(table, highlight=False)
+    sys.stdout.write(captured.get())
 
 
 @contextmanager
@@ -50,6 +74,9 @@ def progress(
     if not sys.stderr.isatty() or (beside_lines and sys.stdout.isatty()) or not total:
         yield lambda done: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     done_of_all = DownloadColumn() if unit == "bytes" else TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
     columns = (TextColumn("{task.description}"), BarColumn(), done_of_all, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

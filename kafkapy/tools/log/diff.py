@@ -23,7 +23,8 @@ def diff(
     """Compare the logs of two replicas: offsets, batches, bytes and leader epochs.
 
     Offsets that only one of them has, before the other's start (retention) or behind its end (it lags), are told, and
-    are no difference. The exit code is 1 if what both have differs; then the first difference is shown.
+    are no difference. The exit code is 1 if what both have differs; then the first difference is shown. A is the first
+    of the two.
 
     Examples:
 
@@ -49,10 +50,14 @@ def diff(
             differ += found.differ
             if as_json:
                 print(compact(_object(found)))
-            else:
+            elif found.differ or len(pairs) == 1:
                 _print(found)
+            else:
+                print(f"{found.one.place.name}: {'. '.join(_told(found))}.")
     for sentence in alone:
         print(compact({"type": "alone", "message": sentence}) if as_json else f"{sentence}.")
+    if len(pairs) > 1 and not as_json:
+        print(f"Compared {len(pairs):,} partitions: {_counted(differ, failed)}.")
     if differ or failed:
         raise typer.Exit(1)
 
@@ -84,17 +89,25 @@ def _print(found: Comparison) -> None:
 
     columns = ["", "directory", "start offset>", "end offset>", "segments>", "bytes>"]
     print_table(columns, [row("A", found.one), row("B", found.other)], title=found.one.place.name)
-    if found.begin >= found.end:
-        print("They have no offsets in common.")
-    else:
-        last = found.end - 1
-        print(f"Compared offsets {found.begin} to {last}: {_verdict(found)}.")
-    if found.first is not None:
-        print(f"The first difference: {found.first}.")
-    for sentence in found.besides:
-        print(f"{sentence[0].upper()}{sentence[1:]}.")
-    for sentence in _only(found):
+    for sentence in _told(found):
         print(f"{sentence}.")
+
+
+def _told(found: Comparison) -> list[str]:
+    """All that is to be said, as sentences without their full stops."""
+    if found.begin >= found.end:
+        sentences = ["They have no offsets in common"]
+    else:
+        sentences = [f"Compared offsets {found.begin} to {found.end - 1}: {_verdict(found)}"]
+    if found.first is not None:
+        sentences.append(f"The first difference: {found.first}")
+    sentences += [f"{sentence[0].upper()}{sentence[1:]}" for sentence in found.besides]
+    return sentences + _only(found)
+
+
+def _counted(differ: int, failed: int) -> str:
+    found = [f"{differ:,} {'differs' if differ == 1 else 'differ'}" if differ else "none differs"]
+    return ", ".join([*found, f"{failed:,} could not be compared"] if failed else found)
 
 
 def _verdict(found: Comparison) -> str:

@@ -23,6 +23,8 @@ PARQUET_COLUMNS = tuple(name for name in COLUMNS if name != "attributes")
 JSON_BYTES, JSON_ROWS = 4 << 20, 1 << 15
 _SELDOM_AGAIN = {"offset", "timestamp", "value", "headers", "sequence"}
 GROUP_BYTES, GROUP_ROWS = 16 << 20, 1 << 17
+# Columns of a few records have far more memory than they use: so many of them are copied together.
+MOST_WAITING = 64
 
 
 class Sink(Protocol):
@@ -99,6 +101,8 @@ class ParquetSink:
         # Small partitions share a row group.
         if 2 * self._waiting_bytes >= GROUP_BYTES or 2 * self._waiting_rows >= GROUP_ROWS:
             self._flush()
+        elif len(self._waiting) >= MOST_WAITING:
+            self._waiting = self._table().combine_chunks().to_batches()
 
     def close(self) -> None:
         self._flush()
@@ -120,9 +124,12 @@ class ParquetSink:
         indices = pa.Array.from_buffers(pa.int32(), rows, [zeros if nulls else None, zeros], nulls)
         return pa.DictionaryArray.from_arrays(indices, names)
 
+    def _table(self) -> Any:
+        return self._pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries()
+
     def _flush(self) -> None:
         if self._waiting:
-            table = self._pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries()
+            table = self._table()
             self._waiting = []
             self._waiting_bytes = self._waiting_rows = 0
             self._writer.write_table(table, row_group_size=GROUP_ROWS)

@@ -60,8 +60,10 @@ def stats(
         for place in places:
             part = gather(place, key_memory * MIB, lambda at, before=done: show(before + at))  # type: ignore[misc]
             done += place.size
-            documents.append(document(part, top))
-            lines.append(partition_row(part))
+            if as_json:
+                documents.append(document(part, top))
+            else:
+                lines.append(partition_row(part))
             if len(places) > 1:
                 total.add(part)
             else:

@@ -168,6 +168,23 @@ def test_whole_log_directories_are_compared_partition_by_partition(kafkapy, tmp_
     assert sum(line.get("same", 0) for line in lines) > 300
 
 
+def test_of_many_partitions_those_that_differ_are_told_at_length(kafkapy, tmp_path):
+    for number in range(3):
+        for name, value in (("one", "a"), ("other", "b" if number == 1 else "a")):
+            directory = tmp_path / name / f"t-{number}"
+            directory.mkdir(parents=True)
+            (directory / f"{0:020d}.log").write_bytes(batch(0, value))
+    code, out, _ = kafkapy("log", "diff", tmp_path / "one", tmp_path / "other")
+    lines = out.splitlines()
+    assert (code, lines[-1]) == (1, "Compared 3 partitions: 1 differs.")
+    assert [line for line in lines if line.startswith("t-")] == [
+        "t-0: Compared offsets 0 to 0: 1 batch is the same (70 bytes).",
+        "t-1",
+        "t-2: Compared offsets 0 to 0: 1 batch is the same (70 bytes).",
+    ]
+    assert "The first difference: the batches at offset 0 " in out
+
+
 @pytest.mark.parametrize("folder", ["kafka-0.8.2.2/data/v0-gzip-0", "kafka-0.10.2.2/data/v1-gzip-0"])
 def test_older_formats_are_compared(kafkapy, tmp_path, folder):
     copy = tmp_path / Path(folder).name

@@ -16,6 +16,7 @@ import pytest
 from kafkapy.record import control
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
+from kafkapy.tools.log import export_sinks
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 FOLDERS = {"kafka-3.9.1-v2": "data", "kafka-3.9.1-v0-v1": "data", "kafka-0.10.2.2": "data", "kafka-0.8.2.2": "data",
@@ -191,6 +192,27 @@ def test_columns_of_the_parquet_file_are_chosen(kafkapy, topic, tmp_path):
     said = kafkapy("log", "export", "--parquet", file, "--columns", "offsets", topic)
     assert said.code == 2
     assert said.err.startswith("kafkapy: --columns: there is no column 'offsets'; there are topic, partition, offset,")
+
+
+def test_many_small_partitions_take_little_memory(kafkapy, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_sinks, "MOST_WAITING", 3)
+    waiting = []
+    real = export_sinks.ParquetSink.write
+
+    def write(self, columns, place):
+        real(self, columns, place)
+        waiting.append(len(self._waiting))
+
+    monkeypatch.setattr(export_sinks.ParquetSink, "write", write)
+    for number in range(20):
+        directory = tmp_path / "data" / f"t{number % 3}-{number}"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020d}.log").write_bytes(build([(5, b"k", b"%d" % number, ())]))
+    assert kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", tmp_path / "data").code == 0
+    assert max(waiting) < 3
+    table = pq.read_table(tmp_path / "x.parquet")
+    found = zip(*(table.column(name).to_pylist() for name in ("topic", "partition", "value")), strict=True)
+    assert sorted(found) == sorted((f"t{n % 3}", n, b"%d" % n) for n in range(20))
 
 
 def test_nothing_at_all_is_a_file_too(kafkapy, tmp_path):
