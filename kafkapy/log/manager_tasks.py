@@ -41,7 +41,7 @@ class ManagerTasks:
             ("producer-expiry", self.expire_producers, settings.producer_expiration_check_ms),
         ):
             if period_ms < NEVER_MS:
-                self._tasks.append(scheduler.schedule(name, task, delay_s, period_ms / 1000))
+                self._tasks.append(scheduler.schedule(name, task, delay_s, max(period_ms, 1) / 1000))
 
     def cancel(self) -> None:
         for task in self._tasks:

@@ -1,0 +1,112 @@
+"""When records are flushed: by count and by time, as the broker's and as the topic's settings say, also while it runs.
+
+Source: Kafka's UnifiedLog.append (flush.messages) and LogManager.flushDirtyLogs (flush.ms).
+"""
+
+import time
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import INCREMENTAL_ALTER_CONFIGS
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import batch, make_topic, produce
+
+TOPIC, BROKER = 2, 4
+OFTEN = {"log_flush_scheduler_interval_ms": "20", "log_initial_task_delay_ms": "0"}
+
+
+class Flushed:
+    """A broker with one topic."""
+
+    def __init__(self, directory, **settings):
+        self.server = start_broker(directory, **settings)
+        self.wire = Wire(self.server)
+        make_topic(self.wire, "t")
+        self.log = self.server.services.replicas.get("t", 0).log
+
+    def send(self, *values):
+        assert produce(self.wire, "t", batch(*values)).error_code == Errors.NONE
+
+    def set(self, kind, name, key, value):
+        make = INCREMENTAL_ALTER_CONFIGS.Request
+        config = make.Resources.Configs(name=key, config_operation=0, value=value)
+        resource = make.Resources(resource_type=kind, resource_name=name, configs=[config])
+        (answer,) = self.wire.call(
+            INCREMENTAL_ALTER_CONFIGS, 1, make(resources=[resource], validate_only=False)
+        ).responses
+        assert answer.error_code == Errors.NONE, answer.error_message
+
+    def wait_until_flushed(self):
+        deadline = time.monotonic() + 20
+        while self.log.recovery_point < self.log.log_end_offset:
+            assert time.monotonic() < deadline, f"flushed up to {self.log.recovery_point}"
+            time.sleep(0.005)
+
+    def end(self):
+        self.wire.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def broker(tmp_path, request):
+    running = Flushed(tmp_path, **getattr(request, "param", {}))
+    yield running
+    running.end()
+
+
+def test_nothing_is_flushed_by_itself(broker):
+    broker.send(b"a", b"b")
+    assert broker.log.recovery_point == 0
+
+
+@pytest.mark.parametrize("broker", [{"log_flush_interval_messages": "3"}], indirect=True)
+def test_the_record_that_makes_the_number_full_flushes_all_before_its_answer(broker):
+    broker.send(b"a", b"b")
+    assert broker.log.recovery_point == 0
+    broker.send(b"c")
+    assert broker.log.recovery_point == 3
+    broker.send(b"d", b"e", b"f", b"g")
+    assert broker.log.recovery_point == 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key"), [(TOPIC, "t", "flush.messages"), (BROKER, "", "log.flush.interval.messages")]
+)
+def test_the_number_may_change_while_the_broker_runs(broker, kind, name, key):
+    broker.send(b"a")
+    broker.set(kind, name, key, "1")
+    broker.send(b"b")
+    assert broker.log.recovery_point == 2
+
+
+@pytest.mark.parametrize("broker", [{"log_flush_interval_messages": "1"}], indirect=True)
+def test_a_topic_may_ask_for_less_than_the_broker(broker):
+    broker.set(TOPIC, "t", "flush.messages", "1000")
+    broker.send(b"a")
+    assert broker.log.recovery_point == 0
+
+
+@pytest.mark.parametrize("broker", [{**OFTEN, "log_flush_interval_ms": "1"}, OFTEN], indirect=True)
+def test_what_waits_long_enough_is_flushed_without_another_record(broker):
+    """Without log.flush.interval.ms the scheduler's own interval counts."""
+    broker.send(b"a")
+    broker.wait_until_flushed()
+    broker.send(b"b")
+    broker.wait_until_flushed()
+
+
+@pytest.mark.parametrize("broker", [{**OFTEN, "log_flush_interval_ms": "100000000"}], indirect=True)
+@pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "flush.ms"), (BROKER, "", "log.flush.interval.ms")])
+def test_the_time_may_change_while_the_broker_runs(broker, kind, name, key):
+    broker.send(b"a")
+    assert broker.log.recovery_point == 0
+    broker.set(kind, name, key, "1")
+    broker.wait_until_flushed()
+
+
+@pytest.mark.parametrize("broker", [{"log_flush_scheduler_interval_ms": "0"}], indirect=True)
+def test_an_interval_of_0_keeps_no_thread_busy(broker):
+    """Apache Kafka does not start with it."""
+    (task,) = [task for task in broker.server.services.log_manager._tasks._tasks if task.name == "log-flusher"]
+    assert task.period_s >= 0.001
