@@ -2,9 +2,12 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+QUIET_S = 0.5  # without a line, until the bar is shown again
 
 
 def print_json(value: Any) -> None:
@@ -62,23 +65,51 @@ def _print_framed(names: list[str], to_right: list[bool], cells: list[list[str]]
     sys.stdout.write(captured.get())
 
 
+class Progress:
+    """What `progress` gives: called with the number done so far. This one shows nothing."""
+
+    def __call__(self, done: int) -> None:
+        """So much is done."""
+
+    def hide(self) -> None:
+        """Makes room for a line of the result; the bar comes back when no line has come for a while."""
+
+
+class _Bar(Progress):
+    def __init__(self, bar: Any, what: str, total: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task(what, total=total)
+        self._hidden: float | None = None  # since when, in seconds
+
+    def __call__(self, done: int) -> None:
+        if self._hidden is not None and time.monotonic() - self._hidden > QUIET_S:
+            self._hidden = None
+            self._bar.start()
+        self._bar.update(self._task, completed=done)
+
+    def hide(self) -> None:
+        if self._hidden is None:
+            self._bar.stop()
+        self._hidden = time.monotonic()
+
+
 @contextmanager
-def progress(
-    what: str, total: int | None, *, unit: str = "bytes", beside_lines: bool = True
-) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int | None, *, unit: str = "bytes", beside_lines: bool = True) -> Iterator[Progress]:
     """A bar of what is done, on standard error; gives the function to call with the number done so far.
 
-    Shown only where a person watches; `beside_lines` says that lines of a result come meanwhile, so that it must not
-    be shown when they go to a terminal too.
+    Shown only where a person watches; `beside_lines` says that lines of a result come all the time, so that it must not
+    be shown when they go to a terminal too. Where they come now and then, `hide` goes before each.
     """
     if not sys.stderr.isatty() or (beside_lines and sys.stdout.isatty()) or not total:
-        yield lambda done: None
+        yield Progress()
         return
+    from rich import progress as bars
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    done_of_all = DownloadColumn() if unit == "bytes" else TextColumn(f"{{task.completed}}/{{task.total}} {unit}")
-    columns = (TextColumn("{task.description}"), BarColumn(), done_of_all, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    count = bars.TextColumn(f"{{task.completed}}/{{task.total}} {unit}") if unit != "bytes" else bars.DownloadColumn()
+    columns = (bars.TextColumn("{task.description}"), bars.BarColumn(), count, bars.TimeRemainingColumn())
+    console = Console(stderr=True)
+    with bars.Progress(
+        *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as shown:
+        yield _Bar(shown, what, total)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from kafkapy.tools.output import print_table
+from kafkapy.tools import output
+from kafkapy.tools.output import print_table, progress
 
 ODD = "[bold]:smile:\a"
 
@@ -24,3 +25,34 @@ def test_what_is_in_a_cell_is_shown_as_it_is(capsys, monkeypatch, terminal):
 def test_a_cell_stays_in_its_line(capsys):
     print_table(["a", "b"], [["one\ntwo\r", "x"]])
     assert capsys.readouterr().out == "a        b\none two  x\n"
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a bar is told while lines of a result come, with a clock of its own."""
+    told = []
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("rich.progress.Progress.start", lambda self: told.append("start"))
+    monkeypatch.setattr("rich.progress.Progress.stop", lambda self: told.append("stop"))
+    monkeypatch.setattr("rich.progress.Progress.update", lambda self, task, completed: told.append(completed))
+    return told
+
+
+def test_a_bar_makes_room_for_lines_and_comes_back_when_none_come(shown, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    with progress("Checking", 50, beside_lines=False) as advance:
+        advance(10)
+        advance.hide()
+        advance.hide()
+        advance(20)
+        now[0] += 2 * output.QUIET_S
+        advance(30)
+    assert shown == ["start", 10, "stop", 20, "start", 30, "stop"]
+
+
+def test_without_a_terminal_there_is_no_bar(capsys):
+    with progress("Checking", 50) as advance:
+        advance(10)
+        advance.hide()
+    assert capsys.readouterr() == ("", "")

@@ -35,18 +35,20 @@ def diff(
     pairs, alone = _pairs(one, other)
     total = sum(left.size + right.size for left, right in pairs)
     done = failed = differ = 0
-    with progress("Comparing", total) as advance:
+    with progress("Comparing", total, beside_lines=False) as advance:
         for left, right in pairs:
             try:
                 found = compare(replica_of(left), replica_of(right), partial(_advanced, advance, done))
             except ToolError as error:
                 if len(pairs) == 1:
                     raise
+                advance.hide()
                 print(error, file=sys.stderr)
                 failed += 1
                 continue
             finally:
                 done += left.size + right.size
+            advance.hide()
             differ += found.differ
             if as_json:
                 print(compact(_object(found)))

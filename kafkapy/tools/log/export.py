@@ -86,12 +86,12 @@ def export(
     result = ResultFile(target, force=force) if target else None
     places = places_in(paths)
     if result is None:
-        _finish(_copy(places, wanted, JsonSink(sys.stdout.buffer)), None)
+        _finish(_copy(places, wanted, JsonSink(sys.stdout.buffer), to_stdout=True), None)
         return
     with result:
         sink = ParquetSink(result.file, chosen) if parquet else JsonSink(result.file)
         try:
-            source = _copy(places, wanted, sink)
+            source = _copy(places, wanted, sink, to_stdout=False)
             result.commit()
         except OSError as error:
             sink.give_up()
@@ -102,9 +102,9 @@ def export(
     _finish(source, f"{sink.rows:,} records are in {result.path} ({result.path.stat().st_size:,} bytes).")
 
 
-def _copy(places: list[Place], wanted: Wanted, sink: Sink) -> RecordSource:
+def _copy(places: list[Place], wanted: Wanted, sink: Sink, *, to_stdout: bool) -> RecordSource:
     source = RecordSource(replace(wanted, columns=tuple(name for name in wanted.columns if name != TOPIC)))
-    with progress("Exporting", source.work(places)) as show:
+    with progress("Exporting", source.work(places), beside_lines=to_stdout) as show:
         source.progress = show
         for place in places:
             for columns in source.read(place):

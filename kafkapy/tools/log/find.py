@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,23 +94,32 @@ def find(
         _show(_looked_up(places, offset, moment), lines, most)
         return
     source = RecordSource(wanted)
-    with progress("Searching", source.work(places)) as advance:
+    with progress("Searching", source.work(places), beside_lines=False) as advance:
         source.progress = advance
-        _show(_scanned(places, source, matcher), lines, most, source.damage)
+        _show(_scanned(places, source, matcher), lines, most, source.damage, advance.hide)
 
 
 def _show(
-    found: Iterator[tuple[Place, Found]], lines: RecordLines, most: int | None, damage: list[str] | None = None
+    found: Iterator[tuple[Place, Found]],
+    lines: RecordLines,
+    most: int | None,
+    damage: list[str] | None = None,
+    before_line: Callable[[], object] = lambda: None,
 ) -> None:
     """Prints records as they are found; ends the command with exit code 1 when there were none, or damage."""
     out = sys.stdout.buffer
+    at_once = sys.stdout.isatty()
     count = 0
     for place, one in found:
+        before_line()
         out.write(lines.line(place, one.record, control=one.control))
+        if at_once:
+            out.flush()
         count += 1
         if count == most:
             break
     out.flush()
+    before_line()
     if lines.undecoded:
         print(f"Records that were not decoded: {lines.undecoded}; {lines.why}.", file=sys.stderr)
     for sentence in damage or ():

@@ -53,9 +53,11 @@ def _check(paths: list[Path], as_json: bool) -> Report:
     out = sys.stdout
 
     def show(problem: Problem) -> None:
+        advance.hide()
         out.write((compact(problem.object) if as_json else problem.line) + "\n")
+        out.flush()
 
-    with progress("Checking", sum(map(size_of, paths))) as advance:
+    with progress("Checking", sum(map(size_of, paths)), beside_lines=False) as advance:
         report = Report(show, advance)
         for path in paths:
             check_path(path, report)
