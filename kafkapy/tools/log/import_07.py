@@ -13,7 +13,7 @@ from kafkapy.tools.log.import_broker import BrokerTarget
 from kafkapy.tools.log.import_directory import DirectoryTarget
 from kafkapy.tools.log.import_run import Import, Job
 from kafkapy.tools.log.log_07 import Log07
-from kafkapy.tools.log.offsets_07 import look_up
+from kafkapy.tools.log.offsets_07 import look_up, read_head
 from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of
 from kafkapy.tools.output import print_table, progress
 
@@ -106,8 +106,12 @@ def _partitions(path: Path) -> Iterator[Path]:
 def _look_up(paths: Sequence[Path], offsets: Sequence[int]) -> None:
     rows = []
     for path in paths:
+        end = read_head(path).end
         for asked, found in zip(offsets, look_up(path, offsets), strict=True):
-            remark = "" if found.exact else f"no message begins there; this is the one at {found.old_offset}"
+            if found.old_offset == end:
+                remark = f"behind the last message: the old log ends at {end}"
+            else:
+                remark = "" if found.exact else f"no message begins there; this is the one at {found.old_offset}"
             rows.append((path.name.removesuffix(path.suffix), asked, found.new_offset, remark))
     print_table(["partition", "old offset>", "new offset>", ""], rows)
 
