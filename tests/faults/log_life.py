@@ -204,11 +204,10 @@ class Life:
 
     def _truncate(self, topic: Topic, log: PartitionLog) -> str:
         """As a follower does whose leader has other records there."""
-        last = stored(log)[-4:]
+        last = [batch.base_offset for batch in stored(log)[-4:] if batch.base_offset >= log.log_start_offset]
         if not last:
             return "nothing to truncate"
-        offset = self.rng.choice(last).base_offset
-        self.manager.truncate_to(topic.name, 0, max(offset, log.log_start_offset))
+        self.manager.truncate_to(topic.name, 0, self.rng.choice(last))
         topic.truncate(log.log_end_offset)
         topic.sequences |= {one.producer_id: one.last_sequence + 1 for one in log.active_producers()}
         return f"truncate to {log.log_end_offset}"

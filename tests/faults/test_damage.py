@@ -126,10 +126,10 @@ def test_after_a_clean_stop_damage_is_handed_out_as_it_is_and_verify_finds_it(
             if touched is None:
                 continue
             log = open_copy(original, scratch / "copy", {path.name: content}, clean=True)
-            known = set(original.records)
+            known = {value for _, value in original.records}
             for offset in range(log.log_start_offset, log.log_end_offset):
-                for record in fetched(log, offset):
-                    assert record in known or not touched[1]
+                # Not their offsets: no checksum covers these.
+                assert known >= {value for _, value in fetched(log, offset)}
             end = append_one(log)
             assert fetched(log, end) == [(end, b"on")]
             log.abandon()
