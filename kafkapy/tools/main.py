@@ -7,6 +7,7 @@ A broker must be there within a fraction of a second and in little memory, so `k
 import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 from kafkapy.tools.errors import CallError
 
@@ -16,6 +17,9 @@ DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 1 failed, 2 the call was wrong, 130 interrupted."""
     args = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # names of files may be any bytes, and a locale anything
     try:
         return _run(args)
     except KeyboardInterrupt:

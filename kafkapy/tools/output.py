@@ -10,6 +10,12 @@ from typing import Any
 QUIET_S = 0.5  # without a line, until the bar is shown again
 
 
+def utf_8(text: str) -> bytes:
+    """For a line of output. What is no character, as of a file name of other bytes or of an odd escape in JSON, becomes
+    an escape, which in JSON means the same."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     print(json.dumps(value, ensure_ascii=False, indent=2))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import datetime, timezone
 
 from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.tools.output import utf_8
 from kafkapy.tools.record_json import record_line
 
 
@@ -45,7 +46,7 @@ def _full(separator: str) -> Callable[[ConsumerRecord], bytes]:
 
 
 def _json(separator: str) -> Callable[[ConsumerRecord], bytes]:
-    return lambda record: record_line(record).encode() + b"\n"
+    return lambda record: utf_8(record_line(record)) + b"\n"
 
 
 def _text(data: bytes | None) -> str:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -132,6 +133,19 @@ def test_a_word_that_is_nearly_a_command_is_told_which(kafkapy):
         "",
         "kafkapy: No such command 'dmp'. Did you mean 'dump'? See: kafkapy log --help.\n",
     )
+
+
+@pytest.mark.parametrize(
+    "command", [["dump", "--print-data-log"], ["stats"], ["export", "--json"], ["find", "--key=k"]]
+)
+def test_names_of_any_bytes_are_shown_in_any_locale(tmp_path, command):
+    directory = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xc3\xbc-0"))
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(build([(0, b"k", "\u00fc".encode(), ())]))
+    for more in ({}, {"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "utf-8:strict"}):
+        line = [sys.executable, "-m", "kafkapy", "log", *command, str(directory)]
+        done = subprocess.run(line, capture_output=True, env={**os.environ, **more}, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("words", [[], ["topics"], ["configs"], ["log"]])

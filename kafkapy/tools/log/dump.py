@@ -10,7 +10,7 @@ from kafkapy.tools.errors import CallError
 from kafkapy.tools.log.decoders import DEFAULT, UTF_8, ContentDecoder, Decoder, compact, content_of
 from kafkapy.tools.log.dump_files import Dump, files_in
 from kafkapy.tools.log.dump_options import DumpOptions
-from kafkapy.tools.output import progress
+from kafkapy.tools.output import progress, utf_8
 
 
 def dump(
@@ -86,10 +86,10 @@ def dump(
     # Bytes, not text: lines are UTF-8 whatever the locale says, and large logs need every bit of speed.
     out = sys.stdout.buffer
     with progress("Reading", sum(path.stat().st_size for path in found)) as show:
-        findings = Dump(options, lambda line: out.write(line.encode() + b"\n"), show).run(found)
+        findings = Dump(options, lambda line: out.write(utf_8(line) + b"\n"), show).run(found)
     if as_json:
         for finding in findings.objects():
-            out.write(compact(finding).encode() + b"\n")
+            out.write(utf_8(compact(finding)) + b"\n")
     out.flush()
     for line in [] if as_json else findings.lines():
         print(line, file=sys.stderr)

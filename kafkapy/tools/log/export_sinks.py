@@ -14,6 +14,7 @@ from kafkapy._ext.json_lines import json_lines
 from kafkapy.record.columns import COLUMNS, Columns
 from kafkapy.tools.errors import CallError
 from kafkapy.tools.log.places import Place
+from kafkapy.tools.output import utf_8
 
 TOPIC = "topic"
 JSON_COLUMNS = ("offset", "timestamp", "key", "value", "headers")
@@ -50,7 +51,7 @@ class JsonSink:
         """Needs JSON_COLUMNS."""
         where = {"topic": place.topic, "partition": place.partition}
         prefix = json.dumps(where, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"offset":'
-        self._out.write(json_lines(columns, prefix.encode()))
+        self._out.write(json_lines(columns, utf_8(prefix)))
         self.rows += columns.rows
 
     def close(self) -> None:
@@ -116,7 +117,7 @@ class ParquetSink:
     def _topic(self, topic: str | None, rows: int) -> Any:
         pa = self._pa
         # From buffers throughout: pyarrow imports pandas, where it is, to look at a Python value.
-        name = (topic or "").encode()
+        name = utf_8(topic or "")
         ends = struct.pack("=ii", 0, len(name))
         names = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(ends), pa.py_buffer(name)])
         zeros = pa.py_buffer(bytes(4 * rows))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from kafkapy.log.files import Files
 from kafkapy.tools.errors import ToolError
+from kafkapy.tools.output import utf_8
 
 SUFFIX = ".offsets07"
 HEADER = 4096
@@ -97,7 +98,7 @@ def _encoded(head: Head07) -> bytes:
         "entries": head.entries,
         "source": {"directory": head.source, "start": head.start, "end": head.end},
     }
-    data = json.dumps(value, ensure_ascii=False).encode()
+    data = utf_8(json.dumps(value, ensure_ascii=False))
     if len(data) >= HEADER:
         raise ToolError(f"the name of {head.source} is too long for the file of its offsets.")
     return data.ljust(HEADER - 1) + b"\n"

@@ -8,6 +8,7 @@ from kafkapy.record.batch import Record
 from kafkapy.record.control import decode
 from kafkapy.tools.log.decoders import DEFAULT, Decoder, compact, readable
 from kafkapy.tools.log.places import Place
+from kafkapy.tools.output import utf_8
 from kafkapy.tools.record_formats import Format, line_maker
 
 
@@ -60,8 +61,8 @@ class RecordLines:
             "headers": [[name, readable(content)] for name, content in record.headers],
             **more,
         }
-        return compact(shown).encode() + b"\n"
+        return utf_8(compact(shown)) + b"\n"
 
 
 def _encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
+    return None if text is None else utf_8(text)
