@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from harness.raw import Connection, array, string, values
 
 DELETE_TOPICS, DELETE_RECORDS = 20, 21
@@ -48,7 +48,11 @@ class Writer(threading.Thread):
                 continue
             value = b"%d %s" % (number, b"x" * (number % 150))
             place = number % self._partitions
-            self._producer.produce(self.topic, value, partition=place, on_delivery=self._note(number))
+            try:
+                self._producer.produce(self.topic, value, partition=place, on_delivery=self._note(number))
+            except KafkaException as error:  # librdkafka gives up: the broker has lost or refused what must not be lost
+                self.failed.append(str(error))
+                return
             number += 1
         left = self._producer.flush(PATIENCE)
         if left:
@@ -168,7 +172,8 @@ class Traffic:
         count = len(writer.acknowledged) + more
         deadline = time.monotonic() + PATIENCE
         while len(writer.acknowledged) < count:
-            assert time.monotonic() < deadline, f"{topic}: no {more} acknowledgements; failed: {writer.failed[:3]}"
+            in_time = writer.is_alive() and time.monotonic() < deadline
+            assert in_time, f"{topic}: no {more} acknowledgements more; failed: {writer.failed[-1:]}"
             time.sleep(0.001)
 
     def end(self) -> None:
