@@ -181,7 +181,7 @@ class BrokerServer:
         if home in offline:
             raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
         path = home / FILE_NAME
-        if not path.exists():
+        if not path.exists() or not path.stat().st_size:  # an empty file is a tree that was lost, or never made
             reason = why_not_ours(self.services.config.log_dirs, logs.dirs)
             if reason is not None:
                 raise StartError(reason)

@@ -63,7 +63,8 @@ def take_inventory(dirs: Sequence[Path], show: Callable[[int], None] = lambda do
 
 def _read_top(directory: Path, found: Inventory) -> None:
     """The files at the top: whose directory this is, and how it was left."""
-    if (directory / FILE_NAME).exists():
+    tree = directory / FILE_NAME
+    if tree.exists() and tree.stat().st_size:
         raise AdoptionError(f"{directory} is adopted already: it holds {FILE_NAME}")
     try:
         meta = read_meta(Files(), str(directory))

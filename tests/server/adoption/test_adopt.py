@@ -124,6 +124,16 @@ def test_a_formatted_but_empty_kraft_directory_is_not_taken_for_a_new_one(tmp_pa
         Broker(tmp_path).start()
 
 
+def test_a_directory_whose_metadata_were_lost_is_not_taken_for_a_new_one(small):
+    home = small("v2-none-0")
+    (home / FILE_NAME).touch()
+    with pytest.raises(StartError, match=r"log.dirs holds partitions \(v2-none-0 is one\)"):
+        Broker(home).start()
+    adopt([home], Knowledge())
+    with Broker(home) as broker, Admin(broker.bootstrap_servers) as admin:
+        assert [topic.name for topic in admin.list_topics()] == ["v2-none"]
+
+
 def test_the_logs_of_a_killed_kafka_are_recovered_at_the_first_start(golden_copy):
     path = golden_copy("kafka-3.9.1-recovery", "before")
     found, _ = adopt([path], Knowledge())
