@@ -113,7 +113,7 @@ def test_directories_of_two_brokers(small):
 
 def test_an_adopted_directory(small):
     path = small("v2-none-0")
-    (path / "kafkapy-metadata.db").write_bytes(b"")
+    (path / "kafkapy-metadata.db").write_bytes(b"SQLite format 3")
     with pytest.raises(AdoptionError, match="adopted already"):
         take_inventory([path])
 
