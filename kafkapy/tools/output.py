@@ -16,6 +16,12 @@ def utf_8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
+def counted(number: int, what: str) -> str:
+    """`1 batch`, `2,000 batches`: of words that get an s, or es behind ch."""
+    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
+    return f"{number:,} {what if number == 1 else plural}"
+
+
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
     print(json.dumps(value, ensure_ascii=False, indent=2))

@@ -40,7 +40,7 @@ def draw(stats: Stats, out: BinaryIO, kind: str) -> None:
 
 
 def _draw_times(axes: Any, stats: Stats) -> None:
-    """Bars of bytes and a line of records for each part of the time; a gap is where there is nothing."""
+    """Bars of bytes and a line of records for each part of the time; both are at 0 where there is nothing."""
     width, moments = _broad(stats)
     axes.set_title("by record timestamp" + (f", {_duration(width)} each" if moments else ""))
     if not moments:
@@ -62,7 +62,7 @@ def _draw_times(axes: Any, stats: Stats) -> None:
 
 
 def _broad(stats: Stats) -> tuple[int, list[tuple[int, int, int]]]:
-    """The moments, so few that their bars can be told apart."""
+    """The moments, so few that their bars can be told apart, with those between that have nothing, and one behind."""
     width = stats.moment_ms
     moments = stats.moments
     while moments and (moments[-1][0] - moments[0][0]) // width >= 256:
@@ -73,7 +73,11 @@ def _broad(stats: Stats) -> tuple[int, list[tuple[int, int, int]]]:
             before = joined.get(begin, (0, 0))
             joined[begin] = (before[0] + records, before[1] + size)
         moments = [(begin, *joined[begin]) for begin in sorted(joined)]
-    return width, moments
+    if not moments:
+        return width, []
+    known = {moment[0]: moment for moment in moments}
+    begins = range(moments[0][0], moments[-1][0] + 2 * width, width)
+    return width, [known.get(begin, (begin, 0, 0)) for begin in begins]
 
 
 def _duration(milliseconds: int) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from kafkapy.tools.log.decoders import readable
 from kafkapy.tools.log.stats_document import compaction, largest
 from kafkapy.tools.log.stats_gather import Stats
+from kafkapy.tools.output import counted
 
 Row = tuple[str, str]
 
@@ -110,7 +111,7 @@ def _records(counts: dict[str, int]) -> str:
 
 def _codec(one: dict[str, int]) -> str:
     ratio = f"{one['unpacked'] / one['packed']:.2f} : 1" if one["packed"] else "-"
-    return f"{one['records']:,} records in {one['batches']:,} batches, {_size(one['bytes'])}, {ratio}"
+    return f"{counted(one['records'], 'record')} in {counted(one['batches'], 'batch')}, {_size(one['bytes'])}, {ratio}"
 
 
 def _offsets(stats: Stats) -> str:
@@ -198,7 +199,7 @@ def _producer_rows(stats: Stats, top: int) -> list[Row]:
         found.append(
             (
                 f"  {one.id} epoch {one.epoch}",
-                f"{one.records:,} records in {one.batches:,} batches, {_size(one.bytes)}",
+                f"{counted(one.records, 'record')} in {counted(one.batches, 'batch')}, {_size(one.bytes)}",
             )
         )
     return found
@@ -217,7 +218,7 @@ def _key_rows(stats: Stats, top: int) -> list[Row]:
         cut = "" if key.length == len(key.name) else f"... ({key.length:,} bytes)"
         size = f"{key.bytes:,} bytes" if key.error == 0 else f"{key.bytes - key.error:,} to {key.bytes:,} bytes"
         least = "" if key.error == 0 else "at least "
-        found.append((f"  {_printable(str(text))}{cut}", f"{size} in {least}{key.records:,} records"))
+        found.append((f"  {_printable(str(text))}{cut}", f"{size} in {least}{counted(key.records, 'record')}"))
     plan = compaction(stats)
     gone = f"{about}{plan['recordsGone']:,} records and {_size(plan['bytesGone'])} less ({100 * plan['share']:.1f} %)"
     found.append(("compaction", gone + (", unpacked" if set(stats.codecs) - {"none"} else "")))

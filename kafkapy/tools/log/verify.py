@@ -10,7 +10,7 @@ from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.log.checks.places import check_path, is_partition, size_of
 from kafkapy.tools.log.checks.report import Problem, Report
 from kafkapy.tools.log.decoders import compact
-from kafkapy.tools.output import progress
+from kafkapy.tools.output import counted, progress
 
 
 def verify(
@@ -70,16 +70,11 @@ def _check(paths: list[Path], as_json: bool) -> Report:
     else:
         found = {0: "no problem found", 1: "1 problem"}.get(report.problems, f"{report.problems} problems")
         out.write(
-            f"Checked {_count(report.files, 'file')}, {report.bytes:,} bytes, {_count(report.batches, 'batch')}, "
-            f"{_count(report.records, 'record')}: {found}.\n"
+            f"Checked {counted(report.files, 'file')}, {report.bytes:,} bytes, {counted(report.batches, 'batch')}, "
+            f"{counted(report.records, 'record')}: {found}.\n"
         )
     out.flush()
     return report
-
-
-def _count(number: int, what: str) -> str:
-    plural = f"{what}es" if what.endswith("ch") else f"{what}s"
-    return f"{number:,} {what if number == 1 else plural}"
 
 
 def _repair(paths: list[Path], report: Report, as_json: bool, yes: bool) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 from kafkapy.record import compression, control
 from kafkapy.record.batch import build
+from kafkapy.tools.log.stats_gather import Stats
+from kafkapy.tools.log.stats_plot import _broad
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2" / "data"
@@ -248,6 +250,15 @@ def test_a_picture_is_drawn(kafkapy, tmp_path, kind):
     assert picture.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
     said = kafkapy("log", "stats", "--plot", picture, V2 / "v2-none-0")
     assert (said.code, said.err) == (2, f"kafkapy: {picture} is there already; --force replaces it.\n")
+
+
+def test_where_nothing_is_the_picture_shows_nothing():
+    stats = Stats("t-0", moment_ms=10, moments=[(-20, 1, 100), (10, 2, 300)])
+    assert _broad(stats) == (10, [(-20, 1, 100), (-10, 0, 0), (0, 0, 0), (10, 2, 300), (20, 0, 0)])
+    width, moments = _broad(Stats("t-0", moment_ms=1, moments=[(0, 1, 1), (1 << 60, 1, 1)]))
+    assert len(moments) < 260
+    assert [moment for moment in moments if moment[1]] == [(0, 1, 1), (1 << 60, 1, 1)]
+    assert moments[-1][0] == (1 << 60) + width
 
 
 @pytest.mark.parametrize("stamps", [[], [-1], [0, 2**62], [-(2**63), 2**63 - 1], [5] * 3])
