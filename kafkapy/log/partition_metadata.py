@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import os
 
 from kafkapy.log.checkpoints import text_lines
@@ -36,7 +35,7 @@ def parse_metadata(data: bytes, path: str) -> bytes:
     text = fields.get("topic_id", "")
     try:
         topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except binascii.Error:
+    except ValueError:  # no base64, or not even ASCII
         topic_id = b""
     if len(topic_id) != _ID_BYTES:
         raise PartitionMetadataError(f"{path} has the topic id {text!r}, which is not 16 bytes in base64")

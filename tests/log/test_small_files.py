@@ -116,7 +116,14 @@ def test_an_empty_checkpoint_has_no_entries(tmp_path, text):
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", b"version: 0\ntopic_id: AAAA", b"version: 0", b"garbage"],
+    [
+        b"",
+        b"version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA",
+        b"version: 0\ntopic_id: AAAA",
+        b"version: 0",
+        b"garbage",
+        b"version: 0\ntopic_id: AAAAAAAAAA\xffAAAAAAAAAAA",
+    ],
 )
 def test_garbled_partition_metadata_is_refused(data):
     with pytest.raises(PartitionMetadataError, match="a/path"):
