@@ -96,6 +96,7 @@ def test_after_a_crash_on_a_full_disk_all_that_was_acknowledged_is_there(
     again = KafkapyBroker(disk.path, SETTINGS, prefix=disk.prefix)
     try:
         with Connection(again.bootstrap) as connection:
+            connection.wait_until_served("t")
             assert_holds(connection, "t", count)
             assert connection.produce("t", 0, values(value(count)), version=7) == (0, count)
             assert_holds(connection, "t", count + 1)

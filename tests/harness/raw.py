@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 import zlib
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,7 @@ import crc32c
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, CREATE_TOPICS = 0, 1, 2, 3, 18, 19
 GZIP = 1
+NOT_LEADER_OR_FOLLOWER = 6
 
 
 def string(text: str | None) -> bytes:
@@ -151,6 +153,13 @@ class Connection:
         answer = self.ask(LIST_OFFSETS, 1, struct.pack(">i", -1) + array([string(topic) + array([one])]))
         _, code, _, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(topic.encode()) + 4)
         return code, offset
+
+    def wait_until_served(self, topic: str, partition: int = 0) -> None:
+        """A broker that has just started is listening already while it loads its logs."""
+        deadline = time.monotonic() + 20
+        while self.end_offset(topic, partition)[0] == NOT_LEADER_OR_FOLLOWER:
+            assert time.monotonic() < deadline, f"{topic}-{partition} is still being loaded"
+            time.sleep(0.01)
 
     def create_topic(self, name: str, partitions: int = 1) -> int:
         """The error code of a CreateTopics request of version 2."""
