@@ -48,9 +48,11 @@ def default_of(fact: dict[str, Any]) -> object:
     return {"bool": text == "true", "uuid": ZERO_UUID, "string": text, "bytes": b""}[fact["type"]]
 
 
-def field_of(fact: dict[str, Any], outer: Versions) -> Field:
+def field_of(fact: dict[str, Any], outer: Versions, common: dict[str, Any]) -> Field:
+    """`common`: the fields of structs that the message uses in several places, by type; ours write them out."""
     versions = versions_of(fact["versions"], outer)
     type_ = fact["type"].removeprefix("[]")
+    inside = fact.get("fields") or common.get(type_, ())
     nullable = versions_of(fact.get("nullableVersions", "none"), versions)
     if "tag" in fact:
         assert fact["taggedVersions"] == fact["versions"], "the schema form has no word for this"
@@ -63,7 +65,7 @@ def field_of(fact: dict[str, Any], outer: Versions) -> Field:
         default=default_of(fact),
         tag=fact.get("tag"),
         ignorable=fact.get("ignorable", False),
-        fields=tuple(field_of(inner, versions) for inner in fact.get("fields", ())),
+        fields=tuple(field_of(inner, versions, common) for inner in inside),
     )
 
 
@@ -73,9 +75,13 @@ def test_every_field_is_kafkas(schema: Schema, side: str) -> None:
     fact = facts()[schema.head.key, side]
     assert fact["name"] == schema.head.name + side.capitalize()
     assert schema.head.versions == versions_of(fact["validVersions"], Versions(0, 0x7FFF))
-    assert schema.head.flexible == versions_of(fact["flexibleVersions"], schema.head.versions).first
-    assert not fact.get("commonStructs"), "common structs are written where they are used"
-    expected = tuple(field_of(field, schema.head.versions) for field in fact["fields"])
+    flexible = versions_of(fact["flexibleVersions"], schema.head.versions)
+    if flexible.first <= flexible.last:
+        assert schema.head.flexible == flexible.first
+    else:
+        assert schema.head.flexible > schema.head.versions.last
+    common = {struct["name"]: struct["fields"] for struct in fact.get("commonStructs", ())}
+    expected = tuple(field_of(field, schema.head.versions, common) for field in fact["fields"])
     assert getattr(schema, side) == expected
 
 

@@ -49,7 +49,8 @@ def value_picture(value: Any, step: Step) -> Any:
         return [value_picture(element, step) for element in value]
     if step.layout is not None:
         return picture(value, step.layout)
-    return {"uuid": uuid_text, "records": lambda _: ""}.get(step.kind, lambda same: same)(value)
+    pictures = {"uuid": uuid_text, "bytes": lambda data: base64.b64encode(data).decode(), "records": lambda _: ""}
+    return pictures.get(step.kind, lambda same: same)(value)
 
 
 @pytest.mark.parametrize("case", golden())
