@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -97,3 +98,39 @@ def as_reply(call: Call, answer: Any) -> Reply:
     if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
         return answer
     return [response_frame(call.api, call.version, call.correlation_id, answer)]
+
+
+def answered(call: Call, begin: Callable[[Callable[[Any], None]], object]) -> Any:
+    """The answer of a handler that may be known at once or later: `begin(reply)` calls `reply(message)` once, now or
+    from any thread. Answers the message itself where it came before `begin` returned (no detour through the
+    network's queue), a Later otherwise."""
+    soon = _Soon(call)
+    begin(soon.reply)
+    return soon.leave()
+
+
+class _Soon:
+    """Two may meet here: the thread that replies and the handler that returns. Whoever comes second acts."""
+
+    __slots__ = ("_call", "_later", "_lock", "_message")
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._lock = threading.Lock()
+        self._message: Any = None
+        self._later: Later | None = None
+
+    def reply(self, message: Any) -> None:
+        with self._lock:
+            later = self._later
+            if later is None:
+                self._message = message
+                return
+        later.complete(message)
+
+    def leave(self) -> Any:
+        with self._lock:
+            if self._message is not None:
+                return self._message
+            self._later = later = Later(self._call)
+            return later

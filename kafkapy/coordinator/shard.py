@@ -1,0 +1,162 @@
+"""The step machine under both coordinators: one shard is one partition of an internal topic and the state in it.
+
+A step is a function of the state. It looks, refuses by raising KafkaError, or answers `Effects`: records to append
+and what to do when they are in the log. Records change the state only then, by the same `apply` that rebuilds the
+state at a load; so an append that fails leaves nothing to take back. What is not recorded (who waits for a rebalance,
+a commit under way) is the machine's own, and `then` tells it how the append went. Source: Kafka's CoordinatorRuntime.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+
+from kafkapy.errors import Errors, KafkaError
+
+if TYPE_CHECKING:
+    from kafkapy._ext.batch import BatchHeader
+    from kafkapy.runtime.clock import Clock
+    from kafkapy.runtime.timer import Timer, TimerEntry
+
+log = logging.getLogger("kafkapy.coordinator.shard")
+
+Record = tuple[bytes, "bytes | None"]  # key, value; no value deletes
+
+LOADING, ACTIVE, FAILED, UNLOADED = "loading", "active", "failed", "unloaded"
+
+
+class Producer(NamedTuple):
+    """Whose transaction a batch belongs to."""
+
+    id: int
+    epoch: int
+
+
+class Effects(NamedTuple):
+    """What a step wants done. `then(None)` when the records are in the log and applied, `then(error)` if they are not.
+
+    Without records `then(None)` is called at once. `producer`: the records are part of its transaction.
+    """
+
+    records: Sequence[Record] = ()
+    then: Callable[[KafkaError | None], object] | None = None
+    producer: Producer | None = None
+
+
+class Machine(Protocol):
+    """The state of one shard. Every method is called by one thread at a time, all but `replay` under the lock."""
+
+    def replay(self, header: BatchHeader, batch: memoryview) -> None:
+        """At the load: the next batch of the log, control batches included. Raises ProtocolError, ValueError."""
+        ...
+
+    def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
+        """Records of a step that are in the log now."""
+        ...
+
+    def loaded(self) -> None:
+        """The state is whole; time-outs begin."""
+        ...
+
+    def unloaded(self, reason: KafkaError) -> None:
+        """The shard ends here: whoever waits is told `reason`, time-outs end."""
+        ...
+
+
+class ShardLog(Protocol):
+    """Where a shard's records go: a Partition, behind the runtime."""
+
+    def append(
+        self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        """Appends one batch; `done` is called once, in the order of the appends, at once or from another thread."""
+        ...
+
+
+M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
+
+
+class Shard(Generic[M]):
+    """Runs steps on one machine, one at a time."""
+
+    def __init__(self, topic: str, index: int, machine: M, shard_log: ShardLog, *, clock: Clock, timer: Timer) -> None:
+        self.topic = topic
+        self.index = index
+        self.machine = machine
+        self.clock = clock
+        self.state = LOADING
+        self._log = shard_log
+        self._timer = timer
+        # Reentrant: `then` is part of a step's work and may run the next step.
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"Shard({self.topic}-{self.index}, {self.state})"
+
+    def run(self, step: Callable[[M], Effects | None]) -> None:
+        """Runs a step and appends what it answers. Raises KafkaError: what the step refuses, or why none can run."""
+        with self._lock:
+            self.check()
+            effects = step(self.machine)
+            if effects is not None:
+                self._carry_out(effects)
+
+    def read(self, look: Callable[[M], T]) -> T:
+        """What `look` finds in the state. Raises KafkaError as `run` does."""
+        with self._lock:
+            self.check()
+            return look(self.machine)
+
+    def check(self) -> None:
+        """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless steps can run."""
+        if self.state == LOADING:
+            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{self.index} is being loaded")
+        if self.state != ACTIVE:
+            raise KafkaError(Errors.NOT_COORDINATOR, f"{self.topic}-{self.index} is {self.state}")
+
+    def after(self, delay_s: float, step: Callable[[M], Effects | None]) -> TimerEntry:
+        """Runs a step in `delay_s` seconds, on the timer's thread, unless the shard has ended by then."""
+        return self._timer.schedule(delay_s, lambda: self._run_late(step))
+
+    def _run_late(self, step: Callable[[M], Effects | None]) -> None:
+        try:
+            with self._lock:
+                if self.state == ACTIVE:
+                    self.run(step)
+        except KafkaError as error:
+            log.warning("a step of %s-%d that was due was refused: %s", self.topic, self.index, error)
+
+    def _carry_out(self, effects: Effects) -> None:
+        if not effects.records:
+            if effects.then is not None:
+                effects.then(None)
+            return
+        self._log.append(effects.records, effects.producer, lambda error: self._appended(effects, error))
+
+    def _appended(self, effects: Effects, error: KafkaError | None) -> None:
+        with self._lock:
+            if error is None and self.state == ACTIVE:
+                self.machine.apply(effects.records, effects.producer)
+            elif error is None:
+                error = KafkaError(Errors.NOT_COORDINATOR, f"{self.topic}-{self.index} is {self.state}")
+            if effects.then is not None:
+                effects.then(error)
+
+    # --- life, of which the runtime decides
+
+    def begin(self) -> None:
+        """The load is done."""
+        with self._lock:
+            if self.state == LOADING:
+                self.state = ACTIVE
+                self.machine.loaded()
+
+    def end(self, state: str = UNLOADED) -> None:
+        """No step runs any more; whoever waits is told NOT_COORDINATOR."""
+        with self._lock:
+            was, self.state = self.state, state
+            if was == ACTIVE:
+                self.machine.unloaded(KafkaError(Errors.NOT_COORDINATOR, f"{self.topic}-{self.index} is {state}"))

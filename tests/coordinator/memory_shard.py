@@ -1,0 +1,50 @@
+"""A shard whose log is a list, for tests of a machine alone: appends can be made to fail, or to wait."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkapy.coordinator.shard import Machine, Producer, Record, Shard
+from kafkapy.errors import KafkaError
+from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.timer import Timer
+
+
+class MemoryLog:
+    """(records, producer) of each append. `fails` is the answer to the next ones; `held`: they wait for `let_go`."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[list[Record], Producer | None]] = []
+        self.fails: KafkaError | None = None
+        self.held = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def append(
+        self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        def finish() -> None:
+            if self.fails is None:
+                self.batches.append((list(records), producer))
+            done(self.fails)
+
+        if self.held:
+            self._waiting.append(finish)
+        else:
+            finish()
+
+    def let_go(self) -> None:
+        self.held = False
+        waiting, self._waiting = self._waiting, []
+        for finish in waiting:
+            finish()
+
+    @property
+    def records(self) -> list[Record]:
+        return [record for records, _ in self.batches for record in records]
+
+
+def memory_shard(machine: Any, clock: ManualClock, timer: Timer, *, topic: str = "__test", index: int = 0) -> Any:
+    """An active shard and its log."""
+    log = MemoryLog()
+    shard: Shard[Machine] = Shard(topic, index, machine, log, clock=clock, timer=timer)
+    shard.begin()
+    return shard, log
