@@ -134,8 +134,8 @@ cdef int64_t _only_batch(const uint8_t *at, Py_ssize_t left) except -1:
     return size
 
 
-# Kafka's LogValidator.validateBatch for what comes from a client.
-cdef int _check_header(const uint8_t *at) except -1:
+# Kafka's LogValidator.validateBatch; what a coordinator writes may be control records, or have no sequence.
+cdef int _check_header(const uint8_t *at, bint of_client) except -1:
     cdef int32_t count = <int32_t>load32(at + AT_COUNT)
     cdef int32_t last = <int32_t>load32(at + AT_LAST_OFFSET_DELTA)
     cdef int64_t producer = <int64_t>load64(at + AT_PRODUCER_ID)
@@ -146,6 +146,8 @@ cdef int _check_header(const uint8_t *at) except -1:
         _refuse(INVALID_RECORD, f"the batch says it has {count} records")
     if <int64_t>last + 1 != count:
         _refuse(INVALID_RECORD, f"the batch says it has {count} records, but its last offset delta is {last}")
+    if not of_client:
+        return 0
     if load16(at + AT_ATTRIBUTES) & CONTROL_BIT:
         _refuse(INVALID_RECORD, "clients may not write control records")
     if producer > -1 and sequence < 0:
@@ -302,6 +304,7 @@ def validate(
     bint zstd_allowed,
     int64_t max_message_bytes,
     bint plain_only=False,
+    bint of_client=True,
 ) -> ValidatedBatch:
     """Validate the records a client produced to one partition, one batch of format 2. Raises InvalidBatch.
 
@@ -344,7 +347,7 @@ def validate(
             _refuse(CORRUPT_MESSAGE, f"the batch's checksum {load32(at + AT_CRC)} is not that of its bytes")
         if codec > LAST_CODEC:
             _refuse(UNSUPPORTED_COMPRESSION_TYPE, f"the batch is compressed with codec {codec}, which there is none of")
-        _check_header(at)
+        _check_header(at, of_client)
         if plain_only and (attributes & TRANSACTIONAL_BIT or <int64_t>load64(at + AT_PRODUCER_ID) > -1):
             kind = "transactional" if attributes & TRANSACTIONAL_BIT else "idempotent"
             _refuse(UNSUPPORTED_FOR_MESSAGE_FORMAT,
@@ -367,6 +370,8 @@ def validate(
         if walk.fault_count:
             _refuse_records(&walk)
 
+        if attributes & CONTROL_BIT:  # never compressed anew, whatever the topic's codec
+            target_codec = codec
         if (target_codec >= 0 and target_codec != codec) or not walk.offsets_in_order:
             payload = b"".join(decompress(codec, view[HEADER_SIZE:size])) if codec else bytes(view[HEADER_SIZE:size])
             header = header_at(at, 0)

@@ -69,4 +69,5 @@ def validate(
     zstd_allowed: bool,
     max_message_bytes: int,
     plain_only: bool = False,
+    of_client: bool = True,
 ) -> ValidatedBatch: ...

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
+from kafkapy.log.results import CLIENT
 from kafkapy.record.compression import ZSTD, codec_of
 from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, validate
 
@@ -39,7 +40,7 @@ class AppendRules:
         self._any_rules = {**self._rules, "target_magic": config.record_magic, "any_magic": True}
 
     def validate_all(
-        self, sets: Sequence[memoryview], now_ms: int, zstd_allowed: bool, any_format: bool
+        self, sets: Sequence[memoryview], now_ms: int, zstd_allowed: bool, any_format: bool, origin: int = CLIENT
     ) -> Iterator[list[ValidatedBatch | KafkaError]]:
         """Several record sets in groups, each to be appended, and cleared, before the next is asked for.
 
@@ -50,7 +51,7 @@ class AppendRules:
         group: list[ValidatedBatch | KafkaError] = []
         held = 0
         for records in sets:
-            batch = validate(records, now_ms, zstd_allowed)
+            batch = validate(records, now_ms, zstd_allowed, origin)
             group.append(batch)
             if isinstance(batch, ValidatedBatch) and batch.rebuilt:
                 held += batch.size if batch.remake is None else MOST_HELD  # its size is not known yet
@@ -61,19 +62,23 @@ class AppendRules:
         if group:
             yield group
 
-    def validate(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
+    def validate(
+        self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
+    ) -> ValidatedBatch | KafkaError:
         """The batch, checked and with timestamps as the topic wants them, or why it is refused. Format 2 alone."""
-        return self._checked(self._rules, records, now_ms, zstd_allowed)
+        return self._checked(self._rules, records, now_ms, zstd_allowed, origin)
 
-    def validate_any(self, records: memoryview, now_ms: int, zstd_allowed: bool) -> ValidatedBatch | KafkaError:
+    def validate_any(
+        self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
+    ) -> ValidatedBatch | KafkaError:
         """The same for records and topics of any message format; may take long."""
-        return self._checked(self._any_rules, records, now_ms, zstd_allowed)
+        return self._checked(self._any_rules, records, now_ms, zstd_allowed, origin)
 
     def _checked(
-        self, rules: dict[str, Any], records: memoryview, now_ms: int, zstd_allowed: bool
+        self, rules: dict[str, Any], records: memoryview, now_ms: int, zstd_allowed: bool, origin: int
     ) -> ValidatedBatch | KafkaError:
         try:
-            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **rules)
+            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, of_client=origin == CLIENT, **rules)
         except KafkaError as error:
             return error.as_value()
         if not self._zstd and batch.codec == ZSTD:

@@ -27,7 +27,7 @@ from kafkapy.log.loader import Loader
 from kafkapy.log.log_state import LogState
 from kafkapy.log.partition_metadata import PartitionMetadataError
 from kafkapy.log.producer_rebuild import take_snapshot
-from kafkapy.log.results import BUSY, AppendResult, Busy, ReadResult, TimestampOffset
+from kafkapy.log.results import BUSY, CLIENT, COORDINATOR, AppendResult, Busy, ReadResult, TimestampOffset
 from kafkapy.log.retention import RetentionPolicy
 from kafkapy.record.file_region import FileRegion
 
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
 __all__ = ["BUSY", "CLIENT", "COORDINATOR", "AppendResult", "PartitionLog", "ReadResult"]
 
 _T = TypeVar("_T")
-
-# Where an append comes from: a client's batches are checked against their producer's sequence, a coordinator's not.
-CLIENT = 0
-COORDINATOR = 1
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +113,7 @@ class PartitionLog(LogState):
             return BUSY
         verdicts: list[Verdict] = []
         try:
-            for batches in rules.validate_all(sets, now_ms, zstd_allowed, older):
+            for batches in rules.validate_all(sets, now_ms, zstd_allowed, older, origin):
                 # Validation takes a while, and others may have taken the lock meanwhile. Sets that were stamped with
                 # the time of the append could not be validated again.
                 stamped = self.config.message_timestamp_type == "LogAppendTime"

@@ -78,17 +78,20 @@ class ProducerEntry:
                     return note
         return None
 
-    def check(self, where: str, epoch: int, first_sequence: int, offset: int) -> None:
-        """Raises KafkaError if a client's batch with this epoch and sequence may not follow.
-
-        A producer of which nothing is known (its records were deleted, or it expired) may begin anywhere.
-        """
+    def check_epoch(self, where: str, epoch: int, offset: int) -> None:
+        """Raises KafkaError if a batch with this epoch is of a producer that was fenced."""
         if epoch < self.epoch:
             raise KafkaError(
                 Errors.INVALID_PRODUCER_EPOCH,
                 f"producer {self.producer_id} at offset {offset} of {where} has epoch {epoch}, "
                 f"the last one seen is {self.epoch}",
             )
+
+    def check_sequence(self, where: str, epoch: int, first_sequence: int, offset: int) -> None:
+        """Raises KafkaError if a client's batch with this sequence may not follow.
+
+        A producer of which nothing is known (its records were deleted, or it expired) may begin anywhere.
+        """
         if self.epoch == NO_EPOCH:
             return
         if epoch != self.epoch:

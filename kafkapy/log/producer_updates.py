@@ -40,10 +40,12 @@ class ProducerUpdates:
         *,
         check: bool,
     ) -> None:
-        """A data batch. With `check` (a client's batch) raises KafkaError, and then nothing has changed."""
+        """A data batch; `check` its sequence too, which a client's has. Raises KafkaError, and nothing has changed."""
         entry = self._entry(producer_id)
-        if check and entry is not None:
-            entry.check(self._where, epoch, first_sequence, first_offset)
+        if entry is not None:
+            entry.check_epoch(self._where, epoch, first_offset)
+            if check:
+                entry.check_sequence(self._where, epoch, first_sequence, first_offset)
         if entry is not None and entry.txn_first_offset >= 0 and not transactional:
             raise KafkaError(
                 Errors.INVALID_TXN_STATE,

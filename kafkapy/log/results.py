@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 from kafkapy.record.file_region import FileRegion
 
+# Where an append comes from (Kafka's AppendOrigin). A client may not write control records, and its batches are
+# checked against their producer's sequence; a coordinator is believed in both.
+CLIENT = 0
+COORDINATOR = 1
+
 
 class AppendResult(NamedTuple):
     """One record set that is in the log.

@@ -47,8 +47,9 @@ def validate(
     max_decompressed: int = MAX_DECOMPRESSED,
     target_magic: int = 2,
     any_magic: bool = False,
+    of_client: bool = True,
 ) -> ValidatedBatch:
-    """Validate what a client produced to one partition: exactly one batch of format 2. Raises RecordError.
+    """Validate what is appended to one partition: exactly one batch of format 2. Raises RecordError.
 
     With `any_magic` it may also be messages of format 0 or 1: one compressed wrapper, or any number of others.
 
@@ -62,7 +63,8 @@ def validate(
     zstd_allowed: false for produce requests before version 7. max_message_bytes: -1 for no limit.
     max_decompressed: the most bytes the records may unpack to.
     target_magic: the topic's message format; records of another are converted. any_magic: whether the request is of a
-        version before 3, which does not ask for format 2.
+        version before 3, which does not ask for format 2. of_client: false for what a coordinator writes, which may be
+        control records, and of a producer without a sequence.
     """
     if target_magic != 2 or (any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2):
         from kafkapy.record.message_validation import Rules, validate_any
@@ -106,6 +108,7 @@ def validate(
             target_codec=target_codec,
             zstd_allowed=zstd_allowed,
             max_message_bytes=max_message_bytes,
+            of_client=of_client,
         )
     except InvalidBatch as reason:
         raise RecordError(reason.code, reason.message, reason.record_errors) from None

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.results import CLIENT
 
 log = logging.getLogger("kafkapy.replica.append_queue")
 
@@ -28,6 +29,7 @@ Sets = Sequence[memoryview]
 Results = list[Any]
 Done = Callable[[Results], None]
 Entry = tuple[Sets, Done]
+Kind = tuple[bool, int]  # whether it is long work, and the origin: what differs in either is not written together
 
 # One write takes at most so much, so that a flood of queued sets does not become one endless write.
 MAX_SETS_A_WRITE = 1024
@@ -36,8 +38,8 @@ MAX_SETS_A_WRITE = 1024
 class AppendQueue:
     """The queue of one partition.
 
-    `write(sets)` appends, blocking, and answers one result a set and whether they have to be flushed; then `flush()`
-    is called before the results are given out. Where one of them raises, that is everybody's result.
+    `write(sets, origin)` appends, blocking, and answers one result a set and whether they have to be flushed; then
+    `flush()` is called before the results are given out. Where one of them raises, that is everybody's result.
     """
 
     __slots__ = ("_flush", "_flushing", "_lock", "_long_pool", "_pool", "_waiting", "_write", "_writing", "_written")
@@ -45,7 +47,7 @@ class AppendQueue:
     def __init__(
         self,
         pool: Any,
-        write: Callable[[Sets], tuple[Results, bool]],
+        write: Callable[[Sets, int], tuple[Results, bool]],
         flush: Callable[[], object],
         long_pool: Any = None,
     ) -> None:
@@ -54,7 +56,7 @@ class AppendQueue:
         self._write = write
         self._flush = flush
         self._lock = threading.Lock()
-        self._waiting: list[tuple[Entry, bool]] = []  # and whether it is long work
+        self._waiting: list[tuple[Entry, Kind]] = []
         self._written: list[tuple[Entry, Results]] = []  # and not flushed yet
         self._writing = False
         self._flushing = False
@@ -64,10 +66,10 @@ class AppendQueue:
         """Whether an append is queued or being written, so that the next one must queue too."""
         return self._writing
 
-    def put(self, sets: Sets, done: Done, *, long: bool = False) -> None:
+    def put(self, sets: Sets, done: Done, *, long: bool = False, origin: int = CLIENT) -> None:
         """Queues `sets`; `done(results)` is called once, on a pool thread: the other pool's if it is `long` work."""
         with self._lock:
-            self._waiting.append(((sets, done), long))
+            self._waiting.append(((sets, done), (long, origin)))
             if self._writing:
                 return
             self._writing = True
@@ -83,8 +85,8 @@ class AppendQueue:
         (self._long_pool if long else self._pool).submit(self._run, long)
 
     def _run(self, long: bool) -> None:
-        while entries := self._next(long):
-            self._write_together(entries)
+        while taken := self._next(long):
+            self._write_together(*taken)
             if self._may_flush():
                 self._pass_on()
                 self._flush_all()
@@ -106,44 +108,45 @@ class AppendQueue:
         """This thread goes to flush: another one writes what waits."""
         with self._lock:
             self._writing = waits = bool(self._waiting)
-            long = waits and self._waiting[0][1]
+            long = waits and self._waiting[0][1][0]
         if waits:  # not what `_writing` says by now: a `put` may have found nobody writing, and begun
             try:
                 self._submit(long)
             except RuntimeError:  # the broker stops: nobody else will
-                while entries := self._next(long):
-                    self._write_together(entries)
+                while taken := self._next(long):
+                    self._write_together(*taken)
 
-    def _next(self, long: bool) -> list[Entry]:
-        """What is written together next; nothing, and another thread may begin to write, or goes on."""
+    def _next(self, long: bool) -> tuple[list[Entry], int] | None:
+        """What is written together next, and its origin; None, and another thread may begin to write, or goes on."""
         with self._lock:
-            if not self._waiting or self._waiting[0][1] == long:
+            if not self._waiting or self._waiting[0][1][0] == long:
                 return self._take()
         try:
             self._submit(not long)
         except RuntimeError:  # the broker stops
             with self._lock:
                 return self._take()
-        return []
+        return None
 
-    def _take(self) -> list[Entry]:
-        """What waits longest, as far as it is for the same pool. Under the lock."""
+    def _take(self) -> tuple[list[Entry], int] | None:
+        """What waits longest, as far as it is of one kind. Under the lock."""
+        self._writing = bool(self._waiting)
+        if not self._waiting:
+            return None
+        kind = self._waiting[0][1]
         taken, count = 0, 0
-        while (
-            taken < len(self._waiting) and count < MAX_SETS_A_WRITE and self._waiting[taken][1] == self._waiting[0][1]
-        ):
+        while taken < len(self._waiting) and count < MAX_SETS_A_WRITE and self._waiting[taken][1] == kind:
             count += len(self._waiting[taken][0][0])
             taken += 1
         entries = [entry for entry, _ in self._waiting[:taken]]
         self._waiting = self._waiting[taken:]
-        self._writing = bool(entries)
-        return entries
+        return entries, kind[1]
 
-    def _write_together(self, entries: list[Entry]) -> None:
+    def _write_together(self, entries: list[Entry], origin: int) -> None:
         gathered = [one for sets, _ in entries for one in sets]
         to_flush = False
         try:
-            results, to_flush = self._write(gathered)
+            results, to_flush = self._write(gathered, origin)
         except Exception as error:  # every waiting producer needs its answer, whatever went wrong
             results = [_verdict(error)] * len(gathered)
         answers = []

@@ -14,7 +14,7 @@ from typing import Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.partition_log import AppendResult, PartitionLog, ReadResult
-from kafkapy.log.results import Busy
+from kafkapy.log.results import CLIENT, Busy
 from kafkapy.replica.append_queue import AppendQueue
 
 READ_UNCOMMITTED = 0
@@ -70,8 +70,10 @@ class Partition:
 
     # --- appends
 
-    def append(self, sets: Sequence[memoryview], done: Callable[[list[Verdict]], None] | None) -> list[Verdict] | None:
-        """Appends produced record sets, each with its own verdict; the caller has asked `refusal`.
+    def append(
+        self, sets: Sequence[memoryview], done: Callable[[list[Verdict]], None] | None, origin: int = CLIENT
+    ) -> list[Verdict] | None:
+        """Appends record sets of one origin, each with its own verdict; the caller has asked `refusal`.
 
         Answers at once where that needs no waiting. Otherwise answers None, keeps the views, and calls
         `done(verdicts)` from a pool thread. With `done=None` it waits instead (never on a network thread).
@@ -79,11 +81,11 @@ class Partition:
         if self.gone is not None:
             return [self.gone] * len(sets)
         if done is None:
-            return self._append_waiting(sets)
+            return self._append_waiting(sets, origin)
         if not self._queue.busy and not self._stall.stalled:
             started = time.monotonic()
             try:
-                verdicts = self.log.append(sets, self.leader_epoch, blocking=False, flush=False)
+                verdicts = self.log.append(sets, self.leader_epoch, origin=origin, blocking=False, flush=False)
             except LogDirFailure as failure:
                 return [failure] * len(sets)
             if not isinstance(verdicts, Busy):
@@ -93,7 +95,7 @@ class Partition:
                     return None
                 self._appended()
                 return verdicts
-        self._queue.put(sets, done, long=self.log.is_long_work(sets))
+        self._queue.put(sets, done, long=self.log.is_long_work(sets), origin=origin)
         return None
 
     def refusal(self, acks: int) -> KafkaError | None:
@@ -106,41 +108,41 @@ class Partition:
             )
         return None
 
-    def _append_waiting(self, sets: Sequence[memoryview]) -> list[Verdict]:
+    def _append_waiting(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
         if self.gone is not None:
             return [self.gone] * len(sets)
-        verdicts, to_flush = self._write(sets)
+        verdicts, to_flush = self._write(sets, origin)
         if to_flush:
             self._flush()
         return verdicts
 
-    def _write(self, sets: Sequence[memoryview]) -> tuple[list[Verdict], bool]:
+    def _write(self, sets: Sequence[memoryview], origin: int) -> tuple[list[Verdict], bool]:
         """The verdicts, and whether a flush is due before they may be told."""
         if self.gone is not None:
             return [self.gone] * len(sets), False
         if self.log.is_long_work(sets):  # the time that it takes says nothing of the disk
-            verdicts = self._convert(sets)
+            verdicts = self._convert(sets, origin)
         else:
             started = time.monotonic()
-            verdicts = self._write_now(sets)
+            verdicts = self._write_now(sets, origin)
             self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
         if self.log.is_flush_due:
             return verdicts, True
         self._appended()
         return verdicts, False
 
-    def _convert(self, sets: Sequence[memoryview]) -> list[Verdict]:
+    def _convert(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
         """A few sets at a time: a hostile request may hold a thousand that take a second each."""
         verdicts: list[Verdict] = []
         while len(verdicts) < len(sets):
             refusal = self.gone or self.ending
             if refusal is not None:
                 return verdicts + [refusal] * (len(sets) - len(verdicts))
-            verdicts += self._write_now(sets[len(verdicts) : len(verdicts) + CONVERTED_AT_ONCE])
+            verdicts += self._write_now(sets[len(verdicts) : len(verdicts) + CONVERTED_AT_ONCE], origin)
         return verdicts
 
-    def _write_now(self, sets: Sequence[memoryview]) -> list[Verdict]:
-        verdicts = self.log.append(sets, self.leader_epoch, blocking=True, flush=False)
+    def _write_now(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
+        verdicts = self.log.append(sets, self.leader_epoch, origin=origin, blocking=True, flush=False)
         assert not isinstance(verdicts, Busy)
         return verdicts
 

@@ -332,10 +332,17 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(bench):
     assert codes(log.append([idempotent("b", epoch=2, sequence=0)], 0)) == [0]
 
 
-def test_a_coordinators_batches_are_not_checked(bench):
+def test_a_coordinators_batches_need_no_sequence(bench):
     log = bench.load()
     log.append([idempotent("a", sequence=3)], 0, origin=COORDINATOR)
     assert codes(log.append([idempotent("b", sequence=9)], 0, origin=COORDINATOR)) == [0]
+
+
+def test_a_coordinators_batches_of_an_older_epoch_are_fenced(bench):
+    log = bench.load()
+    log.append([idempotent("a", epoch=2, sequence=0)], 0, origin=COORDINATOR)
+    late = [idempotent("b", epoch=1, sequence=0)]
+    assert codes(log.append(late, 0, origin=COORDINATOR)) == [Errors.INVALID_PRODUCER_EPOCH]
 
 
 def test_producers_expire(bench):

@@ -11,7 +11,7 @@ from kafkapy._ext import batch, validation
 from kafkapy._ext.crc32c import crc32c
 from kafkapy._ext.varint import encode_varint
 from kafkapy.errors import Errors
-from kafkapy.record import compression
+from kafkapy.record import compression, control
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.validation import RecordError, assign, validate
 
@@ -417,3 +417,31 @@ def test_payloads_in_pieces_are_judged_as_whole_ones(records, cuts, noise, place
 def test_a_payload_in_single_bytes_is_read():
     data = produced([(NOW, b"k", bytes(1000), ())] * 3)
     assert walk_in_pieces(data, range(len(data))) == (NOW, False)
+
+
+def marker(**fields):
+    """A commit marker, as a coordinator writes it."""
+    record = (NOW, control.encode_key(control.COMMIT), control.encode_marker(3), ())
+    return produced([record], producer_id=7, producer_epoch=1, transactional=True, control=True, **fields)
+
+
+def test_a_coordinator_may_write_control_records_and_a_client_may_not():
+    assert validate(marker(), now_ms=NOW, compact=True, of_client=False).is_control
+    refused(marker(), Errors.INVALID_RECORD, "control records")
+
+
+def test_a_coordinators_producer_needs_no_sequence():
+    data = produced(producer_id=7, producer_epoch=1, transactional=True)
+    found = validate(data, now_ms=NOW, of_client=False)
+    assert (found.producer_id, found.base_sequence, found.is_transactional) == (7, -1, True)
+    refused(produced(producer_id=7, producer_epoch=1), Errors.INVALID_RECORD, "base sequence")
+
+
+def test_control_records_are_not_compressed_with_the_topics_codec():
+    found = validate(marker(), now_ms=NOW, of_client=False, target_codec=compression.LZ4)
+    assert (found.codec, found.rebuilt, found.is_control) == (compression.NONE, False, True)
+
+
+@pytest.mark.parametrize("field", [COUNT, LAST], ids=["count", "last delta"])
+def test_what_a_coordinator_writes_must_be_whole_too(field):
+    refused(with_field(marker(), field, 2), Errors.INVALID_RECORD, of_client=False)

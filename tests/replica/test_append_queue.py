@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.results import CLIENT, COORDINATOR
 from kafkapy.replica.append_queue import AppendQueue
 from kafkapy.runtime.disk_pool import DiskPool
 
@@ -26,7 +27,7 @@ class Pool:
 
 def queue_of(pool, write):
     """A queue of appends that need no flush."""
-    return AppendQueue(pool, lambda sets: (write(sets), False), never)
+    return AppendQueue(pool, lambda sets, origin: (write(sets), False), never)
 
 
 def never():
@@ -90,7 +91,7 @@ class Disk:
         self.begun = 0
         self.may_end = threading.Semaphore(0)
 
-    def write(self, sets):
+    def write(self, sets, origin):
         with self.news:
             self.written += sets
             self.news.notify_all()
@@ -137,10 +138,10 @@ def test_a_flush_does_not_wait_for_writes_that_go_on(threads):
     disk, answered = Disk(), threading.Semaphore(0)
     numbers = iter(range(1000))
 
-    def write(sets):
+    def write(sets, origin):
         if disk.begun == 0:  # there is always more to write, until the first flush
             queue.put([next(numbers)], lambda results: answered.release())
-        return disk.write(sets)
+        return disk.write(sets, origin)
 
     queue = AppendQueue(threads, write, disk.flush)
     queue.put([next(numbers)], lambda results: answered.release())
@@ -171,7 +172,7 @@ class Afterwards:
 def test_never_do_two_threads_write(releases):
     """Whenever somebody puts another append, also just as the one who wrote goes to flush."""
     pool = Pool()
-    queue = AppendQueue(pool, lambda sets: (list(sets), True), lambda: None)
+    queue = AppendQueue(pool, lambda sets, origin: (list(sets), True), lambda: None)
     answers = []
     queue._lock = Afterwards(releases + 1, lambda: queue.put(["b"], answers.append))
     queue.put(["a"], answers.append)
@@ -187,7 +188,7 @@ def test_a_failed_flush_is_everybodys_answer():
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
 
     pool, answers = Pool(), []
-    queue = AppendQueue(pool, lambda sets: (list(sets), True), flush)
+    queue = AppendQueue(pool, lambda sets, origin: (list(sets), True), flush)
     queue.put(["a"], answers.append)
     queue.put(["b", "c"], answers.append)
     pool.run()
@@ -209,7 +210,7 @@ def test_what_was_written_elsewhere_is_answered_after_a_flush():
 def test_long_work_has_a_pool_of_its_own_and_the_order_stays():
     pool, long_pool, appended, answers = Pool(), Pool(), [], []
 
-    def write(sets):
+    def write(sets, origin):
         appended.append(("long" if running is long_pool else "short", list(sets)))
         return list(sets), False
 
@@ -233,6 +234,21 @@ def test_long_work_has_a_pool_of_its_own_and_the_order_stays():
     assert not queue.busy
 
 
+def test_a_coordinators_appends_are_written_in_their_turn_but_not_with_those_of_clients():
+    pool, written, answers = Pool(), [], []
+
+    def write(sets, origin):
+        written.append((origin, list(sets)))
+        return list(sets), False
+
+    queue = AppendQueue(pool, write, never)
+    for name in "abCDe":
+        queue.put([name], answers.append, origin=COORDINATOR if name.isupper() else CLIENT)
+    pool.run()
+    assert written == [(CLIENT, ["a", "b"]), (COORDINATOR, ["C", "D"]), (CLIENT, ["e"])]
+    assert answers == [[name] for name in "abCDe"]
+
+
 @pytest.mark.parametrize("stopped", ["pool", "long_pool"])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_what_waits_when_a_pool_is_stopped_is_still_appended(stopped, flushed):
@@ -243,7 +259,7 @@ def test_what_waits_when_a_pool_is_stopped_is_still_appended(stopped, flushed):
     pools = {"pool": Pool(), "long_pool": Pool()} | {stopped: Stopped()}
     appended, answers = [], []
 
-    def write(sets):
+    def write(sets, origin):
         appended.extend(sets)
         return list(sets), flushed
 
