@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kafkapy.client.answers import check, grouped
 from kafkapy.client.cluster import Broker, Cluster, Topic, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.descriptions import (
@@ -13,7 +14,7 @@ from kafkapy.client.descriptions import (
     LogDir,
     NewTopic,
 )
-from kafkapy.errors import Errors, KafkaError, message_of
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 
 TOPIC, BROKER = 2, 4  # resource types of the config APIs (Kafka's ConfigResource.Type)
@@ -72,7 +73,7 @@ class Admin:
             validate_only=validate_only,
         )
         for result in self._to_controller(apis.CREATE_TOPICS, request).topics:
-            _check(result.error_code, result.error_message, f"topic {result.name!r}")
+            check(result.error_code, f"topic {result.name!r}", result.error_message)
         if validate_only:
             return []
         # A topic just made may take a moment to reach the broker that we ask: here an unknown one is waited for.
@@ -86,7 +87,7 @@ class Admin:
         # Version 5 is the last one that takes plain names.
         request = apis.DELETE_TOPICS.Request(topic_names=list(names), timeout_ms=self._timeout_ms)
         for result in self._to_controller(apis.DELETE_TOPICS, request, at_most=5).responses:
-            _check(result.error_code, result.error_message, f"topic {result.name!r}")
+            check(result.error_code, f"topic {result.name!r}", result.error_message)
             self.cluster.topics.pop(result.name, None)
 
     def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
@@ -98,7 +99,7 @@ class Admin:
             validate_only=validate_only,
         )
         for result in self._to_controller(apis.CREATE_PARTITIONS, request).results:
-            _check(result.error_code, result.error_message, f"topic {result.name!r}")
+            check(result.error_code, f"topic {result.name!r}", result.error_message)
         self.cluster.topics.pop(topic, None)
 
     # Configs
@@ -113,7 +114,7 @@ class Admin:
         )
         request = shape(resources=[resource], include_synonyms=True, include_documentation=documentation)
         (result,) = self._for_resource(kind, name).call(apis.DESCRIBE_CONFIGS, request).results
-        _check(result.error_code, result.error_message, _resource(kind, name))
+        check(result.error_code, _resource(kind, name), result.error_message)
         return [
             ConfigEntry(
                 entry.name,
@@ -141,7 +142,7 @@ class Admin:
             validate_only=validate_only,
         )
         (result,) = self._for_resource(kind, name).call(apis.INCREMENTAL_ALTER_CONFIGS, request).responses
-        _check(result.error_code, result.error_message, _resource(kind, name))
+        check(result.error_code, _resource(kind, name), result.error_message)
 
     # Records and offsets
 
@@ -164,7 +165,7 @@ class Admin:
                         for index in indexes
                     ],
                 )
-                for topic, indexes in _grouped(asked).items()
+                for topic, indexes in grouped(asked).items()
             ]
             request = shape(replica_id=-1, isolation_level=0, topics=topics)
             response = self.cluster.connection(leader).call(apis.LIST_OFFSETS, request)
@@ -172,7 +173,7 @@ class Admin:
                 for answer in topic.partitions:
                     if answer.error_code:
                         self.cluster.topics.pop(topic.name, None)
-                        _check(answer.error_code, None, f"{topic.name}-{answer.partition_index}")
+                        check(answer.error_code, f"{topic.name}-{answer.partition_index}")
                     found[topic.name, answer.partition_index] = FoundOffset(
                         answer.offset, answer.timestamp, answer.leader_epoch
                     )
@@ -190,12 +191,12 @@ class Admin:
                         shape.Topics.Partitions(partition_index=index, offset=before[topic, index]) for index in indexes
                     ],
                 )
-                for topic, indexes in _grouped(asked).items()
+                for topic, indexes in grouped(asked).items()
             ]
             request = shape(topics=topics, timeout_ms=self._timeout_ms)
             for topic in self.cluster.connection(leader).call(apis.DELETE_RECORDS, request).topics:
                 for answer in topic.partitions:
-                    _check(answer.error_code, None, f"{topic.name}-{answer.partition_index}")
+                    check(answer.error_code, f"{topic.name}-{answer.partition_index}")
                     result[topic.name, answer.partition_index] = answer.low_watermark
         return result
 
@@ -203,7 +204,7 @@ class Admin:
 
     def describe_cluster(self) -> ClusterDescription:
         response = self.cluster.any_connection().call(apis.DESCRIBE_CLUSTER, apis.DESCRIBE_CLUSTER.Request())
-        _check(response.error_code, response.error_message, "the cluster")
+        check(response.error_code, "the cluster", response.error_message)
         brokers = tuple(Broker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
@@ -214,7 +215,7 @@ class Admin:
         for node in sorted(self.cluster.brokers):
             request = apis.DESCRIBE_LOG_DIRS.Request(topics=None)
             response = self.cluster.connection(node).call(apis.DESCRIBE_LOG_DIRS, request)
-            _check(response.error_code, None, f"the log directories of broker {node}")
+            check(response.error_code, f"the log directories of broker {node}")
             for one in response.results:
                 sizes = {(t.name, p.partition_index): p.partition_size for t in one.topics for p in t.partitions}
                 found.append(LogDir(node, one.log_dir, one.error_code, one.total_bytes, one.usable_bytes, sizes))
@@ -246,17 +247,5 @@ class Admin:
         return leaders
 
 
-def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    return topics
-
-
 def _resource(kind: int, name: str) -> str:
     return f"topic {name!r}" if kind == TOPIC else f"broker {name!r}"
-
-
-def _check(code: int, message: str | None, what: str) -> None:
-    if code != Errors.NONE:
-        raise KafkaError(code, f"{what}: {message or message_of(code)}")

@@ -1,0 +1,241 @@
+"""Administration of consumer groups: who is in them, what they have committed, and changes of both."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkapy.client.answers import check, error_of, grouped
+from kafkapy.client.cluster import Broker, Cluster, TopicPartition
+from kafkapy.client.connection import Connection
+from kafkapy.client.coordinators import GROUP, Coordinators
+from kafkapy.errors import KafkaError, ProtocolError, UnsupportedVersion
+from kafkapy.protocol import apis
+from kafkapy.protocol.consumer_protocol import ASSIGNMENT, PROTOCOL_TYPE, SUBSCRIPTION
+
+# What DescribeGroups calls the state of a group that is not there, and of one that has offsets only.
+DEAD, EMPTY = "Dead", "Empty"
+
+SEVERAL_GROUPS_FROM = 8  # the first version of OffsetFetch that takes several groups (KIP-709)
+
+
+@dataclass(frozen=True)
+class GroupListing:
+    """A group as its coordinator lists it; `state` and `type` are empty where the broker is too old to say."""
+
+    id: str
+    protocol_type: str
+    state: str
+    type: str
+    coordinator: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a group; `topics` and `partitions`, what it subscribes and is assigned, are None where they are not
+    in the consumer protocol. `host` is an address without the slash that brokers write before it."""
+
+    id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    topics: tuple[str, ...] | None
+    partitions: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True)
+class GroupDescription:
+    """`protocol` is the assignor chosen, empty while there is none."""
+
+    id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[Member, ...]
+    coordinator: Broker
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in (EMPTY, DEAD)
+
+
+@dataclass(frozen=True)
+class CommittedOffset:
+    """`leader_epoch` is that of the last record read, -1 where nobody said; `metadata` what the committer added."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupAdmin:
+    """Blocking. Where several groups or partitions are asked for, each has its own answer or KafkaError; else the
+    error is raised. ClientError where a broker cannot be asked."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._coordinators = Coordinators(cluster, GROUP)
+
+    def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
+        """All groups of all brokers, or those in one of the states and of one of the types ("classic")."""
+        self.cluster.refresh([])
+        request = apis.LIST_GROUPS.Request(states_filter=list(states), types_filter=list(types))
+        found: dict[str, GroupListing] = {}
+        for node in sorted(self.cluster.brokers):
+            for one in self.cluster.retry(lambda node=node: self._list(node, request)):  # type: ignore[misc]
+                # A group whose coordinator moves meanwhile is told by both.
+                found[one.id] = one
+        return sorted(found.values(), key=lambda listing: listing.id)
+
+    def _list(self, node: int, request: Any) -> list[GroupListing]:
+        response = self.cluster.connection(node).call(apis.LIST_GROUPS, request)
+        check(response.error_code, f"the groups of broker {node}")
+        return [
+            GroupListing(one.group_id, one.protocol_type, one.group_state, one.group_type, node)
+            for one in response.groups
+        ]
+
+    def describe(self, groups: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
+        """States and members; a group that is not there has the state DEAD and no members."""
+
+        def ask(connection: Connection, its_groups: list[str]) -> dict[str, GroupDescription | KafkaError]:
+            request = apis.DESCRIBE_GROUPS.Request(groups=its_groups)
+            response = connection.call(apis.DESCRIBE_GROUPS, request)
+            return {
+                one.group_id: error_of(one.error_code, f"group {one.group_id!r}") or self._description(one)
+                for one in response.groups
+            }
+
+        return self._coordinators.ask_each(groups, ask)
+
+    def _description(self, one: Any) -> GroupDescription:
+        node = self._coordinators.node_of(one.group_id)
+        is_consumers = one.protocol_type == PROTOCOL_TYPE
+        return GroupDescription(
+            one.group_id,
+            one.group_state,
+            one.protocol_type,
+            one.protocol_data,
+            tuple(_member(member, is_consumers) for member in one.members),
+            self.cluster.brokers[node],
+        )
+
+    def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, CommittedOffset] | KafkaError]:
+        """What each group has committed, those of open transactions left out; empty for a group that is not there."""
+        return self._coordinators.ask_each(groups, _fetch_offsets)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commits for a group without members; raises KafkaError, UNKNOWN_MEMBER_ID where it has some."""
+        shape = apis.OFFSET_COMMIT.Request.Topics
+        topics = [
+            shape(
+                name=topic,
+                partitions=[
+                    shape.Partitions(
+                        partition_index=index,
+                        committed_offset=offsets[topic, index].offset,
+                        committed_leader_epoch=offsets[topic, index].leader_epoch,
+                        committed_metadata=offsets[topic, index].metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in grouped(offsets).items()
+        ]
+        request = apis.OFFSET_COMMIT.Request(group_id=group, topics=topics)
+
+        def ask(connection: Connection) -> None:
+            for topic in connection.call(apis.OFFSET_COMMIT, request).topics:
+                for answer in topic.partitions:
+                    check(answer.error_code, f"group {group!r}, {topic.name}-{answer.partition_index}")
+
+        self._coordinators.ask(group, ask)
+
+    def delete(self, groups: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Deletes groups that have no members, with their offsets; None for each that is gone."""
+
+        def ask(connection: Connection, its_groups: list[str]) -> dict[str, bool | KafkaError]:
+            response = connection.call(apis.DELETE_GROUPS, apis.DELETE_GROUPS.Request(groups_names=its_groups))
+            return {
+                one.group_id: error_of(one.error_code, f"group {one.group_id!r}") or True for one in response.results
+            }
+
+        answers = self._coordinators.ask_each(groups, ask)
+        return {group: answer if isinstance(answer, KafkaError) else None for group, answer in answers.items()}
+
+    def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Deletes what the group has committed for these; None for each that is gone, also where nothing was.
+
+        Raises:
+            KafkaError: of the group, such as GROUP_ID_NOT_FOUND. A topic that its members subscribe to is an error of
+                the partitions: GROUP_SUBSCRIBED_TO_TOPIC.
+        """
+        shape = apis.OFFSET_DELETE.Request.Topics
+        topics = [
+            shape(name=topic, partitions=[shape.Partitions(partition_index=index) for index in indexes])
+            for topic, indexes in grouped(partitions).items()
+        ]
+        request = apis.OFFSET_DELETE.Request(group_id=group, topics=topics)
+
+        def ask(connection: Connection) -> dict[TopicPartition, KafkaError | None]:
+            response = connection.call(apis.OFFSET_DELETE, request)
+            check(response.error_code, f"group {group!r}")
+            return {
+                (topic.name, one.partition_index): error_of(one.error_code, f"{topic.name}-{one.partition_index}")
+                for topic in response.topics
+                for one in topic.partitions
+            }
+
+        return self._coordinators.ask(group, ask)
+
+
+def _fetch_offsets(
+    connection: Connection, groups: list[str]
+) -> dict[str, dict[TopicPartition, CommittedOffset] | KafkaError]:
+    shape = apis.OFFSET_FETCH.Request
+    if connection.version_of(apis.OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
+        request = shape(groups=[shape.Groups(group_id=group, topics=None) for group in groups])
+        response = connection.call(apis.OFFSET_FETCH, request)
+        return {one.group_id: _committed(one.group_id, one) for one in response.groups}
+    return {
+        group: _committed(group, connection.call(apis.OFFSET_FETCH, shape(group_id=group, topics=None)))
+        for group in groups
+    }
+
+
+def _committed(group: str, answer: Any) -> dict[TopicPartition, CommittedOffset] | KafkaError:
+    if error := error_of(answer.error_code, f"group {group!r}"):
+        return error
+    found = {}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            if error := error_of(one.error_code, f"group {group!r}, {topic.name}-{one.partition_index}"):
+                return error
+            if one.committed_offset >= 0:
+                found[topic.name, one.partition_index] = CommittedOffset(
+                    one.committed_offset, one.committed_leader_epoch, one.metadata or ""
+                )
+    return found
+
+
+def _member(member: Any, is_consumers: bool) -> Member:
+    topics: tuple[str, ...] | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+    if is_consumers:
+        try:
+            if member.member_metadata:
+                topics = tuple(SUBSCRIPTION.decode(member.member_metadata)[1].topics)
+            partitions = _partitions(member.member_assignment)
+        except (ProtocolError, UnsupportedVersion):
+            pass  # members write what they like there
+    host = member.client_host.removeprefix("/")
+    return Member(member.member_id, member.group_instance_id, member.client_id, host, topics, partitions)
+
+
+def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Sorted; none of the empty bytes that a member has until it is assigned something."""
+    if not assignment:
+        return ()
+    topics = ASSIGNMENT.decode(assignment)[1].assigned_partitions
+    return tuple(sorted((one.topic, index) for one in topics for index in one.partitions))

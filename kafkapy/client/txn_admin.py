@@ -1,0 +1,271 @@
+"""Administration of transactions: those that coordinators know, those open in partitions, and how to end them."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkapy.client.answers import check, error_of, grouped
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.connection import Connection
+from kafkapy.client.coordinators import TRANSACTION, Coordinators
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol import apis
+
+PARTITIONS_AT_ONCE = 500  # as many as Kafka's own command asks of a broker in one request
+
+
+@dataclass(frozen=True)
+class TransactionListing:
+    """A transactional id as its coordinator lists it, with its state ("Empty", "Ongoing", ...)."""
+
+    id: str
+    state: str
+    producer_id: int
+    coordinator: int
+
+
+@dataclass(frozen=True)
+class TransactionDescription:
+    """`started_ms` is when the open transaction began (ms since 1970), None while there is none. `partitions` are
+    those in the transaction that have no marker yet."""
+
+    id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+    coordinator: int
+
+
+@dataclass(frozen=True)
+class ProducerState:
+    """A producer as a partition knows it; `txn_start_offset` is where its open transaction begins, None without one.
+    `coordinator_epoch` is that of the last marker, -1 before the first. `last_timestamp` in ms since 1970."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    txn_start_offset: int | None
+
+
+@dataclass(frozen=True)
+class HangingTransaction:
+    """A transaction that is open in a partition and that no coordinator is going to end; `id` where one is known."""
+
+    partition: TopicPartition
+    producer: ProducerState
+    id: str | None
+
+
+class TransactionAdmin:
+    """Blocking. Where several ids or partitions are asked for, each has its own answer or KafkaError; else the error
+    is raised. ClientError where a broker cannot be asked."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._coordinators = Coordinators(cluster, TRANSACTION)
+
+    def list_transactions(
+        self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
+    ) -> list[TransactionListing]:
+        """The transactional ids of all brokers: all, or those in one of the states, of one of the producers, and with
+        a transaction that has been open for longer than a time.
+
+        Raises:
+            KafkaError: INVALID_REQUEST for a state that there is not.
+        """
+        request = apis.LIST_TRANSACTIONS.Request(
+            state_filters=list(states), producer_id_filters=sorted(producer_ids), duration_filter=longer_than_ms
+        )
+        self.cluster.refresh([])
+        found: list[TransactionListing] = []
+        for node in sorted(self.cluster.brokers):
+            found += self.cluster.retry(lambda node=node: self._list(node, request))  # type: ignore[misc]
+        return sorted(found, key=lambda listing: listing.id)
+
+    def _list(self, node: int, request: Any) -> list[TransactionListing]:
+        response = self.cluster.connection(node).call(apis.LIST_TRANSACTIONS, request)
+        check(response.error_code, f"the transactions of broker {node}")
+        if response.unknown_state_filters:
+            unknown = ", ".join(map(repr, response.unknown_state_filters))
+            raise KafkaError(Errors.INVALID_REQUEST, f"broker {node} knows no state {unknown} of a transaction")
+        return [
+            TransactionListing(one.transactional_id, one.transaction_state, one.producer_id, node)
+            for one in response.transaction_states
+        ]
+
+    def describe(self, ids: Iterable[str]) -> dict[str, TransactionDescription | KafkaError]:
+        """What the coordinators know of transactional ids; TRANSACTIONAL_ID_NOT_FOUND where they know nothing."""
+
+        def ask(connection: Connection, its_ids: list[str]) -> dict[str, TransactionDescription | KafkaError]:
+            request = apis.DESCRIBE_TRANSACTIONS.Request(transactional_ids=its_ids)
+            return {
+                one.transactional_id: error_of(one.error_code, f"transactional id {one.transactional_id!r}")
+                or self._description(one)
+                for one in connection.call(apis.DESCRIBE_TRANSACTIONS, request).transaction_states
+            }
+
+        return self._coordinators.ask_each(ids, ask)
+
+    def _description(self, one: Any) -> TransactionDescription:
+        return TransactionDescription(
+            one.transactional_id,
+            one.transaction_state,
+            one.producer_id,
+            one.producer_epoch,
+            one.transaction_timeout_ms,
+            one.transaction_start_time_ms if one.transaction_start_time_ms >= 0 else None,
+            tuple(sorted((topic.topic, index) for topic in one.topics for index in topic.partitions)),
+            self._coordinators.node_of(one.transactional_id),
+        )
+
+    def producers(
+        self, partitions: Iterable[TopicPartition], *, broker: int | None = None
+    ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+        """The producers that each partition knows, as its leader says, or one broker that has a replica of it."""
+        wanted = list(partitions)
+        found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
+
+        def attempt() -> None:
+            nodes: dict[int, list[TopicPartition]] = {}
+            for where in wanted:
+                if where not in found or _moved(found[where]):
+                    node = self.cluster.leader_of(*where) if broker is None else broker
+                    nodes.setdefault(node, []).append(where)
+            for node, its_partitions in nodes.items():
+                for first in range(0, len(its_partitions), PARTITIONS_AT_ONCE):
+                    found.update(self._producers(node, its_partitions[first : first + PARTITIONS_AT_ONCE]))
+            for where, answer in found.items():
+                if isinstance(answer, KafkaError) and _moved(answer) and broker is None:
+                    self.cluster.topics.pop(where[0], None)
+                    raise answer
+
+        try:
+            self.cluster.retry(attempt, never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+        except KafkaError as error:
+            if not _moved(error):
+                raise
+        return {where: found[where] for where in wanted}
+
+    def _producers(
+        self, node: int, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+        shape = apis.DESCRIBE_PRODUCERS.Request
+        topics = [shape.Topics(name=topic, partition_indexes=its) for topic, its in grouped(partitions).items()]
+        response = self.cluster.connection(node).call(apis.DESCRIBE_PRODUCERS, shape(topics=topics))
+        found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
+        for topic in response.topics:
+            for one in topic.partitions:
+                error = error_of(one.error_code, f"{topic.name}-{one.partition_index}", one.error_message)
+                found[topic.name, one.partition_index] = error or sorted(
+                    (_producer(state) for state in one.active_producers), key=lambda state: state.producer_id
+                )
+        return found
+
+    def abort(self, id: str) -> None:
+        """Aborts the open transaction of a transactional id and fences its producer, as a new producer of that id
+        does (Kafka's Admin.fenceProducers).
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or what the coordinator says.
+        """
+        described = self.describe([id])[id]
+        if isinstance(described, KafkaError):
+            raise described
+        # The time-out becomes the id's own, so it stays what it is.
+        request = apis.INIT_PRODUCER_ID.Request(transactional_id=id, transaction_timeout_ms=described.timeout_ms)
+
+        def ask(connection: Connection) -> None:
+            # While the abort is under way it says CONCURRENT_TRANSACTIONS, and is asked again.
+            check(connection.call(apis.INIT_PRODUCER_ID, request).error_code, f"transactional id {id!r}")
+
+        self._coordinators.ask(id, ask)
+
+    def abort_in_partition(self, partition: TopicPartition, producer: ProducerState) -> None:
+        """Writes the marker that aborts a producer's open transaction in one partition, past its coordinator.
+
+        For hanging transactions only: one that its coordinator still knows would be torn, aborted in this partition
+        and perhaps committed in others.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED where the state has changed since.
+        """
+        shape = apis.WRITE_TXN_MARKERS.Request
+        topic, index = partition
+        marker = shape.Markers(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[shape.Markers.Topics(name=topic, partition_indexes=[index])],
+            coordinator_epoch=max(producer.coordinator_epoch, 0),  # 0 is not above that of any coordinator
+        )
+
+        def attempt() -> None:
+            leader = self.cluster.connection(self.cluster.leader_of(topic, index))
+            (answer,) = leader.call(apis.WRITE_TXN_MARKERS, shape(markers=[marker])).markers
+            code = answer.topics[0].partitions[0].error_code
+            if code:
+                self.cluster.topics.pop(topic, None)
+            check(code, f"{topic}-{index}")
+
+        self.cluster.retry(attempt, never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+
+    def find_hanging(
+        self, partitions: Iterable[TopicPartition], older_than_ms: int, *, broker: int | None = None
+    ) -> list[HangingTransaction]:
+        """Open transactions whose last record is older than a time, and that no coordinator is going to end: it does
+        not know the producer, or does not have the partition in the producer's transaction.
+
+        Raises:
+            KafkaError: of a partition that cannot be asked.
+        """
+        now = time.time() * 1000
+        candidates: list[tuple[TopicPartition, ProducerState]] = []
+        for where, states in self.producers(partitions, broker=broker).items():
+            if isinstance(states, KafkaError):
+                raise states
+            candidates += [
+                (where, state)
+                for state in states
+                if state.txn_start_offset is not None and now - state.last_timestamp > older_than_ms
+            ]
+        if not candidates:
+            return []
+        known = self.known_transactions({state.producer_id for _, state in candidates})
+        return [
+            HangingTransaction(where, state, known[state.producer_id].id if state.producer_id in known else None)
+            for where, state in candidates
+            if state.producer_id not in known or where not in known[state.producer_id].partitions
+        ]
+
+    def known_transactions(self, producer_ids: Iterable[int]) -> dict[int, TransactionDescription]:
+        """What coordinators know of the transactions of these producers, by producer id."""
+        listed = {one.id: one.producer_id for one in self.list_transactions(producer_ids=producer_ids)}
+        return {
+            listed[id]: described
+            for id, described in self.describe(listed).items()
+            if isinstance(described, TransactionDescription)
+        }
+
+
+def _producer(state: Any) -> ProducerState:
+    return ProducerState(
+        state.producer_id,
+        state.producer_epoch,
+        state.last_sequence,
+        state.last_timestamp,
+        state.coordinator_epoch,
+        state.current_txn_start_offset if state.current_txn_start_offset >= 0 else None,
+    )
+
+
+def _moved(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.code in (
+        Errors.NOT_LEADER_OR_FOLLOWER,
+        Errors.LEADER_NOT_AVAILABLE,
+    )
