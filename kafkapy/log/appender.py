@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kafkapy._ext.batch import read_header
 from kafkapy._ext.entry_walk import index_steps
 from kafkapy._ext.validation import ValidatedBatch, assign
 from kafkapy.errors import Errors, KafkaError
@@ -19,6 +20,7 @@ from kafkapy.log.files import Buffer
 from kafkapy.log.producer_updates import ProducerUpdates
 from kafkapy.log.results import AppendResult
 from kafkapy.log.segment import MAX_RELATIVE_OFFSET, Segment
+from kafkapy.record.control import control_record_of
 
 if TYPE_CHECKING:
     from kafkapy.log.log_state import LogState
@@ -95,7 +97,7 @@ class Append:
         self._bytes = 0
         self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
         self._entries_pending = 0  # index entries that they may add
-        self._producers = ProducerUpdates(log.producers, log.name)
+        self._producers = ProducerUpdates(log.producers, log.name, verifying=log.verifies_transactions)
         self._measure()
 
     def run(self, batches: Sequence[ValidatedBatch | KafkaError]) -> list[Verdict]:
@@ -125,7 +127,9 @@ class Append:
             # Before its size is looked at: a compressed set of format 0 has the offsets inside, and is made only now.
             assign(batch, base_offset, self._epoch)
             self._make_room(batch, last_offset)
-            if known_producer:
+            if batch.is_control:
+                self._end_transaction(batch, base_offset)
+            elif known_producer:
                 self._producers.add(
                     batch.producer_id,
                     batch.producer_epoch,
@@ -144,6 +148,12 @@ class Append:
         self._pending.append((batch, base_offset))
         self._next = last_offset + 1
         return AppendResult(base_offset, last_offset, self._append_time, self._log_start)
+
+    def _end_transaction(self, batch: ValidatedBatch, base_offset: int) -> None:
+        marker = control_record_of(batch.data, read_header(batch.data))
+        if marker is None or marker.coordinator_epoch is None:
+            raise KafkaError(Errors.INVALID_RECORD, f"a control batch for {self._log.name} is no transaction marker")
+        self._producers.end(batch.producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
 
     def _make_room(self, batch: ValidatedBatch, last_offset: int) -> None:
         """Rolls the log if the batch has to go to a new segment. Raises KafkaError where it fits into none."""
@@ -207,10 +217,14 @@ class Append:
                 batch.max_timestamp,
                 base_offset + batch.offset_delta_of_max_timestamp,
             )
+        # The producers first: the high watermark may follow the log's end at once, on another thread, and a reader of
+        # committed records must not get beyond a transaction that begins here, nor know of one that is aborted later
+        # than it gets its records.
+        for aborted in self._producers.apply():
+            segment.txn_index.append(aborted)
+        log.producers.end_offset = self._next
         log.appended(self._written, position, self._next)
         self._written = self._next
-        self._producers.apply()
-        log.producers.end_offset = self._next
         self._buffers, self._pending, self._bytes, self._entries_pending = [], [], 0, 0
 
     def _refuse_unwritten(self, verdicts: list[Verdict], count: int, error: OSError) -> None:

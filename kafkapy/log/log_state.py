@@ -63,6 +63,7 @@ class LogState:
         self.upkeep = Upkeep()
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
+        self.verifies_transactions = False  # whether one may begin only after its coordinator was asked (KIP-890)
         self._limit: tuple[int, tuple[Segment, int]] | None = None
         self.rules = AppendRules(config, self.env.max_decompressed)
         for segment in loaded.segments:
@@ -136,6 +137,14 @@ class LogState:
                 self.changed("removing the leader epochs of", self.leader_epochs.discard)
             except KafkaError as error:
                 _log.error("%s", error.message)
+
+    def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> int:
+        """A guard, if the coordinator is to be asked before the producer may append here; else NO_GUARD.
+
+        Takes no lock that waits for a disk.
+        """
+        state = self.producers
+        return state.verifications.begin(producer_id, sequence, epoch, self.clock.time_ms(), state.is_open)
 
     def active_producers(self) -> list[ActiveProducer]:
         with self.lock:

@@ -6,9 +6,10 @@ non-negative int32 numbers that wrap to 0. Nothing here touches a file; snapshot
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.verifications import Verifications
 
 NO_EPOCH = -1
 NO_SEQUENCE = -1
@@ -131,6 +132,16 @@ class ProducerEntry:
         return first
 
 
+    def check_coordinator(self, where: str, coordinator_epoch: int, offset: int) -> None:
+        """Raises KafkaError TRANSACTION_COORDINATOR_FENCED where a later coordinator has written a marker already."""
+        if coordinator_epoch < self.coordinator_epoch:
+            raise KafkaError(
+                Errors.TRANSACTION_COORDINATOR_FENCED,
+                f"the marker for producer {self.producer_id} at offset {offset} of {where} is of coordinator epoch "
+                f"{coordinator_epoch}, the last one seen is {self.coordinator_epoch}",
+            )
+
+
 class CompletedTxn(NamedTuple):
     """`last_offset` is that of the marker."""
 
@@ -147,7 +158,10 @@ class ProducerState:
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
         self.end_offset = 0  # up to here the log's records are accounted for
-        self._open: dict[int, int] = {}  # first offset of an open transaction -> producer id
+        self.verifications = Verifications()
+        # First offset of an open transaction -> producer id. Transactions begin at the end of the log, so the dict,
+        # which keeps the order of insertion, is in the order of offsets.
+        self.open: dict[int, int] = {}
         self._undecided: dict[int, int] = {}  # first offset -> marker's offset, which the high watermark must pass
         self.first_unstable_offset: int | None = None
 
@@ -162,7 +176,8 @@ class ProducerState:
 
     def clear(self, end_offset: int) -> None:
         self.producers.clear()
-        self._open.clear()
+        self.verifications.clear()
+        self.open.clear()
         self._undecided.clear()
         self.end_offset = end_offset
         self.first_unstable_offset = None
@@ -172,8 +187,8 @@ class ProducerState:
         for entry in entries:
             if not self._expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
-                if entry.txn_first_offset >= 0:
-                    self._open[entry.txn_first_offset] = entry.producer_id
+        begun = [one for one in entries if one.txn_first_offset >= 0]
+        self.open.update((one.txn_first_offset, one.producer_id) for one in sorted(begun, key=_first_offset))
         self.end_offset = end_offset
         self._find_unstable()
 
@@ -181,6 +196,12 @@ class ProducerState:
         """Forgets producers that have not written for producer.id.expiration.ms and have no open transaction."""
         for producer_id in [entry.producer_id for entry in self.producers.values() if self._expired(entry, now_ms)]:
             del self.producers[producer_id]
+        self.verifications.expire(now_ms - self._expiration_ms)
+
+    def is_open(self, producer_id: int) -> bool:
+        """Whether the producer has a transaction open. May be asked without the lock."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0
 
     def _expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self._expiration_ms
@@ -188,20 +209,26 @@ class ProducerState:
     def put(self, entry: ProducerEntry) -> None:
         """Takes over an entry that records in the log have changed."""
         self.producers[entry.producer_id] = entry
-        if entry.txn_first_offset >= 0 and entry.txn_first_offset not in self._open:
-            self._open[entry.txn_first_offset] = entry.producer_id
-            self._find_unstable()
+        if entry.txn_first_offset >= 0:
+            self.begin(entry.txn_first_offset, entry.producer_id)
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        """A transaction has its first records in the log; known already is fine."""
+        if first_offset not in self.open:
+            self.open[first_offset] = producer_id
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = first_offset
 
     def complete(self, txn: CompletedTxn) -> None:
         """The transaction is decided, but counts as unstable until the high watermark is behind its marker."""
-        self._open.pop(txn.first_offset, None)
+        self.open.pop(txn.first_offset, None)
         self._undecided[txn.first_offset] = txn.last_offset
         self._find_unstable()
 
     def last_stable_offset(self, txn: CompletedTxn) -> int:
         """The last stable offset once this transaction is complete: for the transaction index."""
-        others = [first for first, producer_id in self._open.items() if producer_id != txn.producer_id]
-        return min(others, default=txn.last_offset + 1)
+        others = (first for first, producer_id in self.open.items() if producer_id != txn.producer_id)
+        return next(others, txn.last_offset + 1)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Transactions whose marker is below it are stable now."""
@@ -214,4 +241,10 @@ class ProducerState:
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def _find_unstable(self) -> None:
-        self.first_unstable_offset = min([*self._open, *self._undecided], default=None)
+        undecided = min(self._undecided, default=None)
+        first = next(iter(self.open), None)
+        self.first_unstable_offset = first if undecided is None or (first is not None and first < undecided) else undecided
+
+
+def _first_offset(entry: ProducerEntry) -> int:
+    return entry.txn_first_offset

@@ -101,6 +101,7 @@ class Segment(SegmentFiles):
             self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.trim()
         self.time_index.trim()
+        self.txn_index.write_behind()
         if self._preallocated:
             self.files.truncate(self.handle(), self.size)
         self.offset_index.seal()

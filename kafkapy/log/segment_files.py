@@ -108,6 +108,7 @@ class SegmentFiles(NamedFile):
         """Writes what the indexes have only in memory; under the log's lock."""
         self.offset_index.write_behind()
         self.time_index.write_behind()
+        self.txn_index.write_behind()
 
     def sync(self) -> None:
         """Makes records and what is written of the indexes durable; raises OSError."""

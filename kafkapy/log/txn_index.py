@@ -1,21 +1,28 @@
 """The transaction index: the aborted transactions that end in a segment (Kafka's TransactionIndex and AbortedTxn).
 
 An entry is 34 bytes, big-endian: version, producer id, first offset, last offset (that of the abort marker) and
-the last stable offset at that time. The file exists only where there is an entry. Entries are few: all of them
-are kept in memory.
+the last stable offset at that time. The file exists only where there is an entry. All entries are kept in memory, four
+numbers each, so that a network thread can ask for them.
 """
 
 from __future__ import annotations
 
+import logging
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from kafkapy.log.failures import is_shortage
 from kafkapy.log.files import Files
 from kafkapy.record.file_region import FileHandle
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
+_FIELDS = 4
+
+_log = logging.getLogger(__name__)
 
 
 class TxnIndexError(ValueError):
@@ -30,61 +37,108 @@ class AbortedTxn(NamedTuple):
 
 
 class TxnIndex:
-    """One writer; readers see an immutable tuple."""
+    """One writer; readers take no lock. Entries are in the order of their markers, so of `last_offset`."""
 
-    __slots__ = ("_files", "_handle", "_path", "base_offset", "entries")
+    __slots__ = ("_files", "_handle", "_numbers", "_path", "_written", "base_offset")
 
     def __init__(self, files: Files, path: Callable[[], str], base_offset: int) -> None:
         self._files = files
         self._path = path
         self._handle: FileHandle | None = None
         self.base_offset = base_offset
-        self.entries: tuple[AbortedTxn, ...] = ()
+        self._numbers = array("q")  # the fields of AbortedTxn, one entry after the other; only grows, or is replaced
+        self._written = 0  # entries that are in the file
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _FIELDS
+
+    @property
+    def entries(self) -> tuple[AbortedTxn, ...]:
+        numbers = self._numbers
+        return tuple(AbortedTxn(*numbers[at : at + _FIELDS]) for at in range(0, len(numbers), _FIELDS))
+
+    def overlapping(self, offset: int, upper: int, found: list[tuple[int, int]]) -> bool:
+        """Adds (producer id, first offset) of the transactions that reach `offset` and begin before `upper`.
+
+        Whether that is all: no later segment has more of them (TransactionIndex.collectAbortedTxns).
+        """
+        numbers = self._numbers
+        count = len(numbers) // _FIELDS
+        for at in range(bisect_left(range(count), offset, key=lambda n: numbers[n * _FIELDS + 2]), count):
+            producer_id, first_offset, _, last_stable_offset = numbers[at * _FIELDS : (at + 1) * _FIELDS]
+            if first_offset < upper:
+                found.append((producer_id, first_offset))
+            if last_stable_offset >= upper:
+                return True
+        return False
 
     def load(self) -> None:
         """Reads the file, which must exist; raises TxnIndexError."""
         path = self._path()
         data = self._files.read(path)
         whole = len(data) - len(data) % _ENTRY.size
-        entries = []
-        for version, *fields in _ENTRY.iter_unpack(data[:whole]):
+        numbers = array("q")
+        least = self.base_offset
+        for version, *fields in _ENTRY.iter_unpack(memoryview(data)[:whole]):
             entry = AbortedTxn(*fields)
             if version != _VERSION:
                 raise TxnIndexError(f"{path} has an entry of version {version}, expected {_VERSION}")
-            if entry.last_offset < self.base_offset:
-                raise TxnIndexError(f"{path} has {entry}, which ends before the segment begins")
-            entries.append(entry)
-        self.entries = tuple(entries)
+            if entry.last_offset < least:
+                before = "the segment begins" if least == self.base_offset else "the entry before it"
+                raise TxnIndexError(f"{path} has {entry}, which ends before {before}")
+            least = entry.last_offset
+            numbers.extend(entry)
+        self._numbers = numbers
+        self._written = len(self)
 
     def append(self, entry: AbortedTxn) -> None:
-        data = _ENTRY.pack(_VERSION, *entry)
-        self._files.write_all(self._open(), [data], len(self.entries) * _ENTRY.size)
-        self.entries = (*self.entries, entry)
+        """Raises OSError. On a full disk the entry stays in memory until there is room: its marker is in the log."""
+        self._numbers.extend(entry)
+        try:
+            self.write_behind()
+        except OSError as error:
+            if not is_shortage(error):
+                raise
+            _log.warning("%s: %s; its last entries stay in memory", self._path(), error)
+
+    def write_behind(self) -> None:
+        """Writes the entries that are only in memory; the file is not synced. Raises OSError."""
+        count = len(self)
+        if self._written < count:
+            data = _encoded(self._numbers[self._written * _FIELDS :])
+            self._files.write_all(self._open(), [data], self._written * _ENTRY.size)
+            self._written = count
 
     def truncate_to(self, offset: int) -> None:
         """Forgets the transactions whose marker is at `offset` or later."""
-        kept = tuple(entry for entry in self.entries if entry.last_offset < offset)
-        if len(kept) < len(self.entries):
-            self._files.truncate(self._open(), len(kept) * _ENTRY.size)
-            self.entries = kept
+        numbers, count = self._numbers, len(self)
+        kept = bisect_left(range(count), offset, key=lambda n: numbers[n * _FIELDS + 2])
+        if kept < count:
+            if kept < self._written:
+                self._files.truncate(self._open(), kept * _ENTRY.size)
+                self._written = kept
+            self._numbers = numbers[: kept * _FIELDS]
 
     def replace(self, entries: Sequence[AbortedTxn]) -> None:
         """These instead of all that are there. A crash leaves what was or what is to be: each says nothing wrong."""
         self.let_go()
+        numbers = array("q", [number for entry in entries for number in entry])
         if entries:
-            path, data = self._path(), b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
+            path, data = self._path(), _encoded(numbers)
             if not self._files.exists(path) or self._files.read(path) != data:
                 self._files.replace(path, data)
             else:
                 self._open()  # it may never have been synced: the next sync takes it along
         else:
             self.reset()
-        self.entries = tuple(entries)
+        self._numbers = numbers
+        self._written = len(entries)
 
     def reset(self) -> None:
-        if self.entries or self._files.exists(self._path()):
+        if self._numbers or self._files.exists(self._path()):
             self._files.truncate(self._open(), 0)
-        self.entries = ()
+        self._numbers = array("q")
+        self._written = 0
 
     def sync(self) -> None:
         if self._handle is not None:
@@ -97,3 +151,7 @@ class TxnIndex:
 
     def let_go(self) -> None:
         self._handle = None
+
+
+def _encoded(numbers: array[int]) -> bytes:
+    return b"".join(_ENTRY.pack(_VERSION, *numbers[at : at + _FIELDS]) for at in range(0, len(numbers), _FIELDS))
