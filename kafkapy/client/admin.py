@@ -146,14 +146,15 @@ class Admin:
 
     # Records and offsets
 
-    def offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+    def offsets(self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0) -> dict[TopicPartition, FoundOffset]:
         """For each partition the offset of a timestamp (ms), or of EARLIEST, LATEST or MAX_TIMESTAMP.
 
-        With a timestamp: the first record at or after it, and its own timestamp; -1 where there is none.
+        With a timestamp: the first record at or after it, and its own timestamp; -1 where there is none. `isolation`
+        1 (read_committed) ends a partition before the first transaction that is open.
         """
-        return self.cluster.retry(lambda: self._offsets(wanted), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+        return self.cluster.retry(lambda: self._offsets(wanted, isolation), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, FoundOffset]:
+    def _offsets(self, wanted: Mapping[TopicPartition, int], isolation: int) -> dict[TopicPartition, FoundOffset]:
         shape = apis.LIST_OFFSETS.Request
         found: dict[TopicPartition, FoundOffset] = {}
         for leader, asked in self._by_leader(wanted).items():
@@ -167,7 +168,7 @@ class Admin:
                 )
                 for topic, indexes in grouped(asked).items()
             ]
-            request = shape(replica_id=-1, isolation_level=0, topics=topics)
+            request = shape(replica_id=-1, isolation_level=isolation, topics=topics)
             response = self.cluster.connection(leader).call(apis.LIST_OFFSETS, request)
             for topic in response.topics:
                 for answer in topic.partitions:

@@ -3,28 +3,18 @@
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.descriptions import FoundOffset
+from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level, read_records
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
-from kafkapy.record.batch import records_of
-from kafkapy.record.legacy import iter_entries
+
+__all__ = ["Consumer", "ConsumerRecord"]
 
 NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
-
-
-class ConsumerRecord(NamedTuple):
-    """A record and where it is; `timestamp` in ms since 1970, `headers` as (name, value) pairs in their order."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...]
 
 
 class Consumer:
@@ -36,6 +26,7 @@ class Consumer:
         max_bytes, partition_bytes: how much one answer, and one partition in it, may have.
         out_of_range: what to do at a position that the partition no longer has, or does not have yet: raise, or go
             on at the earliest or latest record.
+        isolation: read_committed gives records of transactions when they are committed, and none of aborted ones.
     """
 
     def __init__(
@@ -47,6 +38,7 @@ class Consumer:
         max_bytes: int = 50 * 1024 * 1024,
         partition_bytes: int = 1024 * 1024,
         out_of_range: Literal["raise", "earliest", "latest"] = "raise",
+        isolation: Isolation = "read_uncommitted",
     ) -> None:
         self._owns_cluster = not isinstance(cluster, Cluster)
         self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
@@ -57,6 +49,7 @@ class Consumer:
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
         self._out_of_range = out_of_range
+        self._isolation = isolation_level(isolation)
         self._first = 0
 
     def __enter__(self) -> "Consumer":
@@ -71,7 +64,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition], *, at: int = EARLIEST) -> None:
         """Reads these partitions from now on, and no others, each from its earliest record or LATEST on."""
-        found = self._admin.offsets(dict.fromkeys(partitions, at))
+        found = self._offsets(partitions, at)
         self.positions = {where: one.offset for where, one in found.items()}
 
     def assign_topic(self, topic: str, *, at: int = EARLIEST) -> None:
@@ -84,16 +77,16 @@ class Consumer:
 
     def seek_to_timestamp(self, timestamp: int) -> None:
         """Each assigned partition goes on at its first record at or after `timestamp` (ms), or at its end."""
-        found = self._admin.offsets(dict.fromkeys(self.positions, timestamp))
+        found = self._offsets(self.positions, timestamp)
         ends = self.end_offsets()
         self.positions = {where: ends[where] if one.offset < 0 else one.offset for where, one in found.items()}
 
     def beginning_offsets(self) -> dict[TopicPartition, int]:
-        return {w: one.offset for w, one in self._admin.offsets(dict.fromkeys(self.positions, EARLIEST)).items()}
+        return {where: one.offset for where, one in self._offsets(self.positions, EARLIEST).items()}
 
     def end_offsets(self) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each assigned partition that consumers may see."""
-        return {w: one.offset for w, one in self._admin.offsets(dict.fromkeys(self.positions, LATEST)).items()}
+        """The offset behind the last record of each assigned partition that this consumer may see."""
+        return {where: one.offset for where, one in self._offsets(self.positions, LATEST).items()}
 
     def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumerRecord]:
         """Records of all assigned partitions, in order within each.
@@ -134,6 +127,9 @@ class Consumer:
             raise
         return found
 
+    def _offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, FoundOffset]:
+        return self._admin.offsets(dict.fromkeys(partitions, at), isolation=self._isolation)
+
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
         leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         for topic, index in partitions:
@@ -156,6 +152,7 @@ class Consumer:
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
             topics=[FETCH.Request.Topics(topic=name, partitions=asked) for name, asked in topics.items()],
         )
 
@@ -168,30 +165,15 @@ class Consumer:
                 if answer.error_code:
                     self._failed(where, answer.error_code)
                 elif answer.records:
-                    self._read(where, memoryview(answer.records), found)
-
-    def _read(self, where: TopicPartition, data: memoryview, found: list[ConsumerRecord]) -> None:
-        """Whole batches only, of any message format: the last one of an answer may be cut off.
-
-        Control records are not for the caller.
-        """
-        position = self.positions[where]
-        for header in iter_entries(data):
-            if not header.is_control and header.last_offset >= position:
-                for record in records_of(data, header):
-                    if record.offset >= position:
-                        found.append(
-                            ConsumerRecord(
-                                *where, record.offset, record.timestamp, record.key, record.value, record.headers
-                            )
-                        )
-            position = max(position, header.last_offset + 1)
-        self.positions[where] = position
+                    records, self.positions[where] = read_records(
+                        where, memoryview(answer.records), self.positions[where], answer.aborted_transactions or ()
+                    )
+                    found += records
 
     def _failed(self, where: TopicPartition, code: int) -> None:
         if code == Errors.OFFSET_OUT_OF_RANGE and self._out_of_range != "raise":
             at = EARLIEST if self._out_of_range == "earliest" else LATEST
-            self.positions[where] = self._admin.offsets({where: at})[where].offset
+            self.positions[where] = self._offsets([where], at)[where].offset
             return
         self.cluster.topics.pop(where[0], None)
         if not is_retriable(code) or code == Errors.UNKNOWN_TOPIC_OR_PARTITION:

@@ -32,14 +32,15 @@ class Coordinators:
 
     def node_of(self, key: str) -> int:
         """The id of the coordinating broker, waited for while there is none; raises KafkaError."""
+        return self._cluster.retry(lambda: self.node_now(key))
 
-        def look() -> int:
+    def node_now(self, key: str) -> int:
+        """The same without waiting."""
+        if key not in self._nodes:
             failed = self._find([key])
             if key in failed:
                 raise failed[key]
-            return self._nodes[key]
-
-        return self._nodes[key] if key in self._nodes else self._cluster.retry(look)
+        return self._nodes[key]
 
     def connection(self, key: str) -> Connection:
         """The connection to the coordinating broker."""

@@ -1,0 +1,28 @@
+"""Each topic on its own, in ranges: with equal subscriptions, partitions of equal number of all topics go together.
+
+Source: Kafka's RangeAssignor, without racks.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from kafkapy.client.assignors.base import Assignment, Assignor, Member, in_order, no_user_data
+
+
+def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
+    """The first members of each topic get one partition more where it does not come out even."""
+    assignment: Assignment = {member.id: [] for member in members}
+    ordered = in_order(members)
+    for topic, count in partitions.items():
+        readers = [member for member in ordered if topic in member.topics]
+        if not readers:
+            continue
+        share, more = divmod(count, len(readers))
+        first = 0
+        for at, member in enumerate(readers):
+            end = first + share + (at < more)
+            assignment[member.id] += [(topic, index) for index in range(first, end)]
+            first = end
+    return assignment
+
+
+RANGE = Assignor("range", assign, no_user_data)

@@ -1,0 +1,91 @@
+"""Members keep what they had as far as an even assignment allows; between generations they let go of everything, so
+what they had comes in their user data.
+
+Source: Kafka's StickyAssignor (KIP-54); user data of version 1, and of version 0, which has no generation (KIP-341).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from struct import Struct, error
+
+from kafkapy.client.assignors.base import NO_GENERATION, Assignment, Assignor, Member
+from kafkapy.client.assignors.ownership import Claim, Ownership
+from kafkapy.client.assignors.sticky_equal import EqualSubscriptions
+from kafkapy.client.assignors.sticky_general import DifferentSubscriptions
+from kafkapy.client.cluster import TopicPartition
+
+_INT16, _INT32 = Struct(">h"), Struct(">i")
+
+
+def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
+    """Shares all partitions out; each member's claim is what its user data say."""
+    return build(members, {member.id: decode_claim(member.user_data) for member in members}, partitions)[0]
+
+
+def build(
+    members: Sequence[Member], claims: Mapping[str, Claim], partitions: Mapping[str, int]
+) -> tuple[Assignment, dict[TopicPartition, str] | None]:
+    """The assignment, and which partitions go from one member to another (None: to be found by comparing)."""
+    ownership = Ownership(members, claims, partitions)
+    subscribed = {frozenset(member.topics) for member in members}
+    if len(subscribed) == 1:
+        equal = EqualSubscriptions(ownership, partitions)
+        return equal.build(), equal.moving
+    return DifferentSubscriptions(members, claims, ownership, partitions).build(), None
+
+
+def encode_claim(assigned: Collection[TopicPartition] | None, generation: int) -> bytes | None:
+    """User data of version 1: partitions by topic, and the generation that they were assigned in."""
+    if assigned is None:
+        return None
+    topics: dict[str, list[int]] = {}
+    for topic, index in assigned:
+        topics.setdefault(topic, []).append(index)
+    data = bytearray(_INT32.pack(len(topics)))
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        data += _INT16.pack(len(name)) + name + _INT32.pack(len(indexes))
+        for index in indexes:
+            data += _INT32.pack(index)
+    return bytes(data + _INT32.pack(generation))
+
+
+def decode_claim(data: bytes | None) -> Claim:
+    """What `encode_claim` made, here or in another client; what cannot be read claims nothing."""
+    if not data:
+        return Claim((), None)
+    try:
+        partitions, at = _decode_partitions(data)
+    except (error, ValueError):
+        return Claim((), NO_GENERATION)
+    if len(data) - at < _INT32.size:
+        return Claim(partitions, None)
+    return Claim(partitions, _INT32.unpack_from(data, at)[0])
+
+
+def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
+    """The partitions and where the generation begins. Raises struct.error, ValueError."""
+    found = []
+    (topics,) = _INT32.unpack_from(data)
+    at = _INT32.size
+    _check(topics, len(data) - at)
+    for _ in range(topics):
+        (size,) = _INT16.unpack_from(data, at)
+        at += _INT16.size
+        _check(size, len(data) - at)
+        topic = data[at : at + size].decode(errors="replace")
+        at += size
+        (count,) = _INT32.unpack_from(data, at)
+        at += _INT32.size
+        _check(count, len(data) - at)
+        for _ in range(count):
+            found.append((topic, _INT32.unpack_from(data, at)[0]))
+            at += _INT32.size
+    return found, at
+
+
+def _check(size: int, left: int) -> None:
+    if not 0 <= size <= left:
+        raise ValueError(f"{size} elements or bytes where {left} bytes are left")
+
+
+STICKY = Assignor("sticky", assign, encode_claim)

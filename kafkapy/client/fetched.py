@@ -1,0 +1,73 @@
+"""What a consumer makes of the bytes that a fetch brings.
+
+Source: Kafka's CompletedFetch.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.record.batch import records_of
+from kafkapy.record.control import ABORT, control_record_of
+from kafkapy.record.legacy import iter_entries
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+ISOLATION_LEVELS: dict[Isolation, int] = {"read_uncommitted": 0, "read_committed": 1}  # on the wire
+
+
+class ConsumerRecord(NamedTuple):
+    """A record and where it is; `timestamp` in ms since 1970, `headers` as (name, value) pairs in their order."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def isolation_level(isolation: Isolation) -> int:
+    """The number on the wire; raises ValueError for a word that is none."""
+    if isolation not in ISOLATION_LEVELS:
+        raise ValueError(f"isolation is {isolation!r}; it can be {' or '.join(ISOLATION_LEVELS)}")
+    return ISOLATION_LEVELS[isolation]
+
+
+def read_records(
+    where: TopicPartition, data: memoryview, position: int, aborted: Iterable[Any] = ()
+) -> tuple[list[ConsumerRecord], int]:
+    """The records from `position` on, and the position behind all that was read.
+
+    Whole batches only, of any message format: the last one of an answer may be cut off. Control records are not for
+    the caller.
+
+    Args:
+        aborted: the answer's aborted transactions, each with `producer_id` and `first_offset`; their records are left
+            out. A transaction's records lie between its first offset and its abort marker.
+    """
+    found: list[ConsumerRecord] = []
+    coming = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+    aborting: set[int] = set()
+    for header in iter_entries(data):
+        while coming and coming[-1].first_offset <= header.last_offset:
+            aborting.add(coming.pop().producer_id)
+        if header.is_control:
+            if header.producer_id in aborting and _is_abort(data, header):
+                aborting.discard(header.producer_id)
+        elif header.last_offset >= position and not (header.is_transactional and header.producer_id in aborting):
+            for record in records_of(data, header):
+                if record.offset >= position:
+                    found.append(
+                        ConsumerRecord(
+                            *where, record.offset, record.timestamp, record.key, record.value, record.headers
+                        )
+                    )
+        position = max(position, header.last_offset + 1)
+    return found, position
+
+
+def _is_abort(data: memoryview, header: Any) -> bool:
+    marker = control_record_of(data, header)
+    return marker is not None and marker.type == ABORT
