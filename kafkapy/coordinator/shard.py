@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkapy.errors import Errors, KafkaError
 
@@ -46,7 +47,12 @@ class Effects(NamedTuple):
 
 
 class Machine(Protocol):
-    """The state of one shard. Every method is called by one thread at a time, all but `replay` under the lock."""
+    """The state of one shard. Every method is called by one thread at a time, all but `replay` under the lock.
+
+    `shard`: set right after both are made.
+    """
+
+    shard: Any
 
     def replay(self, header: BatchHeader, batch: memoryview) -> None:
         """At the load: the next batch of the log, control batches included. Raises ProtocolError, ValueError."""
@@ -79,8 +85,23 @@ M = TypeVar("M", bound=Machine)
 T = TypeVar("T")
 
 
+class _Append:
+    """One under way: what the step wants, and, once it is known, how it went."""
+
+    __slots__ = ("effects", "error", "is_known")
+
+    def __init__(self, effects: Effects) -> None:
+        self.effects = effects
+        self.error: KafkaError | None = None
+        self.is_known = False
+
+
 class Shard(Generic[M]):
-    """Runs steps on one machine, one at a time."""
+    """Runs steps on one machine, one at a time.
+
+    A step may not wait, nor run a step of another shard that could come back here: it holds this shard's lock, as
+    `then` does. From a transaction's shard to a group's is the one way in which locks are taken together.
+    """
 
     def __init__(self, topic: str, index: int, machine: M, shard_log: ShardLog, *, clock: Clock, timer: Timer) -> None:
         self.topic = topic
@@ -93,9 +114,19 @@ class Shard(Generic[M]):
         self._timer = timer
         # Reentrant: `then` is part of a step's work and may run the next step.
         self._lock = threading.RLock()
+        self._under_way: deque[_Append] = deque()
 
     def __repr__(self) -> str:
-        return f"Shard({self.topic}-{self.index}, {self.state})"
+        return f"Shard({self.name}, {self.state})"
+
+    @property
+    def name(self) -> str:
+        """TOPIC-INDEX."""
+        return f"{self.topic}-{self.index}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in (FAILED, UNLOADED)
 
     def run(self, step: Callable[[M], Effects | None]) -> None:
         """Runs a step and appends what it answers. Raises KafkaError: what the step refuses, or why none can run."""
@@ -114,9 +145,9 @@ class Shard(Generic[M]):
     def check(self) -> None:
         """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless steps can run."""
         if self.state == LOADING:
-            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{self.index} is being loaded")
+            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
         if self.state != ACTIVE:
-            raise KafkaError(Errors.NOT_COORDINATOR, f"{self.topic}-{self.index} is {self.state}")
+            raise KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {self.state}")
 
     def after(self, delay_s: float, step: Callable[[M], Effects | None]) -> TimerEntry:
         """Runs a step in `delay_s` seconds, on the timer's thread, unless the shard has ended by then."""
@@ -128,36 +159,63 @@ class Shard(Generic[M]):
                 if self.state == ACTIVE:
                     self.run(step)
         except KafkaError as error:
-            log.warning("a step of %s-%d that was due was refused: %s", self.topic, self.index, error)
+            log.warning("a step of %s that was due was refused: %s", self.name, error)
 
     def _carry_out(self, effects: Effects) -> None:
         if not effects.records:
             if effects.then is not None:
                 effects.then(None)
             return
-        self._log.append(effects.records, effects.producer, lambda error: self._appended(effects, error))
+        append = _Append(effects)
+        self._under_way.append(append)
+        self._log.append(effects.records, effects.producer, lambda error: self._appended(append, error))
 
-    def _appended(self, effects: Effects, error: KafkaError | None) -> None:
+    def _appended(self, append: _Append, error: KafkaError | None) -> None:
+        """Records change the state in the order of the log, whichever append is known first."""
         with self._lock:
+            append.error, append.is_known = error, True
+            while self._under_way and self._under_way[0].is_known:
+                first = self._under_way.popleft()
+                self._finish(first.effects, first.error)
+
+    def _finish(self, effects: Effects, error: KafkaError | None) -> None:
+        try:
             if error is None and self.state == ACTIVE:
                 self.machine.apply(effects.records, effects.producer)
             elif error is None:
-                error = KafkaError(Errors.NOT_COORDINATOR, f"{self.topic}-{self.index} is {self.state}")
-            if effects.then is not None:
-                effects.then(error)
+                error = KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {self.state}")
+        except Exception as failure:  # in the log, and not in the state: only a new load can make it whole
+            log.exception("%s cannot go on: records that it has appended cannot be applied", self.name)
+            self.end(FAILED)
+            error = KafkaError(Errors.NOT_COORDINATOR, str(failure))
+        if effects.then is None:
+            return
+        try:
+            effects.then(error)
+        except Exception:  # the next append's outcome must be told all the same
+            log.exception("%s: what follows an append failed", self.name)
 
     # --- life, of which the runtime decides
 
-    def begin(self) -> None:
-        """The load is done."""
+    def begin(self, is_complete: Callable[[], bool] | None = None) -> bool:
+        """Ends the load, unless `is_complete()` says that there is more; whether there is nothing left to load.
+
+        It is asked under the lock. So whoever appends to the partition without the shard (the markers of a
+        transaction), and then tells the shard: the load has seen the append, or the step comes after the load.
+        """
         with self._lock:
             if self.state == LOADING:
+                if is_complete is not None and not is_complete():
+                    return False
                 self.state = ACTIVE
                 self.machine.loaded()
+            return True
 
     def end(self, state: str = UNLOADED) -> None:
         """No step runs any more; whoever waits is told NOT_COORDINATOR."""
         with self._lock:
-            was, self.state = self.state, state
+            was = self.state
+            if was not in (FAILED, UNLOADED):
+                self.state = state
             if was == ACTIVE:
-                self.machine.unloaded(KafkaError(Errors.NOT_COORDINATOR, f"{self.topic}-{self.index} is {state}"))
+                self.machine.unloaded(KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {state}"))

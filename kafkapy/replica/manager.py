@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,10 @@ from kafkapy.runtime.timer import Timer
 log = logging.getLogger("kafkapy.replica.manager")
 
 _UNKNOWN = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _nothing(partition: Partition) -> None:
+    """Nobody wants to know."""
 
 
 class ReplicaManager:
@@ -46,6 +50,9 @@ class ReplicaManager:
         self._topics: dict[str, dict[int, Partition]] = {}
         # Partitions of this broker that it does not lead, by topic: why not, None for those whose logs are loading.
         self._absent: dict[str, dict[int, KafkaError | None]] = {}
+        # Told of each partition that this broker begins to lead, and of its end; from whatever thread that happens on.
+        self.on_led: Callable[[Partition], object] = _nothing
+        self.on_lost: Callable[[Partition], object] = _nothing
 
     def get(self, topic: str, index: int, *, hasten: bool = True) -> Partition:
         """The partition, or KafkaError.
@@ -85,6 +92,10 @@ class ReplicaManager:
         with self._lock:
             self._absent.setdefault(topic, {})[index] = reason
 
+    def is_expected(self, topic: str, index: int) -> bool:
+        """Whether the partition will be led as soon as its log is there."""
+        return self._absent.get(topic, {}).get(index, _UNKNOWN) is None
+
     def holds(self, topic: str, index: int) -> bool:
         """Whether the partition is here and serves."""
         partition = self._find(topic, index)
@@ -123,6 +134,7 @@ class ReplicaManager:
             partitions[index] = partition
             self._topics = {**self._topics, topic: partitions}
             absent.pop(index, None)
+        self.on_led(partition)
         return partition
 
     def delete_topic(self, topic: str, indexes: Iterable[int]) -> list[str]:
@@ -139,6 +151,7 @@ class ReplicaManager:
         gone = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
         for partition in partitions.values():
             partition.remove(gone)
+            self.on_lost(partition)
         left = []
         for index in indexes:
             try:
@@ -169,6 +182,7 @@ class ReplicaManager:
         lost = [partition for partition in self if partition.log.dir.parent == directory and partition.gone is None]
         for partition in lost:
             partition.remove(gone)
+            self.on_lost(partition)
         log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
 
     def end_long_work(self) -> None:

@@ -30,6 +30,7 @@ from kafkapy.server.cleaner import cleaner_settings
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.config_alter import check_topic
 from kafkapy.server.config_listeners import ANY_ADDRESSES
+from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.dynamic_config import DynamicConfig
 from kafkapy.server.fetch_sessions import FetchSessionCache
@@ -247,6 +248,9 @@ class BrokerServer:
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
         )
+        services.coordinators = Coordinators(services, self._timer)
+        services.replicas.on_led = services.coordinators.led
+        services.replicas.on_lost = services.coordinators.lost
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
         """Makes the addresses known: to clients, and in the tree."""
@@ -311,6 +315,8 @@ class BrokerServer:
             self.services.stopping = True
             if self._log_start is not None:
                 self._log_start.stop()
+            if hasattr(self.services, "coordinators"):
+                self.services.coordinators.stop()
             if clean:
                 if hasattr(self.services, "replicas"):
                     self.services.replicas.answer_waiting()

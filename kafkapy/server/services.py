@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.counters import Registry
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.config import BrokerConfig
+    from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.dynamic_config import DynamicConfig
     from kafkapy.server.fetch_sessions import FetchSessionCache
     from kafkapy.server.meters import RequestMeters
@@ -40,6 +41,7 @@ class Services:
     configs: ConfigRegistry
     controller: TopicController
     conversion_pool: DiskPool
+    coordinators: Coordinators
     counters: Registry
     disk_pool: DiskPool
     dynamic_config: DynamicConfig

@@ -1,0 +1,89 @@
+"""How a shard's records get into its partition: one batch an append, in Kafka's form, never waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.shard import Producer, Record
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.results import COORDINATOR
+from kafkapy.record.batch import BatchBuilder
+
+if TYPE_CHECKING:
+    from kafkapy.replica.partition import Partition, Verdict
+    from kafkapy.runtime.clock import Clock
+
+NO_SEQUENCE = -1
+ALL_REPLICAS = -1
+
+_TO_CLIENTS = {
+    Errors.UNKNOWN_TOPIC_OR_PARTITION: Errors.COORDINATOR_NOT_AVAILABLE,
+    Errors.NOT_ENOUGH_REPLICAS: Errors.COORDINATOR_NOT_AVAILABLE,
+    Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND: Errors.COORDINATOR_NOT_AVAILABLE,
+    Errors.NOT_LEADER_OR_FOLLOWER: Errors.NOT_COORDINATOR,
+    Errors.KAFKA_STORAGE_ERROR: Errors.NOT_COORDINATOR,
+    Errors.MESSAGE_TOO_LARGE: Errors.UNKNOWN_SERVER_ERROR,
+    Errors.RECORD_LIST_TOO_LARGE: Errors.UNKNOWN_SERVER_ERROR,
+    Errors.INVALID_FETCH_SIZE: Errors.UNKNOWN_SERVER_ERROR,
+}
+
+
+def coordinator_error(error: KafkaError) -> int:
+    """The code by which a client is told that an append of its coordinator failed (Kafka's GroupMetadataManager)."""
+    return _TO_CLIENTS.get(error.code, error.code)
+
+
+class CoordinatorLog:
+    """The ShardLog of a partition that is led here.
+
+    codec: of the batches, asked at each append; those of a transaction are compressed alike. base_sequence: what the
+    batch of these records has as its base sequence; nobody checks it, but Kafka writes one in some.
+    """
+
+    __slots__ = ("_base_sequence", "_clock", "_codec", "_partition")
+
+    def __init__(
+        self,
+        partition: Partition,
+        clock: Clock,
+        codec: Callable[[], int],
+        base_sequence: Callable[[Sequence[Record]], int],
+    ) -> None:
+        self._partition = partition
+        self._clock = clock
+        self._codec = codec
+        self._base_sequence = base_sequence
+
+    def append(
+        self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
+    ) -> None:
+        """See ShardLog. A full queue, a stalled disk or a flush makes `done` come later, from a pool thread."""
+        refusal = self._partition.refusal(ALL_REPLICAS)
+        if refusal is not None:
+            done(refusal)
+            return
+        batch = memoryview(bytearray(self._batch(records, producer)))
+
+        def finished(verdicts: list[Verdict]) -> None:
+            done(verdicts[0] if isinstance(verdicts[0], KafkaError) else None)
+
+        try:
+            verdicts = self._partition.append([batch], finished, COORDINATOR)
+        except RuntimeError as error:  # the append pool was stopped: the broker ends
+            done(KafkaError(Errors.NOT_COORDINATOR, str(error)))
+            return
+        if verdicts is not None:
+            finished(verdicts)
+
+    def _batch(self, records: Sequence[Record], producer: Producer | None) -> bytes:
+        builder = BatchBuilder(self._codec())
+        now_ms = self._clock.time_ms()
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        sequence = self._base_sequence(records)
+        if producer is None:
+            return builder.build(base_sequence=sequence)
+        return builder.build(
+            producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=sequence, transactional=True
+        )

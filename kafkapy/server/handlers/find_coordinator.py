@@ -1,0 +1,103 @@
+"""FindCoordinator: which broker has a group, or a transactional id. Source: KafkaApis.handleFindCoordinatorRequest.
+
+Here that is this broker, as soon as the internal topic is there and the partition is led, or about to be: a shard
+that is loading says so itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import FIND_COORDINATOR
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+from kafkapy.server.services import Node
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+BATCHED_SINCE = 4
+SHARE_SINCE = 6
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+
+# Keys of one answer: more take milliseconds, in which the network thread would serve nobody else.
+MOST_INLINE = 500
+
+NOWHERE = Node(-1, "", -1, None)
+
+
+@serves(FIND_COORDINATOR)
+def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
+    keys = request.coordinator_keys if call.version >= BATCHED_SINCE else [request.key]
+    topic = {GROUP: GROUPS, TRANSACTION: TRANSACTIONS}.get(request.key_type)
+    if topic is None:
+        error = _why_not(call, request.key_type)
+        return _response(call, keys, lambda key: (error, NOWHERE))
+    if not keys:
+        return _response(call, keys, lambda key: (None, NOWHERE))
+
+    def begin(reply: Callable[[Any], None]) -> None:
+        def made(error: KafkaError | None) -> None:
+            reply(_response(call, keys, lambda key: _find(broker, call, topic, key, error)))
+
+        if len(keys) > MOST_INLINE:
+            broker.disk_pool.submit(broker.coordinators.topics.ensure, topic, made)
+        else:
+            broker.coordinators.topics.ensure(topic, made)
+
+    return answered(call, begin)
+
+
+def _why_not(call: Call, key_type: int) -> KafkaError:
+    if key_type == SHARE and call.version >= SHARE_SINCE:  # Kafka 3.9 has the type, but no such coordinator
+        return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "this broker has no coordinator of share groups")
+    return KafkaError(Errors.INVALID_REQUEST, f"there is no coordinator type {key_type} in version {call.version}")
+
+
+def _find(
+    broker: Services, call: Call, topic: str, key: str, error: KafkaError | None
+) -> tuple[KafkaError | None, Node]:
+    if error is not None:
+        return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}"), NOWHERE
+    index = broker.coordinators.shards_of(topic).partition_for(key)
+    try:
+        broker.replicas.get(topic, index)  # hastens its log, if that is loading
+    except KafkaError as reason:
+        if reason.code != Errors.NOT_LEADER_OR_FOLLOWER:
+            return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, reason.message), NOWHERE
+    return None, broker.nodes(call.connection.listener)[0]
+
+
+def _response(call: Call, keys: list[str], find: Callable[[str], tuple[KafkaError | None, Node]]) -> Any:
+    make = FIND_COORDINATOR.Response
+    found = [(key, *find(key)) for key in keys]
+    if call.version >= BATCHED_SINCE:
+        return make(
+            coordinators=[
+                make.Coordinators(
+                    key=key,
+                    node_id=node.id,
+                    host=node.host,
+                    port=node.port,
+                    error_code=_code(error),
+                    error_message=error.message if error is not None else "",
+                )
+                for key, error, node in found
+            ]
+        )
+    _, error, node = found[0]
+    return make(
+        error_code=_code(error),
+        error_message=error.message if error is not None else "NONE",
+        node_id=node.id,
+        host=node.host,
+        port=node.port,
+    )
+
+
+def _code(error: KafkaError | None) -> int:
+    return error.code if error is not None else int(Errors.NONE)

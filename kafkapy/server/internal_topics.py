@@ -1,0 +1,89 @@
+"""Making the internal topics when a client first asks for a coordinator. Source: Kafka's AutoTopicCreationManager.
+
+Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile and is asked again; here those who ask wait until the topic is
+made, which takes less time than a client's pause.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkapy.coordinator.internal_topics import GROUPS, settings_of
+from kafkapy.errors import Errors, KafkaError
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.topics")
+
+Then = Callable[["KafkaError | None"], object]
+
+
+class _Shape(NamedTuple):
+    partitions: str  # the names of the settings
+    replicas: str
+
+
+_GROUPS = _Shape("offsets.topic.num.partitions", "offsets.topic.replication.factor")
+_TRANSACTIONS = _Shape("transaction.state.log.num.partitions", "transaction.state.log.replication.factor")
+
+
+class InternalTopics:
+    """Each is made once, whoever asks for it meanwhile."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[Then]] = {}
+
+    def partitions_of(self, topic: str) -> int:
+        """How many it has, or will have."""
+        return int(self._services.config[_shape(topic).partitions])
+
+    def ensure(self, topic: str, then: Then) -> None:
+        """`then(None)` when the topic is there: now, or from a pool thread; `then(error)` if it cannot be made."""
+        if topic in self._services.topics:
+            then(None)
+            return
+        with self._lock:
+            waiting = self._waiting.get(topic)
+            if waiting is not None:
+                waiting.append(then)
+                return
+            self._waiting[topic] = [then]
+        try:
+            self._services.disk_pool.submit(self._make, topic)
+        except RuntimeError as error:  # the broker stops
+            self._tell(topic, KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, str(error)))
+
+    def _make(self, topic: str) -> None:
+        try:
+            self._services.controller.create(
+                topic,
+                partitions=self.partitions_of(topic),
+                replication=int(self._services.config[_shape(topic).replicas]),
+                overrides=settings_of(topic, self._services.config.values),
+            )
+        except KafkaError as error:
+            if error.code != Errors.TOPIC_ALREADY_EXISTS or topic not in self._services.topics:
+                log.error("topic %s cannot be made: %s", topic, error.message)
+                self._tell(topic, error)
+                return
+        except Exception as error:
+            log.exception("topic %s cannot be made", topic)
+            self._tell(topic, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
+            return
+        self._tell(topic, None)
+
+    def _tell(self, topic: str, error: KafkaError | None) -> None:
+        with self._lock:
+            waiting = self._waiting.pop(topic)
+        for then in waiting:
+            then(error)
+
+
+def _shape(topic: str) -> _Shape:
+    return _GROUPS if topic == GROUPS else _TRANSACTIONS
