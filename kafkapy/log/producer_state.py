@@ -6,7 +6,7 @@ non-negative int32 numbers that wrap to 0. Nothing here touches a file; snapshot
 
 from __future__ import annotations
 
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.verifications import Verifications
@@ -131,7 +131,6 @@ class ProducerEntry:
         first, self.txn_first_offset = self.txn_first_offset, NO_OFFSET
         return first
 
-
     def check_coordinator(self, where: str, coordinator_epoch: int, offset: int) -> None:
         """Raises KafkaError TRANSACTION_COORDINATOR_FENCED where a later coordinator has written a marker already."""
         if coordinator_epoch < self.coordinator_epoch:
@@ -243,7 +242,9 @@ class ProducerState:
     def _find_unstable(self) -> None:
         undecided = min(self._undecided, default=None)
         first = next(iter(self.open), None)
-        self.first_unstable_offset = first if undecided is None or (first is not None and first < undecided) else undecided
+        self.first_unstable_offset = (
+            first if undecided is None or (first is not None and first < undecided) else undecided
+        )
 
 
 def _first_offset(entry: ProducerEntry) -> int:

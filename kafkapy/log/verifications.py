@@ -46,9 +46,7 @@ class Verifications:
         self._lock = threading.Lock()
         self._of: dict[int, Verification] = {}
 
-    def begin(
-        self, producer_id: int, sequence: int, epoch: int, now_ms: int, is_open: Callable[[int], bool]
-    ) -> int:
+    def begin(self, producer_id: int, sequence: int, epoch: int, now_ms: int, is_open: Callable[[int], bool]) -> int:
         """A guard, for which the coordinator is to be asked; NO_GUARD where the transaction is open in the log.
 
         An append puts its producer's entry first and forgets the verification then. So under this lock either the

@@ -10,6 +10,7 @@ import struct
 from typing import NamedTuple
 
 from kafkapy._ext.batch import BatchHeader
+from kafkapy._ext.crc32c import crc32c
 from kafkapy.record.batch import Buffer, records_of
 
 ABORT, COMMIT = 0, 1
@@ -75,3 +76,46 @@ def encode_key(kind: int) -> bytes:
 def encode_marker(coordinator_epoch: int) -> bytes:
     """The value of a transaction marker."""
     return _MARKER.pack(0, coordinator_epoch)
+
+
+def marker_batch(
+    producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp: int
+) -> bytearray:
+    """The control batch that ends a producer's transaction in one partition, for the log to give it an offset.
+
+    As MemoryRecords.withEndTransactionMarker makes it: 78 bytes, one record.
+    """
+    batch = bytearray(_BATCH_SIZE)
+    _BATCH.pack_into(
+        batch,
+        _ATTRIBUTES_AT,
+        _TRANSACTIONAL_CONTROL,
+        0,
+        timestamp,
+        timestamp,
+        producer_id,
+        producer_epoch,
+        -1,
+        1,
+        *_RECORD_HEAD,
+        0,
+        COMMIT if commit else ABORT,
+        _VALUE_LENGTH,
+        0,
+        coordinator_epoch,
+        0,
+    )
+    _FRONT.pack_into(batch, 0, 0, _BATCH_SIZE - 12, -1, 2, crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))
+    return batch
+
+
+_FRONT = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, checksum of all that follows
+_ATTRIBUTES_AT = _FRONT.size
+# Attributes, last offset delta, both timestamps, producer id and epoch, base sequence, count; then the record: length,
+# attributes, timestamp delta, offset delta and key length as one byte each, the key, the value's length, the value,
+# the number of headers.
+_BATCH = struct.Struct(">hiqqqhii5bhhbhib")
+_TRANSACTIONAL_CONTROL = 0x30
+_RECORD_HEAD = (2 * 16, 0, 0, 0, 2 * _KEY.size)  # varints are twice the number
+_VALUE_LENGTH = 2 * _MARKER.size
+_BATCH_SIZE = _ATTRIBUTES_AT + _BATCH.size
