@@ -1,0 +1,140 @@
+"""From a prepared transaction to a complete one: its markers, in every partition it wrote to, and then its last record.
+
+Nothing can stop it any more: what fails is tried again, and what a crash interrupts the next load begins anew (a
+marker that is written twice does no harm). Source: Kafka's TransactionMarkerChannelManager and
+TransactionMarkerRequestCompletionHandler.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from kafkapy.coordinator.shard import Effects
+from kafkapy.coordinator.transactions import transitions
+from kafkapy.coordinator.transactions.transitions import PREPARE_COMMIT, TopicPartition
+from kafkapy.errors import Errors, KafkaError, name_of
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.transactions.machine import Entry, TransactionMachine
+
+log = logging.getLogger("kafkapy.coordinator.transactions")
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
+
+# A partition that can have no transactional records needs no marker.
+_NOTHING_TO_MARK = (Errors.NONE, Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION)
+# Somebody else decides about this producer now: a coordinator that was elected since, or a later epoch.
+_TAKEN_OVER = (Errors.INVALID_PRODUCER_EPOCH, Errors.TRANSACTION_COORDINATOR_FENCED)
+
+
+class Markers(Protocol):
+    """Writes markers of transactions; `done` is told the error code of each partition, at once or on any thread."""
+
+    def write(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None: ...
+
+
+class Completion:
+    """`exists` says whether there is still such a partition: one that was deleted needs no marker."""
+
+    def __init__(self, markers: Markers, exists: Callable[[str, int], bool]) -> None:
+        self._markers = markers
+        self._exists = exists
+
+    def begin(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
+        """Completes a transaction whose state is prepared, at once where nothing has to wait."""
+        _Completing(self._markers, self._exists, machine, transactional_id, entry).write_markers()
+
+
+class _Completing:
+    """One transaction on its way. Its methods run under the shard's lock."""
+
+    def __init__(
+        self,
+        markers: Markers,
+        exists: Callable[[str, int], bool],
+        machine: TransactionMachine,
+        transactional_id: str,
+        entry: Entry,
+    ) -> None:
+        assert entry.state is not None
+        self._markers = markers
+        self._exists = exists
+        self._machine = machine
+        self._id = transactional_id
+        self._entry = entry
+        self._prepared = entry.state
+        self._attempts = 0
+        self._delay_s = FIRST_RETRY_S
+        self._left = entry.unmarked = transitions.one_by_one(entry.state.partitions)
+        entry.pending = transitions.completed(entry.state, 0).state
+
+    def write_markers(self) -> Effects | None:
+        self._attempts += 1
+        self._keep([one for one in self._left if self._exists(*one)])
+        if not self._left:
+            self._machine.shard.run(lambda _: self._record())
+            return None
+        prepared = self._prepared
+        self._markers.write(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            self._machine.shard.leader_epoch,
+            prepared.state == PREPARE_COMMIT,
+            self._left,
+            self._written,
+        )
+        return None
+
+    def _written(self, codes: Mapping[TopicPartition, int]) -> None:
+        try:
+            self._machine.shard.run(lambda _: self._judge(codes))
+        except KafkaError as error:  # the shard has ended; its next load goes on
+            log.info("the completion of %r ends here: %s", self._id, error)
+
+    def _judge(self, codes: Mapping[TopicPartition, int]) -> Effects | None:
+        failed = {one: code for one, code in codes.items() if code not in _NOTHING_TO_MARK}
+        self._keep([one for one in self._left if one in failed or one not in codes])
+        for (topic, index), code in failed.items():
+            if code in _TAKEN_OVER:
+                log.warning("%r gets no marker in %s-%d: %s", self._id, topic, index, name_of(code))
+                return None
+        if not self._left:
+            return self._record()
+        (topic, index), code = next(iter(failed.items()))
+        self._retry(
+            self.write_markers, f"{len(failed)} markers are missing, one in {topic}-{index} because of {name_of(code)}"
+        )
+        return None
+
+    def _keep(self, left: list[TopicPartition]) -> None:
+        self._left = self._entry.unmarked = left
+
+    def _record(self) -> Effects:
+        """All markers are there."""
+        state = transitions.completed(self._prepared, self._machine.shard.clock.time_ms())
+
+        def recorded(error: KafkaError | None) -> None:
+            if error is None:
+                self._entry.unmarked = None
+            else:
+                self._entry.pending = state.state  # nobody comes between
+                self._attempts += 1
+                self._retry(self._record, str(error))
+
+        return self._machine.move(self._id, self._entry, state, recorded)
+
+    def _retry(self, step: Callable[[], Effects | None], reason: str) -> None:
+        if self._attempts & (self._attempts - 1) == 0:  # the 1st, 2nd, 4th ... attempt
+            log.info("the transaction of %r is not complete yet, attempt %d: %s", self._id, self._attempts, reason)
+        self._machine.shard.after(self._delay_s, lambda _: step())
+        self._delay_s = min(2 * self._delay_s, LAST_RETRY_S)

@@ -1,0 +1,140 @@
+"""A decided transaction is completed: through failures of partitions and of the log, and after a restart."""
+
+import pytest
+
+from kafkapy.coordinator.shard import Producer
+from kafkapy.errors import Errors, KafkaError
+from tests.coordinator.transactions.world import LEADER_EPOCH, World
+
+P, Q = ("topic", 0), ("topic", 1)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def marked(world: World, producer: Producer, commit: bool = True) -> list[tuple[str, int]]:
+    """The partitions with a marker; all are alike."""
+    assert {one[:3] for one in world.markers.written} <= {(producer, LEADER_EPOCH, commit)}
+    return [one[3] for one in world.markers.written]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Errors.NOT_LEADER_OR_FOLLOWER,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.NOT_ENOUGH_REPLICAS,
+        Errors.KAFKA_STORAGE_ERROR,
+        Errors.REQUEST_TIMED_OUT,
+    ],
+)
+def test_a_marker_that_fails_is_written_later(world: World, code: int) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P, Q)
+    world.markers.codes[Q] = code
+    assert world.commit("tx", producer) == Errors.NONE
+    world.timer.advance(1500)
+    assert world.state("tx") == "PrepareCommit"
+    assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
+    world.markers.codes.clear()
+    world.timer.advance(1)
+    assert world.state("tx") == "CompleteCommit"
+    assert marked(world, producer) == [P, Q]
+
+
+@pytest.mark.parametrize("code", [Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION])
+def test_a_partition_that_can_have_no_markers_needs_none(world: World, code: int) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P, Q)
+    world.markers.codes[P] = code
+    world.abort("tx", producer)
+    assert world.state("tx") == "CompleteAbort"
+    assert marked(world, producer, False) == [Q]
+
+
+def test_a_deleted_topic_does_not_hold_a_transaction_up(world: World) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P, Q)
+    world.markers.codes[P] = Errors.UNKNOWN_TOPIC_OR_PARTITION
+    world.commit("tx", producer)
+    assert world.state("tx") == "PrepareCommit"
+    world.deleted.add(P)
+    world.timer.advance(1)
+    assert world.state("tx") == "CompleteCommit"
+
+
+@pytest.mark.parametrize("code", [Errors.TRANSACTION_COORDINATOR_FENCED, Errors.INVALID_PRODUCER_EPOCH])
+def test_where_another_coordinator_took_over_this_one_stops(world: World, code: int) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P)
+    world.markers.codes[P] = code
+    world.commit("tx", producer)
+    world.markers.codes.clear()
+    world.timer.advance(100)
+    assert not world.markers.written
+    assert world.commit("tx", producer) == Errors.CONCURRENT_TRANSACTIONS
+    world.restart()
+    assert world.state("tx") == "CompleteCommit"
+
+
+def test_the_last_record_is_tried_again_until_it_is_there(world: World) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P)
+    world.markers.held = True
+    world.commit("tx", producer)
+    world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
+    world.markers.let_go()
+    world.timer.advance(10)
+    assert world.state("tx") == "PrepareCommit"
+    assert world.add("tx", producer, Q) == Errors.CONCURRENT_TRANSACTIONS
+    world.log.fails = None
+    world.timer.advance(1)
+    assert world.state("tx") == "CompleteCommit"
+    assert marked(world, producer) == [P]
+    assert world.coordinator.describe("tx").partitions == ()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_was_prepared_is_completed_after_a_restart(world: World, commit: bool) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P, Q)
+    world.markers.held = True
+    world.end("tx", producer, commit)
+    world.restart()
+    assert world.state("tx") == ("CompleteCommit" if commit else "CompleteAbort")
+    assert marked(world, producer, commit) == [P, Q]
+    world.restart()
+    assert not world.markers.written
+
+
+def test_after_a_restart_a_transaction_goes_on(world: World) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P)
+    world.restart()
+    assert world.add("tx", producer, Q) == Errors.NONE
+    assert world.commit("tx", producer) == Errors.NONE
+    assert marked(world, producer) == [P, Q]
+
+
+def test_a_shard_that_ended_completes_nothing(world: World) -> None:
+    producer = world.producer("tx")
+    world.add("tx", producer, P)
+    world.markers.held = True
+    world.commit("tx", producer)
+    world.shard.end()
+    recorded = len(world.log.batches)
+    world.markers.let_go()
+    world.timer.advance(10)
+    assert len(world.log.batches) == recorded
+
+
+def test_an_append_that_outlives_its_shard_is_answered(world: World) -> None:
+    producer = world.producer("tx")
+    answers: list[int] = []
+    world.log.held = True
+    world.coordinator.add_partitions("tx", producer, [P], answers.append)
+    world.shard.end()
+    world.log.let_go()
+    assert answers == [Errors.NOT_COORDINATOR]

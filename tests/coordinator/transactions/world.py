@@ -1,0 +1,214 @@
+"""A transaction coordinator with one shard, whose log, clock, timer and markers are in the test's hands."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.coordinator.shard import Producer, Shard
+from kafkapy.coordinator.transaction_records import TransactionState, decode_state
+from kafkapy.coordinator.transactions.completion import Completion
+from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
+from kafkapy.coordinator.transactions.machine import TransactionMachine
+from kafkapy.coordinator.transactions.transitions import TopicPartition
+from kafkapy.coordinator.transactions.upkeep import TransactionSettings, Upkeep
+from kafkapy.errors import Errors
+from kafkapy.record.batch import BatchBuilder
+from kafkapy.runtime.clock import ManualClock
+from tests.coordinator.memory_shard import MemoryLog
+
+TOPIC = "__transaction_state"
+LEADER_EPOCH = 7
+Given = TypeVar("Given")
+SETTINGS = TransactionSettings(
+    max_timeout_ms=900_000, expiration_ms=604_800_000, abort_interval_ms=10_000, expire_interval_ms=3_600_000
+)
+
+
+class HandTimer:
+    """A Timer whose calls are made by `advance`, on the caller's thread, in order of time."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._entries: list[tuple[float, int, Callable[[], object]]] = []
+        self._order = count()
+
+    def schedule(self, delay_s: float, callback: Callable[[], object]) -> None:
+        heapq.heappush(self._entries, (self._clock.monotonic() + delay_s, next(self._order), callback))
+
+    def advance(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
+        while self._entries and self._entries[0][0] <= until:
+            due, _, callback = heapq.heappop(self._entries)
+            self._clock.advance(max(0.0, due - self._clock.monotonic()))
+            callback()
+        self._clock.advance(max(0.0, until - self._clock.monotonic()))
+
+
+class MemoryMarkers:
+    """Markers that were written: (producer, coordinator epoch, commit, partition). `codes` are what partitions answer;
+    `held`: nothing is written before `let_go`."""
+
+    def __init__(self, on_write: Callable[[Producer, bool, TopicPartition], None]) -> None:
+        self.on_write = on_write
+        self.written: list[tuple[Producer, int, bool, TopicPartition]] = []
+        self.codes: dict[TopicPartition, int] = {}
+        self.held = False
+        self._waiting: list[Callable[[], None]] = []
+
+    def write(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
+        asked = list(partitions)
+
+        def finish() -> None:
+            codes = {one: self.codes.get(one, Errors.NONE) for one in asked}
+            for one, code in codes.items():
+                if code == Errors.NONE:
+                    self.on_write(Producer(producer_id, epoch), commit, one)
+                    self.written.append((Producer(producer_id, epoch), coordinator_epoch, commit, one))
+            done(codes)
+
+        if self.held:
+            self._waiting.append(finish)
+        else:
+            finish()
+
+    def let_go(self) -> None:
+        self.held = False
+        waiting, self._waiting = self._waiting, []
+        for finish in waiting:
+            finish()
+
+
+class OneShard:
+    """The Shards of a topic with a single partition."""
+
+    def __init__(self, shard: Shard[TransactionMachine]) -> None:
+        self.shard = shard
+
+    def of(self, key: str) -> Shard[TransactionMachine]:
+        return self.shard
+
+    def active(self) -> list[Shard[TransactionMachine]]:
+        return [self.shard]
+
+    @property
+    def is_loading(self) -> bool:
+        return self.shard.state == "loading"
+
+
+class Ids:
+    """Producer ids from 1000 on."""
+
+    def __init__(self) -> None:
+        self.given = count(1000)
+
+    def next(self) -> int:
+        return next(self.given)
+
+
+class World:
+    """`restart` loses everything but the log, the clock and the ids given away."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.log = MemoryLog()
+        self.ids = Ids()
+        self.settings = SETTINGS
+        self.deleted: set[TopicPartition] = set()
+        self.restart()
+
+    def restart(self) -> None:
+        if hasattr(self, "shard"):
+            self.shard.end()
+        self.timer = HandTimer(self.clock)
+        self.markers = MemoryMarkers(self.on_marker)
+        completion = Completion(self.markers, lambda topic, index: (topic, index) not in self.deleted)
+        self.machine = TransactionMachine(completion, Upkeep(lambda: self.settings))
+        timer: Any = self.timer
+        self.shard: Shard[TransactionMachine] = Shard(TOPIC, 0, self.machine, self.log, clock=self.clock, timer=timer)
+        self.machine.shard = self.shard
+        self.shard.leader_epoch = LEADER_EPOCH
+        shards: Any = OneShard(self.shard)
+        self.coordinator = TransactionCoordinator(shards, self.ids, lambda: self.settings, self.clock)
+        replay(self.machine, self.log.batches)
+        self.shard.begin()
+
+    def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
+        """A marker is about to be written."""
+
+    # --- requests; what is not answered yet is None
+
+    def init(
+        self, transactional_id: str | None, timeout_ms: int = 60_000, expected: Producer | None = None
+    ) -> Producer | int | None:
+        """The producer, or the code of the refusal."""
+        answers: list[Producer | int] = []
+        self.coordinator.init_producer_id(
+            transactional_id,
+            timeout_ms,
+            expected,
+            lambda code, producer: answers.append(producer if code == Errors.NONE else code),
+        )
+        return only(answers)
+
+    def producer(self, transactional_id: str, timeout_ms: int = 60_000) -> Producer:
+        producer = self.init(transactional_id, timeout_ms)
+        assert isinstance(producer, Producer)
+        return producer
+
+    def add(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> int | None:
+        answers: list[int] = []
+        self.coordinator.add_partitions(transactional_id, producer, partitions, answers.append)
+        return only(answers)
+
+    def end(self, transactional_id: str, producer: Producer, commit: bool) -> int | None:
+        answers: list[int] = []
+        self.coordinator.end(transactional_id, producer, commit, answers.append)
+        return only(answers)
+
+    def commit(self, transactional_id: str, producer: Producer) -> int | None:
+        return self.end(transactional_id, producer, True)
+
+    def abort(self, transactional_id: str, producer: Producer) -> int | None:
+        return self.end(transactional_id, producer, False)
+
+    def verify(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> list[int]:
+        answers: list[Mapping[TopicPartition, int]] = []
+        self.coordinator.verify(transactional_id, *producer, partitions, answers.append)
+        (codes,) = answers
+        return [codes[one] for one in partitions]
+
+    # --- what is there
+
+    def state(self, transactional_id: str) -> str:
+        return self.coordinator.describe(transactional_id).state_name
+
+    def states_in_log(self) -> list[TransactionState | None]:
+        return [None if value is None else decode_state(value) for _, value in self.log.records]
+
+
+def only(answers: list[Given]) -> Given | None:
+    """The answer; None while there is none. Nothing is answered twice."""
+    assert len(answers) < 2, answers
+    return answers[0] if answers else None
+
+
+def replay(machine: TransactionMachine, batches: Iterable[tuple[list[tuple[bytes, bytes | None]], object]]) -> None:
+    for records, _ in batches:
+        builder = BatchBuilder()
+        for key, value in records:
+            builder.append(0, key, value)
+        data = memoryview(builder.build())
+        for header in iter_batches(data):
+            machine.replay(header, data)
