@@ -1,0 +1,6 @@
+"""Types of ext/offset_commit.pyx."""
+
+def encode_key(group: str, topic: str, partition: int) -> bytes: ...
+def encode_value(
+    offset: int, leader_epoch: int, metadata: str, commit_timestamp: int, expire_timestamp: int
+) -> bytes: ...
