@@ -159,6 +159,18 @@ class Group:
         candidates = {name for name, count in self._support.items() if count == len(self.members)}
         return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
 
+    def would_choose(self, member: Member, protocols: Protocols) -> str:
+        """The choice if the member knew these instead."""
+        present, member.protocols = member.protocols, protocols
+        self._count_support(present, -1)
+        self._count_support(protocols, 1)
+        try:
+            return self.choose_protocol()
+        finally:
+            member.protocols = present
+            self._count_support(protocols, -1)
+            self._count_support(present, 1)
+
     def subscribed_topics(self) -> set[str] | None:
         """What the members of a consumer group want to read; None where nobody knows."""
         return self._topics

@@ -1,0 +1,71 @@
+"""SyncGroup: the leader brings the assignments, everybody gets his. And Heartbeat, which says that nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkapy.coordinator.groups.answers import assignment_of
+from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, Group
+from kafkapy.coordinator.groups.member import Reply
+from kafkapy.coordinator.shard import Effects
+from kafkapy.errors import Errors, KafkaError
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.groups.rebalances import Rebalances
+
+
+class Sync(NamedTuple):
+    """A request. Type and name of the protocol are None where the client's version does not say them."""
+
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None
+    protocol: str | None
+    assignments: Mapping[str, bytes]
+    reply: Reply
+
+
+def sync(rebalances: Rebalances, group_id: str, request: Sync) -> Effects | None:
+    """Raises KafkaError: why there is no assignment."""
+    group = _group(rebalances, group_id)
+    group.check_alive()
+    group.check_member(request.member_id, request.instance_id)
+    group.check_generation(request.generation)
+    for said, present in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
+        if said is not None and said != present:
+            raise KafkaError(
+                Errors.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} has chosen {present!r}, not {said!r}"
+            )
+    if group.state == EMPTY:
+        raise KafkaError(Errors.UNKNOWN_MEMBER_ID)
+    if group.state == PREPARING:
+        raise KafkaError(Errors.REBALANCE_IN_PROGRESS)
+    member = group.members[request.member_id]
+    rebalances.has_synced(group, member)
+    if group.state != COMPLETING:
+        group.touch(member)
+        request.reply(assignment_of(group)(assignment=member.assignment))
+        return None
+    member.sync_reply = request.reply
+    if member.id != group.leader:
+        return None
+    return rebalances.store(group, request.assignments)
+
+
+def heartbeat(rebalances: Rebalances, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+    """REBALANCE_IN_PROGRESS when the member is to join again. Raises KafkaError."""
+    group = _group(rebalances, group_id)
+    group.check_alive()
+    group.check_member(member_id, instance_id)
+    group.check_generation(generation)
+    group.touch(group.members[member_id])
+    return Errors.REBALANCE_IN_PROGRESS if group.state == PREPARING else Errors.NONE
+
+
+def _group(rebalances: Rebalances, group_id: str) -> Group:
+    group = rebalances.home.groups.get(group_id)
+    if group is None:
+        raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
+    return group
