@@ -284,6 +284,41 @@ def floor_entry(int fd, Py_ssize_t count, int width, int64_t target, bint nowait
     return first + low - 1, key, <int64_t><int32_t>load32(found + width - 4)
 
 
+def ceiling_position(int fd, Py_ssize_t count, int64_t position, bint nowait=False):
+    """The first entry of an offset index whose position is `position` or behind it: (relative offset, position).
+
+    None if there is none. Raises BlockingIOError (nowait), OSError.
+    """
+    cdef uint8_t page[INDEX_PAGE * 8]
+    cdef Py_ssize_t low = 0, high = count, middle, first, got
+    cdef int flags = RWF_NOWAIT if nowait else 0
+    # Invariant: entries before `low` have positions below the one asked for, those from `high` on have not.
+    while high - low >= INDEX_PAGE:
+        middle = (low + high) >> 1
+        got = index_read(fd, page, 8, middle * 8, flags)
+        if got < 8:
+            raise index_failure(got)
+        if <int64_t>load32(page + 4) < position:
+            low = middle + 1
+        else:
+            high = middle
+    first = low
+    if first == count:
+        return None
+    got = index_read(fd, page, min(high + 1, count) * 8 - first * 8, first * 8, flags)
+    if got < (min(high + 1, count) - first) * 8:
+        raise index_failure(got)
+    while low < high:
+        middle = (low + high) >> 1
+        if <int64_t>load32(page + (middle - first) * 8 + 4) < position:
+            low = middle + 1
+        else:
+            high = middle
+    if low == count:
+        return None
+    return (<int64_t><int32_t>load32(page + (low - first) * 8), <int64_t>load32(page + (low - first) * 8 + 4))
+
+
 cdef Py_ssize_t index_read(int fd, uint8_t *into, Py_ssize_t size, int64_t position, int flags):
     cdef Py_ssize_t got
     if flags:

@@ -168,6 +168,11 @@ class Files:
     ) -> tuple[int, int, int] | None:
         return segment_scan.floor_entry(file.fd, count, width, target, nowait)
 
+    def ceiling_position(
+        self, file: FileHandle, count: int, position: int, nowait: bool = False
+    ) -> tuple[int, int] | None:
+        return segment_scan.ceiling_position(file.fd, count, position, nowait)
+
     def scan(
         self, file: FileHandle, position: int, end: int, base_offset: int, interval: int, verify: bool = True
     ) -> segment_scan.Scan:

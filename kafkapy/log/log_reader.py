@@ -108,31 +108,22 @@ def locate(log: LogState, segment: Segment, offset: int, end: int, nowait: bool)
         raise KafkaError(Errors.CORRUPT_MESSAGE, f"{segment.handle().path} of {log.name}: {reason}") from None
 
 
-def aborted_transactions(
-    log: LogState, offset: int, region: FileRegion | None, end_offset: int
-) -> list[tuple[int, int]]:
+def aborted_transactions(log: LogState, offset: int, read: ReadResult, nowait: bool) -> list[tuple[int, int]]:
     """See PartitionLog.aborted_transactions (Kafka's LocalLog.addAbortedTransactions)."""
     segments = log.segments
-    later = segments.items[max(segments.floor(offset), 0) :]
-    if region is None or not any(segment.txn_index.entries for segment in later):
-        return []
-    upper = min(end_offset, _upper_bound(later, region, end_offset))
+    later = segments.items[max(segments.floor(read.segment_base), 0) :]
     found: list[tuple[int, int]] = []
+    if read.region is None or not any(map(_has_aborted, later)):
+        return found
+    end_of_log = log.end[0]
+    upper = later[0].offset_index.offset_after(read.position + read.region.length, nowait)
+    if upper is None:
+        upper = later[1].base_offset if len(later) > 1 else end_of_log
     for segment in later:
-        for entry in segment.txn_index.entries:
-            if entry.last_offset >= offset and entry.first_offset < upper:
-                found.append((entry.producer_id, entry.first_offset))
-            if entry.last_stable_offset >= upper:
-                return found
+        if segment.txn_index.overlapping(offset, upper, found):
+            break
     return found
 
 
-def _upper_bound(segments: tuple[Segment, ...], region: FileRegion, end_offset: int) -> int:
-    """An offset that no record of the region reaches, as the index knows it."""
-    for at, segment in enumerate(segments):
-        if segment.handle() is region.handle:
-            bound = segment.offset_index.offset_after(region.position + region.length)
-            if bound is not None:
-                return bound
-            return segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
-    return end_offset
+def _has_aborted(segment: Segment) -> int:
+    return len(segment.txn_index)

@@ -120,17 +120,19 @@ class OffsetIndex(IndexFile):
         found = self.files.floor_entry(self.handle(), self.count, self.width, relative, nowait)
         return found[2] if found is not None else 0
 
-    def offset_after(self, position: int) -> int | None:
-        """The offset of the first entry at `position` or behind it: an upper bound for what lies before."""
+    def offset_after(self, position: int, nowait: bool = False) -> int | None:
+        """The offset of the first entry at `position` or behind it: an upper bound for what lies before.
+
+        Raises as `lookup`.
+        """
         entries = self._entries
-        if entries is None:
-            if not self.check():
-                return None
-            entries = array("Q", self.files.pread(self.handle(), self.count * self.width, 0))
-            if sys.byteorder == "little":
-                entries.byteswap()
-        slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)
-        return self.base_offset + (entries[slot] >> 32) if slot < len(entries) else None
+        if entries is not None:
+            slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)
+            return self.base_offset + (entries[slot] >> 32) if slot < len(entries) else None
+        if not self.count or not self.check(nowait):
+            return None
+        found = self.files.ceiling_position(self.handle(), self.count, position, nowait)
+        return self.base_offset + found[0] if found is not None else None
 
     def truncate_to(self, offset: int) -> None:
         """Forgets the entries for `offset` and later ones. The index must be growing."""

@@ -226,9 +226,20 @@ class PartitionLog(LogState):
             except OSError as error:
                 raise self.disk_error(doing, error) from error
 
-    def aborted_transactions(self, offset: int, region: FileRegion | None, end_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions with records in `region`, read at `offset`."""
-        return log_reader.aborted_transactions(self, offset, region, end_offset)
+    def aborted_transactions(
+        self, offset: int, read: ReadResult, *, blocking: bool = True
+    ) -> list[tuple[int, int]] | Busy:
+        """(producer id, first offset) of the aborted transactions among what was `read` at `offset`.
+
+        There may be some that only begin right behind it. Answers and raises as `read`.
+        """
+        try:
+            return self._looked_up(
+                f"looking for aborted transactions of {self.name} at offset {offset}",
+                lambda: log_reader.aborted_transactions(self, offset, read, not blocking),
+            )
+        except BlockingIOError:
+            return BUSY
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError (CORRUPT_MESSAGE)."""

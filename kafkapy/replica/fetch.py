@@ -146,10 +146,9 @@ class FetchPlan:
             region = result.region
             if self.isolation != READ_COMMITTED:
                 return region, None
-            aborted: list[tuple[int, int]] = []
-            if region is not None:
-                end_offset = partition.end_offset(self.isolation)
-                aborted = log.aborted_transactions(asked.fetch_offset, region, end_offset)
+            aborted = log.aborted_transactions(asked.fetch_offset, result, blocking=blocking)
+            if isinstance(aborted, Busy):
+                return None
             # Retention or a cleaning may come between the two. What is known of aborted transactions goes with their
             # segment, and their records, which are still in the region, would pass for committed.
             if log.segments is segments:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.entries import iter_entries
-from kafkapy._ext.segment_scan import CorruptSegment, floor_entry, locate, locate_timestamp, scan
+from kafkapy._ext.segment_scan import CorruptSegment, ceiling_position, floor_entry, locate, locate_timestamp, scan
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
 
@@ -296,6 +296,18 @@ def test_index_entries_are_found_as_in_a_list(open_file, count, layout):
         assert floor_entry(fd, count, width, target, True) == expected
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 510, 511, 512, 513, 1024, 1025, 3000])
+def test_index_entries_are_found_by_position_as_in_a_list(open_file, count):
+    entries = [(number, 3 * number + 10) for number in range(count)]
+    fd = open_file(b"".join(struct.pack(">ii", *entry) for entry in entries))
+    for position in range(0, 3 * count + 20, 7 if count > 600 else 1):
+        expected = next((entry for entry in entries if entry[1] >= position), None)
+        assert ceiling_position(fd, count, position) == expected
+        assert ceiling_position(fd, count, position, True) == expected
+
+
 def test_an_index_shorter_than_its_entries_is_an_error(open_file):
     with pytest.raises(OSError, match="shorter"):
         floor_entry(open_file(bytes(8)), 2, 8, 5)
+    with pytest.raises(OSError, match="shorter"):
+        ceiling_position(open_file(bytes(8)), 2, 5)

@@ -113,6 +113,9 @@ class FailingDisk(UnsyncedFiles):
     def floor_entry(self, file: FileHandle, *arguments: Any) -> Any:
         return self._do("read", str(file.path), lambda: Files.floor_entry(self, file, *arguments))
 
+    def ceiling_position(self, file: FileHandle, *arguments: Any) -> Any:
+        return self._do("read", str(file.path), lambda: Files.ceiling_position(self, file, *arguments))
+
     def scan(self, file: FileHandle, *arguments: Any) -> Any:
         return self._do("read", str(file.path), lambda: Files.scan(self, file, *arguments))
 

@@ -1,5 +1,6 @@
 """Offset and time index against plain lists, in memory and in their files."""
 
+import os
 import struct
 from bisect import bisect_left, bisect_right
 
@@ -134,6 +135,41 @@ def test_aborted_transactions_are_kept_in_their_file(tmp_path):
     wrong = TxnIndex(Files(), lambda: str(path), BASE + 100)
     with pytest.raises(TxnIndexError, match="before the segment"):
         wrong.load()
+
+
+def test_aborted_transactions_out_of_order_are_a_damage(tmp_path):
+    path = tmp_path / "txnindex"
+    index = TxnIndex(Files(), lambda: str(path), BASE)
+    index.append(AbortedTxn(1, BASE, BASE + 20, BASE + 21))
+    index.append(AbortedTxn(2, BASE, BASE + 10, BASE + 21))
+    with pytest.raises(TxnIndexError, match="before the entry before"):
+        index.load()
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 30), st.integers(0, 12)), max_size=12),
+    st.integers(0, 60),
+    st.integers(1, 60),
+)
+def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset, size):
+    """Which begins with the first entry. Here those that end before the offset are passed over."""
+    upper = offset + size
+    index = TxnIndex(Files(), lambda: os.devnull, 0)
+    last = stable = 0
+    for step, length, behind in steps:
+        last += step
+        stable = max(stable, last + 1 - behind)
+        index._numbers.extend((7, max(last - length, 0), last, stable))
+    wanted, complete = [], False
+    for entry in index.entries:
+        if entry.last_offset >= offset and entry.first_offset < upper:
+            wanted.append(entry[:2])
+        if entry.last_stable_offset >= upper:
+            complete = True
+            break
+    found = []
+    assert index.overlapping(offset, upper, found) == complete
+    assert found == wanted
 
 
 def test_the_first_entry_is_in_the_file_at_once_for_tools_that_look_at_a_running_broker(tmp_path):
