@@ -1,16 +1,21 @@
 """The state of one partition of `__consumer_offsets`: its groups, and how far each has come.
 
-Here is only who gets which record: offset commits and the markers of transactions go to the offsets, group metadata
-to the groups, and what a later version of Kafka wrote is left alone.
+Here is only who gets which record. Offset commits and the markers of transactions go to the offsets, group metadata to
+the groups, and what a later version of Kafka wrote is left alone.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.coordinator_log import NO_SEQUENCE
+from kafkapy.coordinator.groups.group import Group
+from kafkapy.coordinator.groups.rebalances import Rebalances, Settings
+from kafkapy.coordinator.groups.records import group_of
+from kafkapy.coordinator.offset_records import GroupKey, OffsetKey, decode_group, decode_key
+from kafkapy.coordinator.offsets.store import OffsetStore
 from kafkapy.coordinator.shard import Producer, Record
 
 if TYPE_CHECKING:
@@ -30,22 +35,71 @@ def base_sequence_of(records: Sequence[Record]) -> int:
 
 
 class GroupShard:
-    """The machine of a shard of groups."""
+    """The machine of a shard. `groups` holds those with members or with offsets, or that are about to get some."""
 
     shard: Shard[GroupShard]
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.groups: dict[str, object] = {}
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
+        self.rebalances = Rebalances(self, settings)
+        self._unknown: set[int] = set()  # versions of keys, told of
+
+    def group(self, group_id: str, *, create: bool = False) -> Group | None:
+        """The group; with `create` an empty one where there is none, which only keeps offsets."""
+        group = self.groups.get(group_id)
+        if group is None and create:
+            group = self.groups[group_id] = Group(group_id, self.shard.clock)
+        return group
+
+    # --- records
+
+    def replay_block(self, block: memoryview) -> int:
+        """The loader's Replay: offsets go from the bytes into their table, the few other records come here."""
+        return self.offsets.replay(block, self._load)
 
     def replay(self, header: BatchHeader, batch: memoryview) -> None:
-        """See Machine."""
+        self.replay_block(batch[header.position : header.next_position])
+
+    def _load(self, key: bytes, value: bytes | None) -> None:
+        group_id = self._group_id(key)
+        if group_id is None:
+            return
+        if value is None:
+            self.groups.pop(group_id, None)
+        else:
+            self.groups[group_id] = group_of(group_id, decode_group(value), self.shard.clock)
+
+    def _group_id(self, key: bytes) -> str | None:
+        """Of a record of group metadata; None for any other."""
+        found = decode_key(key)
+        if isinstance(found, GroupKey):
+            return found.group
+        if not isinstance(found, OffsetKey) and found.version not in self._unknown:
+            self._unknown.add(found.version)
+            log.warning(
+                "%s has records with keys of version %d, which a later version of Kafka writes: they are left alone",
+                self.shard.name,
+                found.version,
+            )
+        return None
 
     def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
-        """See Machine."""
+        self.offsets.apply(records, producer)
+        for key, value in records:
+            # What a record says of a group with members is what its step has made of it: only an end is news.
+            if value is None and key[:2] >= GROUP_METADATA:
+                group_id = self._group_id(key)
+                if group_id is not None:
+                    self.groups.pop(group_id, None)
+
+    # --- life
 
     def loaded(self) -> None:
-        """See Machine."""
+        self.offsets.loaded()
+        for group_id in self.offsets.groups():
+            self.group(group_id, create=True)
+        self.rebalances.loaded()
 
     def unloaded(self, reason: KafkaError) -> None:
-        """See Machine."""
+        self.rebalances.unloaded(reason)

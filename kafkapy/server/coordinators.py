@@ -14,13 +14,17 @@ from kafkapy.server.internal_topics import InternalTopics
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group_shard import GroupShard
+    from kafkapy.coordinator.groups.coordinator import GroupCoordinator
     from kafkapy.coordinator.loading import LoadQueue
+    from kafkapy.coordinator.offsets.manager import OffsetManager
     from kafkapy.coordinator.shards import Shards
+    from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
+    from kafkapy.coordinator.transactions.machine import TransactionMachine
+    from kafkapy.coordinator.transactions.upkeep import TransactionSettings
+    from kafkapy.replica.markers import MarkerWriter
     from kafkapy.replica.partition import Partition
     from kafkapy.runtime.timer import Timer
     from kafkapy.server.services import Services
-
-INTERNAL = (GROUPS, TRANSACTIONS)
 
 
 class Coordinators:
@@ -29,24 +33,40 @@ class Coordinators:
     def __init__(self, services: Services, timer: Timer) -> None:
         self._services = services
         self._timer = timer
+        # A part is made by whoever needs it first, with the parts that it needs: so the lock is reentrant.
         self._making = threading.RLock()
         self._made: dict[str, Any] = {}
-        self._stopped = False
         self.topics = InternalTopics(services)
 
     # --- parts
 
     @property
+    def groups(self) -> GroupCoordinator:
+        return self._part("groups", self._make_groups)  # type: ignore[no-any-return]
+
+    @property
+    def offsets(self) -> OffsetManager:
+        return self._part("offsets", self._make_offsets)  # type: ignore[no-any-return]
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self._part("transactions", self._make_transactions)  # type: ignore[no-any-return]
+
+    @property
+    def markers(self) -> MarkerWriter:
+        return self._part("markers", self._make_markers)  # type: ignore[no-any-return]
+
+    @property
     def group_shards(self) -> Shards[GroupShard]:
-        return self._part("group_shards", self._make_group_shards)  # type: ignore[no-any-return]
+        return self._part("group shards", self._make_group_shards)  # type: ignore[no-any-return]
+
+    @property
+    def transaction_shards(self) -> Shards[TransactionMachine]:
+        return self._part("transaction shards", self._make_transaction_shards)  # type: ignore[no-any-return]
 
     def shards_of(self, topic: str) -> Shards[Any]:
         """The shards of one of the two topics."""
-        return self.group_shards
-
-    @property
-    def _queue(self) -> LoadQueue:
-        return self._part("queue", _make_queue)  # type: ignore[no-any-return]
+        return self.group_shards if topic == GROUPS else self.transaction_shards
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
         made = self._made.get(name)
@@ -57,47 +77,114 @@ class Coordinators:
                     made = self._made[name] = make()
         return made
 
-    def _make_group_shards(self) -> Shards[GroupShard]:
-        from kafkapy.coordinator.group_shard import GroupShard, base_sequence_of
-        from kafkapy.coordinator.shards import Shards
+    # --- making them
+
+    def _make_groups(self) -> GroupCoordinator:
+        from kafkapy.coordinator.groups.coordinator import GroupCoordinator
+
+        return GroupCoordinator(self.group_shards)
+
+    def _make_offsets(self) -> OffsetManager:
+        from kafkapy.coordinator.offsets.manager import OffsetManager
+
+        return OffsetManager(self.group_shards, lambda: self._services.config)
+
+    def _make_transactions(self) -> TransactionCoordinator:
+        from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
 
         services = self._services
-        return Shards(
+        return TransactionCoordinator(
+            self.transaction_shards, services.producer_ids, self._transaction_settings, services.clock
+        )
+
+    def _make_markers(self) -> MarkerWriter:
+        from kafkapy.replica.markers import MarkerWriter
+
+        def offsets_ended(index: int, producer_id: int, committed: bool, then: Callable[[], None]) -> None:
+            self.offsets.transaction_ended(index, producer_id, committed, then)
+
+        return MarkerWriter(self._services.replicas, self._services.clock, offsets_ended)
+
+    def _make_group_shards(self) -> Shards[GroupShard]:
+        from kafkapy.coordinator.group_shard import GroupShard, base_sequence_of
+
+        services = self._services
+        return self._make_shards(
             GROUPS,
-            GroupShard,
-            topics=services.topics,
-            replicas=services.replicas,
-            queue=self._queue,
-            clock=services.clock,
-            timer=self._timer,
-            partitions=lambda: self.topics.partitions_of(GROUPS),
+            lambda index: GroupShard(lambda: services.config),
             block_bytes=lambda: int(services.config["offsets.load.buffer.size"]),
+            replay=GroupShard.replay_block,
             codec=lambda: int(services.config["offsets.topic.compression.codec"]),
             base_sequence=base_sequence_of,
         )
 
-    # --- partitions that are led, and lost; from whatever thread
+    def _make_transaction_shards(self) -> Shards[TransactionMachine]:
+        from kafkapy.coordinator.transactions.completion import Completion
+        from kafkapy.coordinator.transactions.machine import TransactionMachine
+        from kafkapy.coordinator.transactions.upkeep import Upkeep
+
+        completion = Completion(self.markers, self._exists)
+        upkeep = Upkeep(self._transaction_settings)
+        return self._make_shards(
+            TRANSACTIONS,
+            lambda index: TransactionMachine(completion, upkeep),
+            block_bytes=lambda: int(self._services.config["transaction.state.log.load.buffer.size"]),
+        )
+
+    def _make_shards(self, topic: str, make_machine: Callable[[int], Any], **how: Any) -> Shards[Any]:
+        from kafkapy.coordinator.shards import Shards
+
+        services = self._services
+        return Shards(
+            topic,
+            make_machine,
+            topics=services.topics,
+            replicas=services.replicas,
+            queue=self._part("load queue", _make_queue),
+            clock=services.clock,
+            timer=self._timer,
+            partitions=lambda: self.topics.partitions_of(topic),
+            **how,
+        )
+
+    def _transaction_settings(self) -> TransactionSettings:
+        from kafkapy.coordinator.transactions.upkeep import TransactionSettings
+
+        config = self._services.config
+        return TransactionSettings(
+            max_timeout_ms=config["transaction.max.timeout.ms"],
+            expiration_ms=config["transactional.id.expiration.ms"],
+            abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+            expire_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        )
+
+    def _exists(self, topic: str, index: int) -> bool:
+        found = self._services.topics.get(topic)
+        return found is not None and index in found.assignment
+
+    # --- partitions that are led, and lost; on whatever thread
 
     def led(self, partition: Partition) -> None:
         """This broker leads a partition, of whatever topic."""
-        if partition.topic in INTERNAL:
+        if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
             self.shards_of(partition.topic).led(partition)
 
     def lost(self, partition: Partition) -> None:
         """It leads it no more."""
-        if partition.topic in INTERNAL:
+        if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
             self.shards_of(partition.topic).lost(partition)
 
+    # --- stop
+
     def stop(self) -> None:
-        """Answers whoever waits, and appends nothing any more. The network answers requests still."""
+        """Answers whoever waits, and appends nothing any more. The network still lets answers out."""
         with self._making:
-            for name in ("group_shards", "transaction_shards"):
-                shards = self._made.get(name)
-                if shards is not None:
-                    shards.stop()
-            queue = self._made.get("queue")
-        if queue is not None:
-            queue.stop()
+            made = dict(self._made)
+        for name in ("transaction shards", "group shards"):
+            if name in made:
+                made[name].stop()
+        if "load queue" in made:
+            made["load queue"].stop()
 
 
 def _make_queue() -> LoadQueue:

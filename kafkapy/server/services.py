@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkapy.controller.topic_changes import TopicController
+    from kafkapy.coordinator.groups.coordinator import GroupCoordinator
+    from kafkapy.coordinator.offsets.manager import OffsetManager
+    from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
     from kafkapy.log.manager import LogManager
     from kafkapy.metadata.cluster import ProducerIds
     from kafkapy.metadata.configs import ConfigRegistry
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.replica.manager import ReplicaManager
+    from kafkapy.replica.markers import MarkerWriter
     from kafkapy.runtime.clock import Clock
     from kafkapy.runtime.counters import Registry
     from kafkapy.runtime.disk_pool import DiskPool
@@ -55,6 +59,22 @@ class Services:
     def __init__(self) -> None:
         self.stopping = False  # from then on no request is made to wait for data
         self._nodes: dict[str, list[Node]] = {}
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators.groups
+
+    @property
+    def offsets(self) -> OffsetManager:
+        return self.coordinators.offsets
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.coordinators.transactions
+
+    @property
+    def markers(self) -> MarkerWriter:
+        return self.coordinators.markers
 
     @property
     def controller_id(self) -> int:

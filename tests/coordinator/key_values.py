@@ -1,0 +1,50 @@
+"""A machine for tests of the runtime: what each key has last, and what happened to it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkapy.coordinator.shard import Effects, Producer, Record
+from kafkapy.errors import KafkaError
+from kafkapy.record.batch import records_of
+
+
+class KeyValues:
+    """`seen`: "loaded", "unloaded", and the control batches of the load. A key `bad` cannot be taken."""
+
+    shard: Any
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes | None] = {}
+        self.seen: list[str] = []
+        self.producers: list[Producer | None] = []
+        self.reason: KafkaError | None = None
+
+    def replay(self, header: Any, batch: memoryview) -> None:
+        if header.is_control:
+            self.seen.append(f"control at {header.last_offset}")
+            return
+        for record in records_of(batch, header):
+            assert record.key is not None
+            self._put(record.key, record.value)
+
+    def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
+        self.producers.append(producer)
+        for key, value in records:
+            self._put(key, value)
+
+    def _put(self, key: bytes, value: bytes | None) -> None:
+        if key == b"bad":
+            raise ValueError("a key that nobody can read")
+        self.values[key] = value
+
+    def loaded(self) -> None:
+        self.seen.append("loaded")
+
+    def unloaded(self, reason: KafkaError) -> None:
+        self.seen.append("unloaded")
+        self.reason = reason
+
+
+def put(key: bytes, value: bytes | None, then: Any = None, producer: Producer | None = None) -> Any:
+    """A step that writes one record."""
+    return lambda machine: Effects([(key, value)], then, producer)

@@ -1,0 +1,191 @@
+"""The step machine: a state changes when its records are in the log, in the order of the log, and not otherwise."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.shard import ACTIVE, FAILED, LOADING, UNLOADED, Effects, Producer, Shard
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.timer import Timer
+from tests.coordinator.key_values import KeyValues, put
+from tests.coordinator.memory_shard import MemoryLog, memory_shard
+
+FULL = KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
+
+
+class Answers:
+    """A log whose appends are answered one by one, in whatever order the test wants."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    def append(self, records: Any, producer: Any, done: Any) -> None:
+        self.done.append(done)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def timer(clock: ManualClock) -> Any:
+    timer = Timer(clock)
+    timer.start()
+    yield timer
+    timer.stop()
+
+
+@pytest.fixture
+def shard(clock: ManualClock, timer: Timer) -> Shard[KeyValues]:
+    machine = KeyValues()
+    shard: Shard[KeyValues] = memory_shard(machine, clock, timer)[0]
+    machine.shard = shard
+    return shard
+
+
+def log_of(shard: Shard[KeyValues]) -> MemoryLog:
+    return shard._log  # type: ignore[return-value]
+
+
+def test_records_are_applied_when_they_are_in_the_log(shard: Shard[KeyValues]) -> None:
+    outcomes: list[KafkaError | None] = []
+    log_of(shard).held = True
+    shard.run(put(b"a", b"1", outcomes.append))
+    assert (shard.machine.values, outcomes) == ({}, [])
+    log_of(shard).let_go()
+    assert (shard.machine.values, outcomes) == ({b"a": b"1"}, [None])
+
+
+def test_an_append_that_fails_changes_nothing(shard: Shard[KeyValues]) -> None:
+    outcomes: list[KafkaError | None] = []
+    shard.run(put(b"a", b"1"))
+    log_of(shard).fails = FULL
+    shard.run(put(b"a", b"2", outcomes.append))
+    assert (shard.machine.values, outcomes) == ({b"a": b"1"}, [FULL])
+
+
+def test_outcomes_are_told_in_the_order_of_the_appends(clock: ManualClock, timer: Timer) -> None:
+    log, told = Answers(), []
+    shard: Shard[KeyValues] = Shard("t", 0, KeyValues(), log, clock=clock, timer=timer)
+    shard.begin()
+    for name in "abc":
+        shard.run(put(b"key", name.encode(), lambda error, name=name: told.append((name, error))))
+    log.done[2](None)
+    log.done[1](FULL)
+    assert (told, shard.machine.values) == ([], {})
+    log.done[0](None)
+    assert told == [("a", None), ("b", FULL), ("c", None)]
+    assert shard.machine.values == {b"key": b"c"}
+
+
+def test_what_follows_an_append_may_run_the_next_step(shard: Shard[KeyValues]) -> None:
+    shard.run(put(b"a", b"1", lambda error: shard.run(put(b"b", b"2"))))
+    assert shard.machine.values == {b"a": b"1", b"b": b"2"}
+
+
+def test_what_follows_an_append_may_fail_without_harm_to_the_next(shard: Shard[KeyValues]) -> None:
+    outcomes: list[KafkaError | None] = []
+    log_of(shard).held = True
+    shard.run(put(b"a", b"1", lambda error: 1 // 0))
+    shard.run(put(b"b", b"2", outcomes.append))
+    log_of(shard).let_go()
+    assert outcomes == [None]
+    assert shard.machine.values == {b"a": b"1", b"b": b"2"}
+
+
+def test_a_step_without_records_is_done_at_once(shard: Shard[KeyValues]) -> None:
+    outcomes: list[KafkaError | None] = []
+    shard.run(lambda machine: Effects(then=outcomes.append))
+    shard.run(lambda machine: None)
+    assert outcomes == [None]
+    assert log_of(shard).batches == []
+
+
+def test_a_producer_goes_with_its_records(shard: Shard[KeyValues]) -> None:
+    shard.run(put(b"a", b"1", producer=Producer(7, 1)))
+    assert log_of(shard).batches == [([(b"a", b"1")], Producer(7, 1))]
+    assert shard.machine.producers == [Producer(7, 1)]
+
+
+def test_a_refusal_comes_through(shard: Shard[KeyValues]) -> None:
+    def refuse(machine: KeyValues) -> Effects:
+        raise KafkaError(Errors.ILLEGAL_GENERATION)
+
+    with pytest.raises(KafkaError) as refused:
+        shard.run(refuse)
+    assert refused.value.code == Errors.ILLEGAL_GENERATION
+
+
+def test_no_step_runs_while_it_loads(clock: ManualClock, timer: Timer) -> None:
+    shard: Shard[KeyValues] = Shard("t", 3, KeyValues(), MemoryLog(), clock=clock, timer=timer)
+    for ask in (lambda: shard.run(put(b"a", b"1")), lambda: shard.read(lambda machine: machine.values)):
+        with pytest.raises(KafkaError, match="t-3 is being loaded") as refused:
+            ask()
+        assert refused.value.code == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    shard.begin()
+    shard.run(put(b"a", b"1"))
+    assert shard.read(lambda machine: dict(machine.values)) == {b"a": b"1"}
+
+
+def test_a_load_that_is_not_complete_goes_on(clock: ManualClock, timer: Timer) -> None:
+    shard: Shard[KeyValues] = Shard("t", 0, KeyValues(), MemoryLog(), clock=clock, timer=timer)
+    assert not shard.begin(lambda: False)
+    assert (shard.state, shard.machine.seen) == (LOADING, [])
+    assert shard.begin(lambda: True)
+    assert (shard.state, shard.machine.seen) == (ACTIVE, ["loaded"])
+
+
+@pytest.mark.parametrize("state", [UNLOADED, FAILED])
+def test_the_end_tells_whoever_waits_and_nothing_runs_any_more(shard: Shard[KeyValues], state: str) -> None:
+    outcomes: list[Any] = []
+    log_of(shard).held = True
+    shard.run(put(b"a", b"1", outcomes.append))
+    shard.end(state)
+    assert shard.has_ended
+    assert shard.machine.seen == ["loaded", "unloaded"]
+    assert shard.machine.reason is not None
+    assert shard.machine.reason.code == Errors.NOT_COORDINATOR
+    log_of(shard).let_go()  # it is in the log, and belongs to whoever loads it next
+    assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
+    assert shard.machine.values == {}
+    with pytest.raises(KafkaError) as refused:
+        shard.run(put(b"a", b"1"))
+    assert refused.value.code == Errors.NOT_COORDINATOR
+
+
+def test_a_failed_shard_stays_failed(shard: Shard[KeyValues]) -> None:
+    shard.end(FAILED)
+    shard.end()
+    assert shard.begin()
+    assert (shard.state, shard.machine.seen) == (FAILED, ["loaded", "unloaded"])
+
+
+def test_records_that_cannot_be_applied_end_the_shard(shard: Shard[KeyValues]) -> None:
+    outcomes: list[Any] = []
+    shard.run(put(b"bad", b"1", outcomes.append))
+    assert shard.state == FAILED
+    assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
+
+
+def test_a_step_that_is_due_runs_unless_the_shard_has_ended(shard: Shard[KeyValues], clock: ManualClock) -> None:
+    ran = threading.Event()
+
+    def step(machine: KeyValues) -> Effects:
+        return Effects([(b"late", b"1")], lambda error: ran.set())
+
+    shard.after(5.0, step)
+    clock.advance(4.9)
+    assert shard.machine.values == {}
+    clock.advance(0.2)
+    assert ran.wait(10)
+    assert shard.machine.values == {b"late": b"1"}
+    shard.after(1.0, lambda machine: ran.clear())
+    shard.end()
+    clock.advance(2.0)
+    done = threading.Event()
+    shard._timer.schedule(0, done.set)  # behind it on the timer's thread
+    assert done.wait(10)
+    assert ran.is_set()
