@@ -27,8 +27,8 @@ class TransactionListing:
 
 @dataclass(frozen=True)
 class TransactionDescription:
-    """`started_ms` is when the open transaction began (ms since 1970), None while there is none. `partitions` are
-    those in the transaction that have no marker yet."""
+    """`started_ms` is when its last transaction, open or not, began (ms since 1970), None before the first.
+    `partitions` are those in the transaction that have no marker yet."""
 
     id: str
     state: str
@@ -73,8 +73,8 @@ class TransactionAdmin:
     def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
     ) -> list[TransactionListing]:
-        """The transactional ids of all brokers: all, or those in one of the states, of one of the producers, and with
-        a transaction that has been open for longer than a time.
+        """The transactional ids of all brokers: all, or those in one of the states, of one of the producers, and whose
+        last transaction, open or not, began longer ago than a time.
 
         Raises:
             KafkaError: INVALID_REQUEST for a state that there is not.

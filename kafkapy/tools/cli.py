@@ -20,6 +20,8 @@ COMMANDS = {
     "produce": "kafkapy.tools.produce:produce",
     "consume": "kafkapy.tools.consume:consume",
     "topics": "kafkapy.tools.topics:app",
+    "groups": "kafkapy.tools.groups:app",
+    "transactions": "kafkapy.tools.transactions:app",
     "configs": "kafkapy.tools.configs:app",
 }
 

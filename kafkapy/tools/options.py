@@ -1,6 +1,6 @@
 """Options that several commands share, and how their values are read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Annotated
 
@@ -54,3 +54,13 @@ def timestamp_of(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     return round(moment.timestamp() * 1000)
+
+
+def named(option: str, text: str | None, known: Sequence[str]) -> list[str]:
+    """Names of a comma-separated value in their own spelling, whatever case they are written in."""
+    spelled = {name.lower(): name for name in known}
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    for word in words:
+        if word.lower() not in spelled:
+            raise CallError(f"{option} {word!r} is none of {', '.join(known)}")
+    return [spelled[word.lower()] for word in words]

@@ -2,11 +2,11 @@
 
 import enum
 from collections.abc import Callable
-from datetime import datetime, timezone
 
 from kafkapy.client.consumer import ConsumerRecord
 from kafkapy.tools.output import utf_8
 from kafkapy.tools.record_json import record_line
+from kafkapy.tools.times import time_text
 
 
 class Format(str, enum.Enum):
@@ -35,7 +35,7 @@ def _full(separator: str) -> Callable[[ConsumerRecord], bytes]:
         headers = ",".join(f"{name}={_text(value)}" for name, value in record.headers)
         cells = (
             f"{record.partition}:{record.offset}",
-            _time(record.timestamp),
+            time_text(record.timestamp),
             _text(record.key),
             _text(record.value),
             headers,
@@ -51,16 +51,6 @@ def _json(separator: str) -> Callable[[ConsumerRecord], bytes]:
 
 def _text(data: bytes | None) -> str:
     return "null" if data is None else data.decode("utf-8", "replace")
-
-
-def _time(timestamp: int) -> str:
-    if timestamp < 0:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp / 1000, timezone.utc)
-    except (OverflowError, ValueError, OSError):
-        return f"@{timestamp}"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp % 1000:03d}Z"
 
 
 _FORMATS: dict[Format, Callable[[str], Callable[[ConsumerRecord], bytes]]] = {

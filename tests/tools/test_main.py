@@ -108,6 +108,37 @@ def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
             ["consume", "t", "--from", "monday"],
             "--from 'monday' is neither earliest nor latest, nor an offset, nor a time",
         ),
+        (["groups", "list", "--state", "asleep"], "--state 'asleep' is none of PreparingRebalance, "),
+        (["groups", "describe", "g", "--members", "--state"], "say one of --offsets, --members and --state."),
+        (["groups", "delete"], "Missing argument 'GROUP'."),
+        (["groups", "delete-offsets", "g"], "Missing option '--topic'"),
+        (["groups", "delete-offsets", "g", "-t", "t:x"], "--topic 't:x': 'x' is no partition; write TOPIC:0,2-4."),
+        (["groups", "reset-offsets", "g", "-t", "t"], "say one thing to reset to: --to-earliest, "),
+        (["groups", "reset-offsets", "g", "-t", "t", "--to-offset", "3", "--to-latest"], "say one thing to reset to: "),
+        (["groups", "reset-offsets", "-t", "t", "--to-latest"], "say which groups: their names, or --all-groups."),
+        (["groups", "reset-offsets", "g", "--all-groups", "-t", "t", "--to-latest"], "say which groups: "),
+        (["groups", "reset-offsets", "g", "--to-latest"], "say which topics: --topic TOPIC, "),
+        (["groups", "reset-offsets", "g", "--from-file", "f", "-t", "t"], "--from-file names topics itself"),
+        (
+            ["groups", "reset-offsets", "g", "-t", "t", "--to-latest", "--execute", "--dry-run"],
+            "--execute and --dry-run contradict each other.",
+        ),
+        (
+            ["groups", "reset-offsets", "g", "-t", "t", "--to-latest", "--export", "-", "--json"],
+            "--export - and --json both want standard output; name a file.",
+        ),
+        (["groups", "reset-offsets", "g", "-t", "t", "--to-datetime", "x"], "--to-datetime 'x' is no time, as in 2024"),
+        (["groups", "reset-offsets", "g", "-t", "t", "--by-duration", "x"], "--by-duration 'x' is no duration, as in "),
+        (["groups", "reset-offsets", "g", "-t", "t", "--shift-by", "x"], "Invalid value 'x' for '--shift-by': "),
+        (["transactions", "list", "--state", "x"], "--state 'x' is none of Empty, Ongoing, "),
+        (["transactions", "list", "--longer-than", "x"], "--longer-than 'x' is no duration, as in 90s"),
+        (["transactions", "find-hanging", "-p", "0"], "--partition needs one topic beside it."),
+        (
+            ["transactions", "abort"],
+            "say what to abort: a transactional id, or --topic, --partition and --start-offset.",
+        ),
+        (["transactions", "abort", "x", "--topic", "t"], "say what to abort: a transactional id, or --topic, "),
+        (["transactions", "abort", "--topic", "t", "--partition", "1"], "say what to abort: "),
         (["log", "dump"], "log dump needs a file or a directory"),
         (["log", "find", "--offset", "-3", "t"], "Invalid value '-3' for '--offset': "),
         (["log", "find", "--format=x", "t"], "Invalid value 'x' for '--format': 'x' is not one of 'value', "),
@@ -148,7 +179,7 @@ def test_names_of_any_bytes_are_shown_in_any_locale(tmp_path, command):
         assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("words", [[], ["topics"], ["configs"], ["log"]])
+@pytest.mark.parametrize("words", [[], ["topics"], ["groups"], ["transactions"], ["configs"], ["log"]])
 def test_a_command_without_its_rest_shows_its_help_and_is_a_wrong_call(kafkapy, words):
     code, out, err = kafkapy(*words)
     assert code == 2
@@ -160,6 +191,8 @@ def test_a_command_without_its_rest_shows_its_help_and_is_a_wrong_call(kafkapy, 
     [
         ["start"], ["topics"], ["topics", "list"], ["topics", "create"], ["topics", "describe"], ["topics", "alter"],
         ["topics", "delete"], ["configs", "describe"], ["configs", "alter"], ["produce"], ["consume"],
+        *(["groups", name] for name in ("list", "describe", "reset-offsets", "delete", "delete-offsets")),
+        *(["transactions", name] for name in ("list", "describe", "describe-producers", "find-hanging", "abort")),
         *(["log", name] for name in LOG_COMMANDS),
     ],
 )  # fmt: skip

@@ -1,0 +1,203 @@
+"""`kafkapy groups reset-offsets`: a plan of new offsets, shown, written to a file or carried out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkapy.client.admin import Admin
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.group_admin import CommittedOffset, GroupAdmin
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.tools.group_answers import complain, found_and_refused
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, timestamp_of
+from kafkapy.tools.output import counted, print_json, print_table
+from kafkapy.tools.partition_words import topics_and_partitions
+from kafkapy.tools.plan_file import STANDARD, read_plan, write_plan
+from kafkapy.tools.reset_plan import Goal, Reset, plan_goal, plan_offsets
+from kafkapy.tools.times import duration_of
+
+LAST_TIMESTAMP = 2**63 - 1
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
+
+
+def reset_offsets(
+    names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="One group or more.")] = None,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group that there is.")] = False,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", metavar="TOPIC[:PARTITIONS]", help="As flights or flights:0,2-4; repeat it."),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All that the group has committed, of topics that are there.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="As committed; else behind the last.")] = False,
+    to_datetime: Annotated[
+        str | None, typer.Option("--to-datetime", metavar="TIME", help="2024-01-31T12:00:00Z, or @ and ms since 1970.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="TIME", help="So long before now: 90s, 1d12h, PT1H30M.")
+    ] = None,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    shift_by: Annotated[int | None, typer.Option("--shift-by", help="By so many records; -10: ten back.")] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", metavar="FILE", help="To the offsets that --export wrote; - reads.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this the plan is shown only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan, as without --execute.")] = False,
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="FILE", help="Write the plan as lines with commas; - prints it.")
+    ] = None,
+    servers: Servers = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Plan new offsets for groups that have no members, and commit them with --execute.
+
+    An offset that a partition does not have becomes its first one or its end.
+
+    Examples:
+
+        kafkapy groups reset-offsets reports --topic flights --to-earliest
+
+        kafkapy groups reset-offsets reports --topic flights:0,2 --to-datetime 2024-01-31T12:00 --execute
+
+        kafkapy groups reset-offsets reports --all-topics --shift-by -100 --export plan.csv
+    """
+    goal, number = _goal(to_earliest, to_latest, to_current, to_datetime, by_duration, to_offset, shift_by, from_file)
+    if bool(names) + all_groups != 1 and (from_file is None or names or all_groups):
+        raise CallError("say which groups: their names, or --all-groups")
+    if (topic is not None) + all_topics + (from_file is not None) != 1:
+        raise CallError(
+            "--from-file names topics itself, so neither --topic nor --all-topics goes with it"
+            if from_file
+            else "say which topics: --topic TOPIC, --topic TOPIC:0,2-4 or --all-topics"
+        )
+    if execute and dry_run:
+        raise CallError("--execute and --dry-run contradict each other")
+    if export == STANDARD and as_json:
+        raise CallError("--export - and --json both want standard output; name a file")
+    scope = topics_and_partitions("--topic", topic or ())
+    from_plan = None if from_file is None else read_plan(from_file, names or ())
+    with cluster_of(servers) as cluster:
+        groups = GroupAdmin(cluster)
+        wanted = list(dict.fromkeys(names or ())) or (
+            list(from_plan) if from_plan and not all_groups else [one.id for one in groups.list_groups()]
+        )
+        _refuse_active(groups, wanted)
+        committed, refused = found_and_refused(groups.offsets(wanted))
+        complain(refused)
+        admin = Admin(cluster)
+        plan: list[Reset] = []
+        for group in wanted:
+            if from_plan is not None:
+                if group not in from_plan:
+                    raise ToolError(f"{from_file} has no line for group {group!r}")
+                plan += plan_offsets(admin, group, from_plan[group], committed[group])
+            else:
+                partitions = _partitions(admin, group, scope, committed[group], quiet=all_groups)
+                plan += plan_goal(admin, group, partitions, committed[group], goal, number)
+        if execute:
+            for group in wanted:
+                _commit(groups, group, [line for line in plan if line.group == group])
+    if export is not None:
+        write_plan(export, plan, with_group=len(wanted) != 1)
+    if export != STANDARD:
+        _show(plan, execute, as_json)
+
+
+def _goal(
+    to_earliest: bool,
+    to_latest: bool,
+    to_current: bool,
+    to_datetime: str | None,
+    by_duration: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    from_file: Path | None,
+) -> tuple[Goal, int]:
+    """The one goal that the options name, and its number."""
+    goals: list[tuple[Goal, int]] = []
+    goals += [(Goal.EARLIEST, 0)] * to_earliest + [(Goal.LATEST, 0)] * to_latest + [(Goal.CURRENT, 0)] * to_current
+    if to_datetime is not None:
+        try:
+            goals.append((Goal.TIME, min(timestamp_of(to_datetime), LAST_TIMESTAMP)))
+        except (ValueError, OverflowError) as error:
+            raise CallError(f"--to-datetime {to_datetime!r} is no time, as in 2024-01-31T12:00:00Z") from error
+    if by_duration is not None:
+        goals.append((Goal.AGE, duration_of("--by-duration", by_duration)))
+    if to_offset is not None:
+        goals.append((Goal.OFFSET, to_offset))
+    if shift_by is not None:
+        goals.append((Goal.SHIFT, shift_by))
+    if len(goals) + (from_file is not None) != 1:
+        raise CallError(
+            "say one thing to reset to: --to-earliest, --to-latest, --to-current, --to-datetime, --by-duration, "
+            "--to-offset, --shift-by or --from-file"
+        )
+    return goals[0] if goals else (Goal.OFFSET, 0)
+
+
+def _refuse_active(groups: GroupAdmin, names: list[str]) -> None:
+    """Nobody is asked twice: members commit as they please, so what we commit would not last."""
+    described, refused = found_and_refused(groups.describe(names))
+    complain(refused)
+    for group in described.values():
+        if group.is_active:
+            raise ToolError(
+                f"group {group.id!r} is {group.state} with {counted(len(group.members), 'member')}: offsets can be "
+                "reset only while a group has none, so stop them first; nothing was changed"
+            )
+
+
+def _partitions(
+    admin: Admin, group: str, scope: Mapping[str, list[int] | None], committed: Offsets, *, quiet: bool
+) -> list[TopicPartition]:
+    """What the reset is about: the partitions that were named, else all that have an offset and are still there."""
+    if not scope:
+        admin.cluster.refresh(dict.fromkeys(topic for topic, _ in committed))
+        there = [where for where in committed if where[1] in admin.cluster.topics[where[0]].partitions]
+        if not there and not quiet:
+            raise ToolError(f"group {group!r} has committed nothing; name the topics with --topic")
+        return there
+    chosen = []
+    for topic, numbers in scope.items():
+        known = admin.cluster.topic(topic).partitions
+        chosen += [(topic, number) for number in (known if numbers is None else numbers)]
+    return chosen
+
+
+def _commit(groups: GroupAdmin, group: str, plan: list[Reset]) -> None:
+    if not plan:
+        return
+    try:
+        groups.commit(group, {(line.topic, line.partition): CommittedOffset(line.new) for line in plan})
+    except KafkaError as error:
+        if error.code != Errors.UNKNOWN_MEMBER_ID:
+            raise
+        raise ToolError(
+            f"group {group!r} has got members meanwhile; stop them first; its offsets are as before"
+        ) from error
+
+
+def _show(plan: list[Reset], executed: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({"executed": executed, "offsets": [line._asdict() for line in plan]})
+        return
+    if plan:
+        notes = any(line.note for line in plan)
+        print_table(
+            ["group", "topic", "partition>", "committed>", "new>", *(["note"] if notes else [])],
+            [
+                (*line[:3], "-" if line.committed is None else line.committed, line.new, *([line.note] * notes))
+                for line in plan
+            ],
+        )
+    if executed:
+        print(f"Committed {counted(len(plan), 'offset')}.")
+    else:
+        print("This is the plan; nothing was changed. --execute carries it out.")

@@ -1,0 +1,115 @@
+"""Which offsets a reset of a group would commit: worked out without changing anything.
+
+Source: the scenarios of Kafka's ConsumerGroupCommand. An offset outside the partition becomes its first or its end.
+"""
+
+import enum
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.group_admin import CommittedOffset
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.partition_words import in_words
+
+
+class Goal(enum.Enum):
+    """Where offsets are to go; the comment says what number comes with it."""
+
+    EARLIEST = enum.auto()
+    LATEST = enum.auto()
+    CURRENT = enum.auto()  # what is committed, and the end where nothing is
+    TIME = enum.auto()  # ms since 1970
+    AGE = enum.auto()  # ms before now
+    OFFSET = enum.auto()  # the offset
+    SHIFT = enum.auto()  # by so many records, backwards if negative
+
+
+class Reset(NamedTuple):
+    """A line of a plan: what is committed for a partition (None: nothing) and what is to be; `note` says why that is
+    not what was asked for."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    new: int
+    note: str
+
+
+def plan_goal(
+    admin: Admin,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    goal: Goal,
+    number: int,
+) -> list[Reset]:
+    """The plan that brings each partition to the goal."""
+    wanted = sorted(partitions)
+    before = {where: committed[where].offset for where in wanted if where in committed}
+    if goal in (Goal.EARLIEST, Goal.LATEST):
+        at = _offsets(admin, wanted, EARLIEST if goal is Goal.EARLIEST else LATEST)
+        return [_line(group, where, before, at[where]) for where in wanted]
+    if goal is Goal.CURRENT:
+        return _instead_of(admin, group, wanted, before, before, "nothing was committed: the end")
+    if goal in (Goal.TIME, Goal.AGE):
+        moment = number if goal is Goal.TIME else round(time.time() * 1000) - number
+        at = _offsets(admin, wanted, max(moment, 0))  # negative ones mean something else to a broker
+        at = {where: offset for where, offset in at.items() if offset >= 0}
+        return _instead_of(admin, group, wanted, before, at, "no record since then: the end")
+    if goal is Goal.OFFSET:
+        return plan_offsets(admin, group, dict.fromkeys(wanted, number), committed)
+    if missing := [where for where in wanted if where not in before]:
+        raise ToolError(
+            f"group {group!r} has committed nothing for {in_words(missing)}, so there is nothing to shift there; "
+            "choose others with --topic"
+        )
+    return plan_offsets(admin, group, {where: before[where] + number for where in wanted}, committed)
+
+
+def plan_offsets(
+    admin: Admin,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, CommittedOffset],
+) -> list[Reset]:
+    """The plan that brings each partition to an offset of its own, as far as it has that."""
+    before = {where: committed[where].offset for where in offsets if where in committed}
+    starts = _offsets(admin, offsets, EARLIEST)
+    ends = _offsets(admin, offsets, LATEST)
+    lines = []
+    for where, wanted in sorted(offsets.items()):
+        note = ""
+        if wanted > ends[where]:
+            note = f"{wanted} is behind the end"
+        elif wanted < starts[where]:
+            note = f"{wanted} is before the first record"
+        lines.append(_line(group, where, before, min(max(wanted, starts[where]), ends[where]), note))
+    return lines
+
+
+def _instead_of(
+    admin: Admin,
+    group: str,
+    wanted: list[TopicPartition],
+    before: Mapping[TopicPartition, int],
+    at: Mapping[TopicPartition, int],
+    note: str,
+) -> list[Reset]:
+    """`at`, and the end of each partition that is not in it."""
+    ends = _offsets(admin, [where for where in wanted if where not in at], LATEST)
+    return [
+        _line(group, where, before, at[where]) if where in at else _line(group, where, before, ends[where], note)
+        for where in wanted
+    ]
+
+
+def _offsets(admin: Admin, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    return {where: found.offset for where, found in admin.offsets(dict.fromkeys(partitions, at)).items()}
+
+
+def _line(group: str, where: TopicPartition, before: Mapping[TopicPartition, int], new: int, note: str = "") -> Reset:
+    return Reset(group, *where, before.get(where), new, note)

@@ -1,0 +1,300 @@
+"""`kafkapy transactions`: list and describe transactions, find those that hang, and abort."""
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.txn_admin import HangingTransaction, ProducerState, TransactionAdmin, TransactionDescription
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.tools.main import sentence_of
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, named
+from kafkapy.tools.output import counted, print_json, print_table
+from kafkapy.tools.partition_words import in_words
+from kafkapy.tools.times import duration_of, duration_text, time_text
+from kafkapy.tools.transaction_abort import abort
+
+# Kafka's TransactionState, as brokers write it.
+STATES = (
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Dead",
+    "PrepareEpochFence",
+)
+
+app = typer.Typer(no_args_is_help=True, help="List and describe transactions, find those that hang, and abort.")
+
+Partitions = Annotated[
+    list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; repeat it for more.")
+]
+BrokerId = Annotated[
+    int | None, typer.Option("--broker", metavar="ID", help="Ask this replica instead of the leaders.")
+]
+
+
+@app.command("list")
+def list_transactions(
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="STATE,...", help=f"Only in these: {', '.join(STATES)}.")
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None, typer.Option("--producer-id", min=0, help="Only of this producer; repeat it for more.")
+    ] = None,
+    longer_than: Annotated[
+        str | None,
+        typer.Option("--longer-than", metavar="TIME", help="Only those that began longer ago: 90s, 15m, 1d."),
+    ] = None,
+    servers: Servers = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show the transactional ids that the brokers know, with the states of their transactions.
+
+    Examples:
+
+        kafkapy transactions list
+
+        kafkapy transactions list --state ongoing --longer-than 15m
+    """
+    states = named("--state", state, STATES)
+    longer_ms = -1 if longer_than is None else duration_of("--longer-than", longer_than)
+    with cluster_of(servers) as cluster:
+        found = TransactionAdmin(cluster).list_transactions(
+            states=states, producer_ids=producer_id or (), longer_than_ms=longer_ms
+        )
+    if as_json:
+        print_json(
+            [
+                {
+                    "transactionalId": one.id,
+                    "state": one.state,
+                    "producerId": one.producer_id,
+                    "coordinator": one.coordinator,
+                }
+                for one in found
+            ]
+        )
+    elif found:
+        print_table(
+            ["transactional id", "state", "producer id>", "coordinator>"],
+            [(one.id, one.state, one.producer_id, one.coordinator) for one in found],
+        )
+    else:
+        chosen = bool(states or producer_id or longer_than)
+        print("There are no such transactional ids." if chosen else "There are no transactional ids.")
+
+
+@app.command("describe")
+def describe_transactions(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="TRANSACTIONAL-ID", help="None: all of them.")] = None,
+    servers: Servers = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show the transactions of transactional ids: state, age, and the partitions in them.
+
+    Example: kafkapy transactions describe copier-1
+    """
+    with cluster_of(servers) as cluster:
+        admin = TransactionAdmin(cluster)
+        answers = admin.describe(ids or [one.id for one in admin.list_transactions()])
+    found = [answer for answer in answers.values() if isinstance(answer, TransactionDescription)]
+    now = round(time.time() * 1000)
+    if as_json:
+        print_json([_described(one) for one in found])
+    elif found:
+        print_table(
+            [
+                "transactional id",
+                "state",
+                "producer id>",
+                "epoch>",
+                "began",
+                "time-out",
+                "partitions",
+                "coordinator>",
+            ],
+            [
+                (
+                    one.id,
+                    one.state,
+                    one.producer_id,
+                    one.producer_epoch,
+                    "-" if one.started_ms is None else f"{duration_text(now - one.started_ms)} ago",
+                    duration_text(one.timeout_ms),
+                    in_words(one.partitions),
+                    one.coordinator,
+                )
+                for one in found
+            ],
+        )
+    elif not answers:
+        print("There are no transactional ids.")
+    if failed := [_refusal(id, answer) for id, answer in answers.items() if isinstance(answer, KafkaError)]:
+        raise ToolError("; ".join(failed))
+
+
+@app.command("describe-producers")
+def describe_producers(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partition: Partitions = None,
+    broker: BrokerId = None,
+    servers: Servers = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Show the producers that partitions remember, and where their open transactions begin.
+
+    Example: kafkapy transactions describe-producers flights --partition 0
+    """
+    with cluster_of(servers) as cluster:
+        wanted = _partitions(cluster, [topic], partition, broker)
+        answers = TransactionAdmin(cluster).producers(wanted, broker=broker)
+    rows: list[tuple[TopicPartition, ProducerState]] = []
+    for where, states in answers.items():
+        if isinstance(states, KafkaError):
+            raise states
+        rows += [(where, state) for state in states]
+    if as_json:
+        print_json([_producer(where, state) for where, state in rows])
+    elif rows:
+        print_table(
+            [
+                "partition>",
+                "producer id>",
+                "epoch>",
+                "coordinator epoch>",
+                "last sequence>",
+                "last written",
+                "transaction from>",
+            ],
+            [
+                (
+                    where[1],
+                    state.producer_id,
+                    state.producer_epoch,
+                    state.coordinator_epoch,
+                    state.last_sequence,
+                    time_text(state.last_timestamp),
+                    "-" if state.txn_start_offset is None else state.txn_start_offset,
+                )
+                for where, state in rows
+            ],
+        )
+    else:
+        print(f"No producer is remembered in {counted(len(wanted), 'partition')} of {topic}.")
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="None: all topics.")] = None,
+    partition: Partitions = None,
+    broker: BrokerId = None,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="Only those not written to for so long.")
+    ] = "15m",
+    servers: Servers = DEFAULT_SERVER,
+    as_json: Json = False,
+) -> None:
+    """Find transactions that are open in a partition though no coordinator is going to end them.
+
+    Readers of committed records wait for such a transaction for ever: nothing behind it is shown to them. --older-than
+    must be no less than the brokers' transaction.max.timeout.ms, which is 15 minutes if it is not set.
+
+    Example: kafkapy transactions find-hanging flights
+    """
+    if partition and len(topics or ()) != 1:
+        raise CallError("--partition needs one topic beside it")
+    older_ms = duration_of("--older-than", older_than)
+    with cluster_of(servers) as cluster:
+        wanted = _partitions(cluster, topics, partition, broker)
+        found = TransactionAdmin(cluster).find_hanging(wanted, older_ms, broker=broker)
+    if as_json:
+        print_json([{**_producer(one.partition, one.producer), "transactionalId": one.id} for one in found])
+        return
+    if not found:
+        print(f"No transaction hangs in {counted(len(wanted), 'partition')}.")
+        return
+    _print_hanging(found)
+    (topic, index), first = found[0].partition, found[0].producer
+    print(
+        "This aborts the first: "
+        f"kafkapy transactions abort --topic {topic} --partition {index} --start-offset {first.txn_start_offset}"
+    )
+
+
+app.command("abort")(abort)
+
+
+def _print_hanging(found: list[HangingTransaction]) -> None:
+    now = round(time.time() * 1000)
+    print_table(
+        ["topic", "partition>", "start offset>", "producer id>", "epoch>", "coordinator epoch>", "last written", "ago"],
+        [
+            (
+                *one.partition,
+                one.producer.txn_start_offset,
+                one.producer.producer_id,
+                one.producer.producer_epoch,
+                one.producer.coordinator_epoch,
+                time_text(one.producer.last_timestamp),
+                duration_text(now - one.producer.last_timestamp),
+            )
+            for one in found
+        ],
+    )
+
+
+def _partitions(
+    cluster: Cluster, topics: list[str] | None, numbers: list[int] | None, broker: int | None
+) -> list[TopicPartition]:
+    """Those that were named, else all; with `broker` only those of which it has a replica."""
+    if not topics:
+        cluster.refresh()
+    found = [
+        (name, index)
+        for name in topics or sorted(cluster.topics)
+        for index, one in cluster.topic(name).partitions.items()
+        if (numbers is None or index in numbers) and (broker is None or broker in one.replicas)
+    ]
+    for number in numbers or ():
+        cluster.leader_of((topics or [""])[0], number)  # raises for one that is not there
+    if broker is not None and broker not in cluster.brokers:
+        known = ", ".join(str(node) for node in sorted(cluster.brokers))
+        raise ToolError(f"there is no broker {broker}; the cluster has {known}")
+    return found
+
+
+def _described(one: TransactionDescription) -> dict[str, Any]:
+    return {
+        "transactionalId": one.id,
+        "state": one.state,
+        "producerId": one.producer_id,
+        "producerEpoch": one.producer_epoch,
+        "timeoutMs": one.timeout_ms,
+        "startedMs": one.started_ms,
+        "partitions": [{"topic": topic, "partition": index} for topic, index in one.partitions],
+        "coordinator": one.coordinator,
+    }
+
+
+def _producer(where: TopicPartition, state: ProducerState) -> dict[str, Any]:
+    return {
+        "topic": where[0],
+        "partition": where[1],
+        "producerId": state.producer_id,
+        "producerEpoch": state.producer_epoch,
+        "coordinatorEpoch": state.coordinator_epoch,
+        "lastSequence": state.last_sequence,
+        "lastTimestamp": state.last_timestamp,
+        "transactionStartOffset": state.txn_start_offset,
+    }
+
+
+def _refusal(id: str, error: KafkaError) -> str:
+    if error.code == Errors.TRANSACTIONAL_ID_NOT_FOUND:
+        return f"there is no transactional id {id!r}"
+    return sentence_of(error).rstrip(".")

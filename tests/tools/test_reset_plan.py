@@ -1,0 +1,95 @@
+"""Plans of resets: from what is committed and what is in the partitions to new offsets."""
+
+import pytest
+
+from kafkapy.client.admin import EARLIEST, LATEST
+from kafkapy.client.descriptions import FoundOffset
+from kafkapy.client.group_admin import CommittedOffset
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.reset_plan import Goal, Reset, plan_goal, plan_offsets
+
+
+class Log:
+    """An admin that knows partitions with a record every 10 ms, from offset 100 at 1000 ms to before offset 200."""
+
+    def __init__(self):
+        self.asked = []
+
+    def offsets(self, wanted):
+        self.asked += wanted.values()
+        return {where: FoundOffset(self._offset(at), -1) for where, at in wanted.items()}
+
+    def _offset(self, at):
+        if at in (EARLIEST, LATEST):
+            return 100 if at == EARLIEST else 200
+        assert at >= 0
+        return -1 if at >= 2000 else max(100, at // 10)
+
+
+@pytest.fixture
+def plan():
+    """The plan of a goal for t-0 (committed: 150) and t-1 (nothing committed), as (new offset, note) pairs."""
+
+    def make(goal, number=0, partitions=(("t", 1), ("t", 0))):
+        lines = plan_goal(Log(), "g", partitions, {("t", 0): CommittedOffset(150)}, goal, number)
+        assert [line[:4] for line in lines] == [
+            ("g", *where, 150 if where == ("t", 0) else None) for where in sorted(partitions)
+        ]
+        return [line[4:] for line in lines]
+
+    return make
+
+
+def test_to_the_beginning_and_to_the_end(plan):
+    assert plan(Goal.EARLIEST) == [(100, ""), (100, "")]
+    assert plan(Goal.LATEST) == [(200, ""), (200, "")]
+
+
+def test_to_what_is_committed_and_to_the_end_where_nothing_is(plan):
+    assert plan(Goal.CURRENT) == [(150, ""), (200, "nothing was committed: the end")]
+
+
+def test_to_a_time_and_to_the_end_where_no_record_is_so_young(plan):
+    assert plan(Goal.TIME, 1230) == [(123, ""), (123, "")]
+    assert plan(Goal.TIME, 5000) == [(200, "no record since then: the end")] * 2
+
+
+def test_a_time_before_all_times_is_the_beginning(plan):
+    assert plan(Goal.TIME, -1) == plan(Goal.AGE, 10**30) == [(100, ""), (100, "")]
+
+
+def test_by_an_age_is_to_that_time_before_now(plan, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 2.0)
+    assert plan(Goal.AGE, 500) == [(150, ""), (150, "")]
+
+
+def test_to_an_offset_as_far_as_there_is_one(plan):
+    assert plan(Goal.OFFSET, 120) == [(120, ""), (120, "")]
+    assert plan(Goal.OFFSET, 200) == [(200, ""), (200, "")]
+    assert plan(Goal.OFFSET, 201) == [(200, "201 is behind the end")] * 2
+    assert plan(Goal.OFFSET, 99) == [(100, "99 is before the first record")] * 2
+
+
+def test_by_some_records_from_what_is_committed(plan):
+    assert plan(Goal.SHIFT, -10, [("t", 0)]) == [(140, "")]
+    assert plan(Goal.SHIFT, 10, [("t", 0)]) == [(160, "")]
+    assert plan(Goal.SHIFT, 1000, [("t", 0)]) == [(200, "1150 is behind the end")]
+    assert plan(Goal.SHIFT, -1000, [("t", 0)]) == [(100, "-850 is before the first record")]
+
+
+def test_what_is_not_committed_cannot_be_shifted(plan):
+    with pytest.raises(ToolError, match="group 'g' has committed nothing for t:1, so there is nothing to shift there"):
+        plan(Goal.SHIFT, 1)
+
+
+def test_each_partition_can_have_an_offset_of_its_own():
+    assert plan_offsets(Log(), "g", {("t", 1): 120, ("t", 0): 500}, {("t", 1): CommittedOffset(3)}) == [
+        Reset("g", "t", 0, None, 200, "500 is behind the end"),
+        Reset("g", "t", 1, 3, 120, ""),
+    ]
+
+
+def test_nothing_is_asked_for_no_partitions():
+    log = Log()
+    assert plan_goal(log, "g", [], {}, Goal.LATEST, 0) == []
+    assert log.asked == []
