@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.transactions.upkeep import TransactionSettings
     from kafkapy.replica.markers import MarkerWriter
     from kafkapy.replica.partition import Partition
+    from kafkapy.replica.verification import TransactionVerifier
     from kafkapy.runtime.timer import Timer
     from kafkapy.server.services import Services
 
 
 class Coordinators:
-    """Handlers reach the parts as `broker.groups`, `broker.offsets`, `broker.transactions` and `broker.markers`."""
+    """Handlers reach the parts as `broker.groups`, `broker.offsets`, `broker.transactions` and so on."""
 
     def __init__(self, services: Services, timer: Timer) -> None:
         self._services = services
@@ -55,6 +56,10 @@ class Coordinators:
     @property
     def markers(self) -> MarkerWriter:
         return self._part("markers", self._make_markers)  # type: ignore[no-any-return]
+
+    @property
+    def verifier(self) -> TransactionVerifier:
+        return self._part("verifier", self._make_verifier)  # type: ignore[no-any-return]
 
     @property
     def group_shards(self) -> Shards[GroupShard]:
@@ -104,6 +109,16 @@ class Coordinators:
             self.offsets.transaction_ended(index, producer_id, committed, then)
 
         return MarkerWriter(self._services.replicas, self._services.clock, offsets_ended)
+
+    def _make_verifier(self) -> TransactionVerifier:
+        from kafkapy.replica.verification import TransactionVerifier
+
+        services = self._services
+        return TransactionVerifier(
+            services.replicas,
+            self.transactions.verify,
+            lambda: bool(services.config["transaction.partition.verification.enable"]),
+        )
 
     def _make_group_shards(self) -> Shards[GroupShard]:
         from kafkapy.coordinator.group_shard import GroupShard, base_sequence_of

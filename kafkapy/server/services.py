@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter
+    from kafkapy.replica.verification import TransactionVerifier
     from kafkapy.runtime.clock import Clock
     from kafkapy.runtime.counters import Registry
     from kafkapy.runtime.disk_pool import DiskPool
@@ -75,6 +76,10 @@ class Services:
     @property
     def markers(self) -> MarkerWriter:
         return self.coordinators.markers
+
+    @property
+    def verifier(self) -> TransactionVerifier:
+        return self.coordinators.verifier
 
     @property
     def controller_id(self) -> int:
