@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
@@ -50,6 +50,8 @@ class TopicController:
         self._default_partitions = default_partitions
         self._default_replication = default_replication
         self._changing = threading.Lock()
+        # Told of a deleted topic and its partitions, while nothing else may change: it must not wait.
+        self.on_deleted: Callable[[str, Collection[int]], object] = _nothing
 
     def create(
         self,
@@ -212,6 +214,7 @@ class TopicController:
     def _finish_deletion(self, topic: Topic) -> None:
         """Removes the logs, then the topic's nodes. With a log out of reach the mark stays, for the next start."""
         left = self._replicas.delete_topic(topic.name, topic.assignment)
+        self.on_deleted(topic.name, topic.assignment.keys())
         if left:
             log.warning("topic %s is deleted, but for what is out of reach for now: %s", topic.name, "; ".join(left))
         else:
@@ -239,6 +242,10 @@ class TopicController:
         if taken:
             wait(self._topics.set_states, taken)
         return failures
+
+
+def _nothing(name: str, partitions: Collection[int]) -> None:
+    """Nobody wants to know."""
 
 
 def _warn(name: str, config: LogConfig) -> None:

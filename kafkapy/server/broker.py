@@ -248,9 +248,10 @@ class BrokerServer:
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
         )
-        services.coordinators = Coordinators(services, self._timer)
-        services.replicas.on_led = services.coordinators.led
-        services.replicas.on_lost = services.coordinators.lost
+        services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
+        services.replicas.on_led = coordinators.led
+        services.replicas.on_lost = coordinators.lost
+        services.controller.on_deleted = coordinators.topic_deleted
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
         """Makes the addresses known: to clients, and in the tree."""

@@ -6,7 +6,7 @@ A broker without groups and transactions never imports them, which its start wou
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkapy.replica.markers import MarkerWriter
     from kafkapy.replica.partition import Partition
     from kafkapy.replica.verification import TransactionVerifier
+    from kafkapy.runtime.scheduler import Scheduler
     from kafkapy.runtime.timer import Timer
     from kafkapy.server.services import Services
 
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 class Coordinators:
     """Handlers reach the parts as `broker.groups`, `broker.offsets`, `broker.transactions` and so on."""
 
-    def __init__(self, services: Services, timer: Timer) -> None:
+    def __init__(self, services: Services, timer: Timer, scheduler: Scheduler) -> None:
         self._services = services
         self._timer = timer
+        self._scheduler = scheduler
         # A part is made by whoever needs it first, with the parts that it needs: so the lock is reentrant.
         self._making = threading.RLock()
         self._made: dict[str, Any] = {}
@@ -92,7 +94,8 @@ class Coordinators:
     def _make_offsets(self) -> OffsetManager:
         from kafkapy.coordinator.offsets.manager import OffsetManager
 
-        return OffsetManager(self.group_shards, lambda: self._services.config)
+        services = self._services
+        return OffsetManager(self.group_shards, lambda: services.config, services.clock)
 
     def _make_transactions(self) -> TransactionCoordinator:
         from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
@@ -124,6 +127,8 @@ class Coordinators:
         from kafkapy.coordinator.group_shard import GroupShard, base_sequence_of
 
         services = self._services
+        interval_s = services.config["offsets.retention.check.interval.ms"] / 1000
+        self._scheduler.schedule("offset-expiry", lambda: self.offsets.expire(), interval_s, interval_s)
         return self._make_shards(
             GROUPS,
             lambda index: GroupShard(lambda: services.config),
@@ -188,6 +193,12 @@ class Coordinators:
         """It leads it no more."""
         if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
             self.shards_of(partition.topic).lost(partition)
+
+    def topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
+        """Offsets that groups have committed in it go too; returns at once."""
+        if "group shards" in self._made:
+            gone = set(partitions)
+            self._scheduler.schedule("offsets-of-deleted-topic", lambda: self.offsets.topic_deleted(topic, gone))
 
     # --- stop
 
