@@ -1,12 +1,15 @@
 """Random requests, failing appends, slow markers and restarts: what must hold of transactions whatever happens."""
 
+from random import Random
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, decode_key
-from kafkapy.coordinator.transactions.transitions import TopicPartition, one_by_one
+from kafkapy.coordinator.transactions import transitions
+from kafkapy.coordinator.transactions.transitions import IDLE, TopicPartition, one_by_one
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.transactions.world import World, replay
 
@@ -23,8 +26,7 @@ MAY_FOLLOW = {
     "CompleteAbort": {"PrepareAbort"},
     "-": {"Empty", "CompleteCommit", "CompleteAbort"},
 }
-RETRIABLE_OR_RIGHT = {
-    Errors.NONE,
+REFUSALS = {
     Errors.CONCURRENT_TRANSACTIONS,
     Errors.PRODUCER_FENCED,
     Errors.INVALID_PRODUCER_ID_MAPPING,
@@ -32,8 +34,6 @@ RETRIABLE_OR_RIGHT = {
     Errors.COORDINATOR_NOT_AVAILABLE,
     Errors.NOT_COORDINATOR,
 }
-
-names = st.sampled_from(NAMES)
 
 
 class CheckedWorld(World):
@@ -58,85 +58,96 @@ class Transactions(RuleBasedStateMachine):
         self.world.restart()
         self.given: dict[str, list[Producer]] = {name: [] for name in NAMES}
         self.asked = self.answered = 0
+        for name in NAMES:
+            self.begin(name)
 
-    def _producer(self, name: str, data: st.DataObject) -> Producer:
-        known = [*self.given[name], Producer(1, 0)]
-        return known[max(0, len(known) - 2 - data.draw(st.sampled_from([0, 0, 0, 0, 1, -1])))]
-
-    def _code(self, code: int) -> None:
-        self.answered += 1
-        assert code in RETRIABLE_OR_RIGHT
+    def begin(self, name: str) -> None:
+        self.given[name].append(self.world.producer(name))
 
     # --- what clients do
 
-    @rule(name=names, timeout_ms=st.sampled_from([1000, 60_000]), go_on=st.booleans(), data=st.data())
-    def init(self, name: str, timeout_ms: int, go_on: bool, data: st.DataObject) -> None:
-        expected = self._producer(name, data) if go_on else None
+    @rule(seed=st.integers(0, 1 << 32), count=st.integers(3, 12))
+    def requests(self, seed: int, count: int) -> None:
+        """A few, drawn by weight: hypothesis alone would seldom get as far as a commit."""
+        random = Random(seed)
+        for _ in range(count):
+            name = random.choice(NAMES)
+            (ask,) = random.choices(
+                [self.init, self.go_on, self.add, self.commit, self.abort, self.use_up_epochs], [2, 2, 10, 5, 3, 0.4]
+            )
+            ask(name, random)
 
+    def _producer(self, name: str, random: Random) -> Producer:
+        """Most often the one that was given last."""
+        known = [Producer(1, 0), *self.given[name]]
+        return known[-1] if random.random() < 0.85 else random.choice(known[-3:])
+
+    def _code(self, code: int) -> None:
+        self.answered += 1
+        assert code in REFUSALS or code == Errors.NONE
+
+    def init(self, name: str, random: Random, expected: Producer | None = None) -> None:
         def answer(code: int, producer: Producer) -> None:
             self._code(code)
             if code == Errors.NONE:
-                if go_on and self.given[name] and producer == self.given[name][-1]:
+                if expected is not None and producer == self.given[name][-1]:
                     return  # the retry of a request that was answered
                 assert producer not in self.given[name], "an epoch went back"
                 self.given[name].append(producer)
 
         self.asked += 1
-        self.world.coordinator.init_producer_id(name, timeout_ms, expected, answer)
+        self.world.coordinator.init_producer_id(name, random.choice([1000, 60_000]), expected, answer)
 
-    @rule(name=names, partitions=st.sets(st.sampled_from(PARTITIONS), min_size=1), data=st.data())
-    def add(self, name: str, partitions: set[tuple[str, int]], data: st.DataObject) -> None:
+    def go_on(self, name: str, random: Random) -> None:
+        self.init(name, random, self._producer(name, random))
+
+    def add(self, name: str, random: Random) -> None:
+        partitions = random.sample(PARTITIONS, random.randint(1, 3))
         self.asked += 1
-        self.world.coordinator.add_partitions(name, self._producer(name, data), partitions, self._code)
+        self.world.coordinator.add_partitions(name, self._producer(name, random), partitions, self._code)
 
-    @rule(name=names, commit=st.booleans(), data=st.data())
-    def end(self, name: str, commit: bool, data: st.DataObject) -> None:
+    def commit(self, name: str, random: Random) -> None:
         self.asked += 1
-        self.world.coordinator.end(name, self._producer(name, data), commit, self._code)
+        self.world.coordinator.end(name, self._producer(name, random), True, self._code)
 
-    @rule(name=names)
-    def use_up_epochs(self, name: str) -> None:
+    def abort(self, name: str, random: Random) -> None:
+        self.asked += 1
+        self.world.coordinator.end(name, self._producer(name, random), False, self._code)
+
+    def use_up_epochs(self, name: str, random: Random) -> None:
         """As 32,000 clients before would have."""
         entry = self.world.machine.entries.get(name)
-        if entry is None or entry.state is None or entry.pending is not None or entry.state.state_name == "Ongoing":
+        if entry is None or entry.state is None or entry.pending is not None or entry.state.state not in IDLE:
             return
-        late = entry.state._replace(producer_epoch=max(entry.state.producer_epoch, 32765), state=0, partitions=())
-        if late.producer_epoch != entry.state.producer_epoch:
-            self.world.shard.run(lambda machine: machine.move(name, entry, late, lambda error: None))
+        late = transitions.created(entry.state.producer_id, 60_000, self.world.clock.time_ms())
+        late = late._replace(producer_epoch=max(entry.state.producer_epoch, 32765))
+
+        def bumped(error: KafkaError | None) -> None:
+            if error is None:
+                entry.previous = None
+                self.given[name].append(transitions.producer_of(late))
+
+        self.world.shard.run(lambda machine: machine.move(name, entry, late, bumped))
 
     # --- what happens to the broker
 
-    @rule(seconds=st.sampled_from([0.1, 5.0, 70.0, 600.0]))
+    @rule(seconds=st.sampled_from([0.1, 0.1, 1.0, 5.0, 5.0, 70.0, 600.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.timer.advance(seconds)
 
-    @rule()
-    def appends_wait(self) -> None:
-        self.world.log.held = True
-
-    @rule()
-    def appends_go_on(self) -> None:
-        self.world.log.let_go()
-
-    @rule(code=st.sampled_from([Errors.NOT_ENOUGH_REPLICAS, Errors.KAFKA_STORAGE_ERROR]))
-    def appends_fail(self, code: int) -> None:
-        self.world.log.fails = KafkaError(code)
-
-    @rule()
-    def appends_work(self) -> None:
-        self.world.log.fails = None
-
-    @rule()
-    def markers_wait(self) -> None:
-        self.world.markers.held = True
-
-    @rule()
-    def markers_go_on(self) -> None:
-        self.world.markers.let_go()
-
-    @rule(partition=st.sampled_from(PARTITIONS), fails=st.booleans())
-    def markers_fail(self, partition: tuple[str, int], fails: bool) -> None:
-        self.world.markers.codes[partition] = Errors.NOT_LEADER_OR_FOLLOWER if fails else Errors.NONE
+    @rule(
+        weather=st.sampled_from(["good"] * 3 + ["appends wait", "appends fail", "markers wait", "markers fail"]),
+        code=st.sampled_from([Errors.NOT_ENOUGH_REPLICAS, Errors.KAFKA_STORAGE_ERROR]),
+        partition=st.sampled_from(PARTITIONS),
+    )
+    def weather(self, weather: str, code: int, partition: TopicPartition) -> None:
+        log, markers = self.world.log, self.world.markers
+        log.fails = KafkaError(code) if weather == "appends fail" else None
+        log.let_go()
+        markers.codes = {partition: Errors.NOT_LEADER_OR_FOLLOWER} if weather == "markers fail" else {}
+        markers.let_go()
+        log.held = weather == "appends wait"
+        markers.held = weather == "markers wait"
 
     @rule()
     def restart(self) -> None:
@@ -199,4 +210,4 @@ class Transactions(RuleBasedStateMachine):
 
 
 TestTransactions = Transactions.TestCase
-TestTransactions.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTransactions.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
