@@ -9,6 +9,7 @@ cdef class ProduceRequest:
     cdef readonly object transactional_id   # str or None; None before v3
     cdef readonly int16_t acks
     cdef readonly int32_t timeout_ms
+    cdef readonly bint in_transaction       # whether any of its batches is part of a transaction
     cdef readonly list topics               # of (name, list of (partition, records)); records: memoryview or None
 
 

@@ -10,7 +10,8 @@ from cpython.ref cimport Py_DECREF, PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport uint8_t, uint32_t
 
-from kafkapy._ext.cursor cimport Reader
+from kafkapy._ext.batch cimport AT_ATTRIBUTES, AT_MAGIC, HEADER_SIZE, TRANSACTIONAL_BIT
+from kafkapy._ext.cursor cimport Reader, load16
 
 from kafkapy._ext.cursor import ShortBuffer
 from kafkapy._ext.varint import BadVarint
@@ -176,6 +177,7 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
     cdef Py_ssize_t elements = MAX_ELEMENTS
     cdef list parts
     cdef int32_t index
+    cdef const uint8_t *records
     request.transactional_id = read_string(reader, flexible, True) if request.api_version >= 3 else None
     request.acks = reader.get_int16()
     request.timeout_ms = reader.get_int32()
@@ -190,7 +192,10 @@ cdef int read_produce(Reader reader, ProduceRequest request) except -1:
             partitions -= 1
             index = reader.get_int32()
             length = <Py_ssize_t>reader.get_uvarint() - 1 if flexible else reader.get_int32()
+            records = reader.at
             parts.append((index, None if length < 0 else reader.get_view(length)))
+            if length >= HEADER_SIZE and records[AT_MAGIC] == 2 and load16(records + AT_ATTRIBUTES) & TRANSACTIONAL_BIT:
+                request.in_transaction = True
             if flexible:
                 skip_tagged(reader)
         if flexible:

@@ -50,6 +50,7 @@ class ReplicaManager:
         self._topics: dict[str, dict[int, Partition]] = {}
         # Partitions of this broker that it does not lead, by topic: why not, None for those whose logs are loading.
         self._absent: dict[str, dict[int, KafkaError | None]] = {}
+        self._verifies_transactions = False
         # Told of each partition that this broker begins to lead, and of its end; from whatever thread that happens on.
         self.on_led: Callable[[Partition], object] = _nothing
         self.on_lost: Callable[[Partition], object] = _nothing
@@ -126,6 +127,7 @@ class ReplicaManager:
         )
         partition_log.set_high_watermark(partition_log.log_end_offset)
         with self._lock:
+            partition_log.verifies_transactions = self._verifies_transactions
             absent = self._absent.get(topic, {})
             if not is_new and index not in absent:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
@@ -175,6 +177,13 @@ class ReplicaManager:
         """New settings of a topic, for every log of it."""
         for partition in self._topics.get(topic, {}).values():
             partition.log.update_config(config)
+
+    def verify_transactions(self, enabled: bool) -> None:
+        """Whether a transaction may begin only where its coordinator was asked: see kafkapy.replica.verification."""
+        with self._lock:
+            self._verifies_transactions = enabled
+            for partition in self:
+                partition.log.verifies_transactions = enabled
 
     def directory_failed(self, directory: Path, error: BaseException) -> None:
         """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""

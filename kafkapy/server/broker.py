@@ -237,6 +237,7 @@ class BrokerServer:
             conversion_pool=services.conversion_pool,
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
         )
+        services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
         epoch = cluster.become_controller(services.broker_id, services.clock.time_ms())
         services.controller = TopicController(
             services.topics,
@@ -280,6 +281,7 @@ class BrokerServer:
         self.services.log_manager.defaults = config.log_config
         self.services.log_manager.compaction.configure(cleaner_settings(config))
         self.services.controller.refresh_configs()
+        self.services.replicas.verify_transactions(config["transaction.partition.verification.enable"])
         self._network.update_limits(
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,

@@ -130,7 +130,6 @@ def test_a_failure_with_acks_0_closes_after_the_requests_before_it_are_answered(
     [
         ({"acks": 2}, Errors.INVALID_REQUIRED_ACKS),
         ({"index": 7}, Errors.UNKNOWN_TOPIC_OR_PARTITION),
-        ({"transactional_id": "tx"}, Errors.INVALID_TXN_STATE),
     ],
 )
 def test_refusals_of_the_request(wire, topic, change, code):

@@ -20,12 +20,14 @@ from kafkapy.server import produced_form
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.produced_form import AT_MAGIC, ZSTD_SINCE
+from kafkapy.server.produced_transactions import TransactionalSets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkapy.network.connection import Connection
     from kafkapy.server.meters import RequestMeters
+    from kafkapy.server.produced_transactions import Refusals
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.produce")
@@ -73,12 +75,13 @@ def _answer(index: int, verdict: Verdict, version: int) -> Answer:
 class _Gather:
     """The requests of one turn and the partitions they go to."""
 
-    def __init__(self, broker: Services, frames: list[ProduceRequest]) -> None:
+    def __init__(self, broker: Services, frames: list[ProduceRequest], refused: Refusals | None = None) -> None:
+        """`refused`: record sets that may not be appended."""
         self.frames = frames
         # one list of (topic, answers) a request, in the order asked
         self.answers: list[list[tuple[str, list[Answer | None]]]] = []
         self.sets: dict[Partition, tuple[list[memoryview], list[_Slot]]] = {}
-        for frame in frames:
+        for number, frame in enumerate(frames):
             topics: list[tuple[str, list[Answer | None]]] = []
             for topic, partitions in frame.topics:
                 answers: list[Answer | None] = [None] * len(partitions)
@@ -86,6 +89,8 @@ class _Gather:
                 for place, (index, records) in enumerate(partitions):
                     slot = _Slot(answers, place, index, frame.api_version, broker.meters)
                     try:
+                        if refused and (number, topic, index) in refused:
+                            raise refused[number, topic, index]
                         self._take(broker, frame, topic, index, records, slot)
                     except KafkaError as error:
                         slot.fill(error)
@@ -103,8 +108,6 @@ class _Gather:
         acks = frame.acks
         if acks not in (-1, 0, 1):
             raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
-        if frame.transactional_id is not None:
-            raise KafkaError(Errors.INVALID_TXN_STATE, "this broker has no transaction coordinator yet")
         partition = broker.replicas.get(topic, index)
         refusal = partition.refusal(acks)
         if refusal is not None:
@@ -165,11 +168,20 @@ def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
 
 def handle_gather(broker: Services, connection: Connection, frames: list[ProduceRequest]) -> list[Reply]:
     """Appends what `frames` hold. One reply a frame, or a Pending that stands for all of them."""
-    if _counted(frames) > MOST_INLINE:
+    count, in_transaction = _looked_at(frames)
+    if count > MOST_INLINE:
         all_of_it = _pending_of(connection, frames)
-        broker.conversion_pool.submit(_gather_on_the_pool, broker, connection, frames, all_of_it)
+        broker.conversion_pool.submit(_gather_later, broker, connection, frames, all_of_it)
         return [all_of_it]
-    gather = _Gather(broker, frames)
+    refused = None
+    if in_transaction:
+        sets = TransactionalSets(broker, frames)
+        refused = sets.begin()
+        if refused is None:
+            all_of_it = _pending_of(connection, frames)
+            sets.then(lambda refused: _append_later(broker, connection, frames, all_of_it, refused))
+            return [all_of_it]
+    gather = _Gather(broker, frames, refused)
     if not gather.sets:
         return _replies(gather)
     waiting = _Waiting(connection, gather)
@@ -178,19 +190,43 @@ def handle_gather(broker: Services, connection: Connection, frames: list[Produce
     return [pending] if pending is not None else _replies(gather)
 
 
-def _counted(frames: list[ProduceRequest]) -> int:
-    sets = 0
+def _looked_at(frames: list[ProduceRequest]) -> tuple[int, bool]:
+    """How many record sets these are, and whether any of them is part of a transaction."""
+    sets, in_transaction = 0, False
     for frame in frames:
         for _, partitions in frame.topics:
             sets += len(partitions)
-    return sets
+        if frame.in_transaction:
+            in_transaction = True
+    return sets, in_transaction
 
 
-def _gather_on_the_pool(
+def _gather_later(
     broker: Services, connection: Connection, frames: list[ProduceRequest], pending: MeteredPending
 ) -> None:
+    """On the pool: the same for very many record sets."""
     try:
-        gather = _Gather(broker, frames)
+        sets = TransactionalSets(broker, frames)
+        refused = sets.begin()
+    except Exception:
+        log.exception("produce of %r failed", frames[0].client_id)
+        pending.complete(CLOSE)
+        return
+    if refused is None:
+        sets.then(lambda refused: _append_later(broker, connection, frames, pending, refused))
+    else:
+        _append_later(broker, connection, frames, pending, refused)
+
+
+def _append_later(
+    broker: Services,
+    connection: Connection,
+    frames: list[ProduceRequest],
+    pending: MeteredPending,
+    refused: Refusals,
+) -> None:
+    try:
+        gather = _Gather(broker, frames, refused)
     except Exception:
         log.exception("produce of %r failed", frames[0].client_id)
         pending.complete(CLOSE)

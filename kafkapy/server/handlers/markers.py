@@ -1,0 +1,77 @@
+"""WriteTxnMarkers: what a transaction coordinator, or an operator who ends a hanging transaction, asks of a leader.
+
+Source: KafkaApis.handleWriteTxnMarkersRequest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.protocol.apis import WRITE_TXN_MARKERS
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+# Markers of one request: more take milliseconds, in which the network thread would serve nobody else.
+MOST_INLINE = 200
+
+
+@serves(WRITE_TXN_MARKERS)
+def write_txn_markers(broker: Services, call: Call, request: Any) -> Any:
+    def begin(reply: Callable[[Any], None]) -> None:
+        if sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics) > MOST_INLINE:
+            broker.disk_pool.submit(_write_all, broker, request, reply)
+        else:
+            _write_all(broker, request, reply)
+
+    return answered(call, begin)
+
+
+def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
+    # By producer: a request may name one several times, the answer names it once.
+    codes: dict[int, dict[tuple[str, int], int]] = {marker.producer_id: {} for marker in request.markers}
+    left = len(request.markers) + 1
+    lock = threading.Lock()
+
+    def written(producer_id: int, answers: dict[tuple[str, int], int]) -> None:
+        with lock:
+            codes[producer_id].update(answers)
+        less()
+
+    def less() -> None:
+        nonlocal left
+        with lock:
+            left -= 1
+            last = left == 0
+        if last:
+            reply(_response(codes))
+
+    for marker in request.markers:
+        # Once each: a partition that is named a thousand times would get a thousand markers.
+        partitions = dict.fromkeys((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
+        broker.markers.write(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            list(partitions),
+            partial(written, marker.producer_id),
+        )
+    less()
+
+
+def _response(codes: dict[int, dict[tuple[str, int], int]]) -> Any:
+    make = WRITE_TXN_MARKERS.Response
+    markers = []
+    for producer_id, answers in codes.items():
+        topics: dict[str, Any] = {}
+        for (name, index), code in answers.items():
+            topic = topics.setdefault(name, make.Markers.Topics(name=name, partitions=[]))
+            topic.partitions.append(make.Markers.Topics.Partitions(partition_index=index, error_code=code))
+        markers.append(make.Markers(producer_id=producer_id, topics=list(topics.values())))
+    return make(markers=markers)
