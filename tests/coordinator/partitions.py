@@ -1,0 +1,36 @@
+"""A partition with a real log, led by nobody else, for tests of what is between a shard and its log."""
+
+from pathlib import Path
+from typing import Any
+
+from kafkapy.log.config import LogConfig
+from kafkapy.log.environment import Environment
+from kafkapy.log.files import Files
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.replica.partition import Partition
+from kafkapy.replica.stall import StallMonitor
+from kafkapy.runtime.clock import Clock, ManualClock
+from kafkapy.runtime.scheduler import Scheduler
+
+TOPIC = "__consumer_offsets"
+
+
+def lead(
+    directory: Path,
+    clock: Clock | None = None,
+    *,
+    index: int = 0,
+    topic: str = TOPIC,
+    pool: Any = None,
+    **settings: Any,
+) -> Partition:
+    """The partition whose log is in `directory`/TOPIC-INDEX, which is made where there is none."""
+    clock = clock or ManualClock()
+    env = Environment(str(directory), Files(), clock, Scheduler(clock))
+    config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
+    log = PartitionLog.load(env, str(directory / f"{topic}-{index}"), topic, index, config)
+    log.assign_leader_epoch(0)
+    log.set_high_watermark(log.log_end_offset)
+    return Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=pool, stall=StallMonitor(10.0), on_append=lambda _: None
+    )

@@ -1,0 +1,102 @@
+"""A shard's appends: Kafka's bytes, its error codes, and an answer whatever happens."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.coordinator.coordinator_log import CoordinatorLog, coordinator_error
+from kafkapy.coordinator.group_shard import base_sequence_of
+from kafkapy.coordinator.shard import Producer
+from kafkapy.coordinator.shards import no_sequence, not_compressed
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.record.batch import records_of
+from kafkapy.record.compression import GZIP
+from kafkapy.replica.partition import Partition
+from kafkapy.runtime.clock import ManualClock
+from tests.coordinator.partitions import lead
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
+
+
+class Stopped:
+    def submit(self, *job: Any) -> None:
+        raise RuntimeError("the append pool was stopped and takes no more work")
+
+
+def shard_log(partition: Partition, clock: ManualClock, codec: int = 0) -> CoordinatorLog:
+    return CoordinatorLog(partition, clock, lambda: codec, base_sequence_of)
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"])
+def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
+    """Kafka 3.9.1's own records, written again at the same times: group metadata, commits, in transactions too."""
+    (segment, *_) = sorted((GOLDEN / name).glob("*.log"))
+    expected = segment.read_bytes()
+    topic, _, index = name.rpartition("-")
+    clock = ManualClock(0)
+    partition = lead(tmp_path, clock, topic=topic, index=int(index))
+    log = CoordinatorLog(partition, clock, not_compressed, base_sequence_of if "offsets" in topic else no_sequence)
+    outcomes: list[KafkaError | None] = []
+    written = bytearray()
+    for header in iter_batches(expected):
+        partition.log.assign_leader_epoch(header.leader_epoch)
+        partition.leader_epoch = header.leader_epoch
+        if header.is_control:  # not a coordinator's of records: it comes to the partition as a marker
+            batch = bytearray(expected[header.position : header.next_position])
+            batch[:8] = bytes(8)
+            partition.append([memoryview(batch)], None, 1)
+        else:
+            records = records_of(expected, header)
+            clock.set_time_ms(records[0].timestamp)
+            producer = Producer(header.producer_id, header.producer_epoch) if header.is_transactional else None
+            log.append([(one.key or b"", one.value) for one in records], producer, outcomes.append)
+    for path in sorted((tmp_path / name).glob("*.log")):
+        written += path.read_bytes()
+    assert set(outcomes) == {None}
+    assert bytes(written) == expected
+
+
+def test_batches_are_compressed_if_the_settings_say_so(tmp_path: Path) -> None:
+    partition = lead(tmp_path)
+    shard_log(partition, ManualClock(), GZIP).append([(b"\0\1k", b"v")], None, lambda error: None)
+    data = (tmp_path / "__consumer_offsets-0" / "00000000000000000000.log").read_bytes()
+    (header,) = iter_batches(data)
+    assert header.codec == GZIP
+    assert records_of(data, header)[0].value == b"v"
+
+
+def test_too_few_replicas_are_a_refusal(tmp_path: Path) -> None:
+    outcomes: list[Any] = []
+    partition = lead(tmp_path, min_insync_replicas=2)
+    shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
+    assert [one.code for one in outcomes] == [Errors.NOT_ENOUGH_REPLICAS]
+    assert coordinator_error(outcomes[0]) == Errors.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_batch_that_is_too_large_is_a_refusal(tmp_path: Path) -> None:
+    outcomes: list[Any] = []
+    partition = lead(tmp_path, max_message_bytes=1000)
+    shard_log(partition, ManualClock()).append([(b"\0\1k", bytes(2000))], None, outcomes.append)
+    assert [one.code for one in outcomes] == [Errors.MESSAGE_TOO_LARGE]
+    assert coordinator_error(outcomes[0]) == Errors.UNKNOWN_SERVER_ERROR
+
+
+def test_a_partition_that_is_gone_has_another_coordinator(tmp_path: Path) -> None:
+    outcomes: list[Any] = []
+    partition = lead(tmp_path)
+    partition.remove(KafkaError(Errors.KAFKA_STORAGE_ERROR, "its directory is offline"))
+    shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
+    assert [coordinator_error(one) for one in outcomes] == [Errors.NOT_COORDINATOR]
+
+
+def test_a_broker_that_stops_answers_too(tmp_path: Path) -> None:
+    outcomes: list[Any] = []
+    partition = lead(tmp_path, pool=Stopped(), flush_messages=1)  # each append has to wait for a flush
+    shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
+    assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
+
+
+def test_other_codes_are_told_as_they_are() -> None:
+    assert coordinator_error(KafkaError(Errors.INVALID_PRODUCER_EPOCH)) == Errors.INVALID_PRODUCER_EPOCH
