@@ -25,8 +25,7 @@ from kafkapy.coordinator.groups.answers import (
 )
 from kafkapy.coordinator.groups.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
 from kafkapy.coordinator.groups.member import Member
-from kafkapy.coordinator.groups.records import group_of, group_record
-from kafkapy.coordinator.offset_records import decode_group
+from kafkapy.coordinator.groups.records import group_record
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import SYNC_GROUP
@@ -68,24 +67,12 @@ class Rebalances:
         self.home = home
         self.settings = settings
         self._answers = Answers()
-        self._stored: dict[str, bytes] = {}
 
     # --- life of the shard
 
-    def replay(self, group_id: str, value: bytes | memoryview | None) -> None:
-        """A group's record at the load: only the last one counts."""
-        if value is None:
-            self._stored.pop(group_id, None)
-        else:
-            self._stored[group_id] = bytes(value)
-
     def loaded(self) -> None:
-        """All records were read: the groups are made, and their members' sessions begin. Raises ProtocolError,
-        UnsupportedVersion."""
-        stored, self._stored = self._stored, {}
-        for group_id, value in stored.items():
-            group = group_of(group_id, decode_group(value), self.home.shard.clock)
-            self.home.groups[group_id] = group
+        """The groups were read from the log: their members' sessions begin anew."""
+        for group in self.home.groups.values():
             if len(group.members) > self.settings()["group.max.size"]:
                 self.prepare(group, "it was loaded with more members than group.max.size")
             for member in group.members.values():
@@ -118,8 +105,8 @@ class Rebalances:
         group.sync_alarm.cancel()
         is_first = group.state == EMPTY
         group.move_to(PREPARING)
-        delay_ms = self.settings()["group.initial.rebalance.delay.ms"]
-        if is_first and delay_ms > 0:
+        if is_first:
+            delay_ms = self.settings()["group.initial.rebalance.delay.ms"]
             group.delay_left_ms = max(group.rebalance_ms - delay_ms, 0)
             self._delay(group, delay_ms)
         else:

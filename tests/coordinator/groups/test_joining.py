@@ -1,0 +1,289 @@
+"""JoinGroup: who may join, under which id, and what a member is told: as Kafka 3.9's GroupCoordinator has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, STABLE
+from kafkapy.errors import Errors
+from tests.coordinator.groups.world import GROUP, RANGE, World
+
+
+def test_a_first_member_leads_the_first_generation() -> None:
+    world = World()
+    asked = world.join()
+    assert asked.answer is None
+    world.timer.advance(0)
+    answer = asked.answer
+    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (Errors.NONE, 1, "range")
+    assert answer.protocol_type == "consumer"
+    assert answer.leader == answer.member_id
+    assert [(one.member_id, one.metadata) for one in answer.members] == [(answer.member_id, b"r")]
+    assert world.group.state == COMPLETING
+    assert answer.member_id.startswith("c-")
+
+
+def test_only_the_leader_is_told_who_the_members_are() -> None:
+    world = World()
+    one, other = world.join(), world.join()
+    world.timer.advance(0)
+    assert one.answer.leader == other.answer.leader == one.answer.member_id
+    assert [member.member_id for member in one.answer.members] == [one.answer.member_id, other.answer.member_id]
+    assert other.answer.members == []
+
+
+def test_a_new_dynamic_member_gets_an_id_first_and_joins_with_it() -> None:
+    world = World()
+    refused = world.join(needs_id=True)
+    assert refused.code == Errors.MEMBER_ID_REQUIRED
+    assert world.group.state == EMPTY
+    assert not world.group.members
+    joined = world.join(refused.answer.member_id, needs_id=True)
+    world.timer.advance(0)
+    assert joined.code == Errors.NONE
+    assert joined.answer.member_id == refused.answer.member_id
+
+
+def test_a_static_member_needs_no_id() -> None:
+    world = World()
+    asked = world.join(instance="i1", needs_id=True)
+    world.timer.advance(0)
+    assert asked.code == Errors.NONE
+    assert asked.answer.member_id.startswith("i1-")
+
+
+def test_an_id_that_nobody_joins_with_expires_with_its_session() -> None:
+    world = World()
+    asked = world.join(needs_id=True, session_ms=6000)
+    world.timer.advance(5.9)
+    assert world.group.pending
+    world.timer.advance(0.2)
+    assert not world.group.pending
+    assert world.join(asked.answer.member_id).code == Errors.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_waits_for_ids_that_were_given() -> None:
+    world = World()
+    (first,) = world.stable(1)
+    given = world.join(needs_id=True).answer.member_id
+    again = world.join(first)
+    assert again.answer is None
+    late = world.join(given)
+    assert again.answer.generation_id == late.answer.generation_id == 2
+
+
+def test_an_id_given_to_a_dynamic_member_is_none_for_a_static_one() -> None:
+    world = World()
+    given = world.join(needs_id=True).answer.member_id
+    assert world.join(given, instance="i1").code == Errors.UNKNOWN_SERVER_ERROR
+    assert world.group.state == EMPTY
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, -1])
+def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
+    world = World()
+    assert world.join(session_ms=session_ms).code == Errors.INVALID_SESSION_TIMEOUT
+    assert not world.shard.machine.groups
+
+
+def test_an_unknown_member_is_refused() -> None:
+    world = World()
+    assert world.join("nobody").code == Errors.UNKNOWN_MEMBER_ID
+    assert not world.shard.machine.groups
+    world.stable(1)
+    answer = world.join("nobody").answer
+    assert (answer.error_code, answer.member_id, answer.generation_id) == (Errors.UNKNOWN_MEMBER_ID, "nobody", -1)
+    assert world.group.state == STABLE
+
+
+def test_a_group_needs_a_name() -> None:
+    world = World()
+    assert world.join(group="").code == Errors.INVALID_GROUP_ID
+    assert world.sync("m", 1, group="").code == Errors.INVALID_GROUP_ID
+    assert world.heartbeat("m", 1, group="") == Errors.INVALID_GROUP_ID
+    assert world.leave("m", group="") == Errors.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "protocols"),
+    [("connect", RANGE), ("consumer", (("sticky", b""),)), ("consumer", ()), ("", RANGE)],
+)
+def test_protocols_that_do_not_fit_are_refused(protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> None:
+    world = World()
+    world.stable(1)
+    refused = world.join(protocol_type=protocol_type, protocols=protocols)
+    assert refused.code == Errors.INCONSISTENT_GROUP_PROTOCOL
+    assert world.group.state == STABLE
+    assert len(world.group.members) == 1
+
+
+@pytest.mark.parametrize(("protocol_type", "protocols"), [("", RANGE), ("consumer", ())])
+def test_a_first_member_must_name_a_protocol(protocol_type: str, protocols: tuple[tuple[str, bytes], ...]) -> None:
+    world = World()
+    assert world.join(protocol_type=protocol_type, protocols=protocols).code == Errors.INCONSISTENT_GROUP_PROTOCOL
+    assert not world.shard.machine.groups, "a refused join leaves no group behind"
+
+
+def test_the_protocol_is_the_one_most_members_prefer_of_those_that_all_support() -> None:
+    world = World()
+    a, b, c = (("a", b""), ("b", b"")), (("b", b""), ("a", b"")), (("c", b""), ("b", b""), ("a", b""))
+    asked = [world.join(protocols=protocols) for protocols in (a, b, c)]
+    world.timer.advance(0)
+    assert [one.answer.protocol_name for one in asked] == ["b", "b", "b"]
+
+
+def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_that_says_the_same_does_not() -> None:
+    world = World()
+    leader, follower = world.stable(2)
+    same = world.join(follower).answer
+    assert (same.error_code, same.generation_id, same.members) == (Errors.NONE, 1, [])
+    assert world.group.state == STABLE
+    asked = world.join(leader)
+    assert asked.answer is None
+    assert world.group.state == PREPARING
+    assert world.heartbeat(follower, 1) == Errors.REBALANCE_IN_PROGRESS
+    world.join(follower)
+    assert asked.answer.generation_id == 2
+
+
+def test_a_follower_that_says_something_else_starts_a_rebalance() -> None:
+    world = World()
+    _, follower = world.stable(2)
+    asked = world.join(follower, protocols=(("range", b"other topics"),))
+    assert asked.answer is None
+    assert world.group.state == PREPARING
+
+
+def test_a_member_that_did_not_get_its_answer_gets_it_again() -> None:
+    world = World()
+    one, other = world.join(), world.join()
+    world.timer.advance(0)
+    for asked in (one, other):
+        again = world.join(asked.answer.member_id).answer
+        assert again.generation_id == 1
+        assert len(again.members) == (2 if asked is one else 0)
+    assert world.group.state == COMPLETING
+
+
+def test_a_member_that_changes_its_mind_before_the_assignment_starts_the_rebalance_again() -> None:
+    world = World()
+    one, other = world.join(), world.join()
+    world.timer.advance(0)
+    waits = world.sync(other.answer.member_id, 1)
+    world.join(one.answer.member_id, protocols=(("range", b"new"),))
+    assert waits.code == Errors.REBALANCE_IN_PROGRESS
+    assert world.group.state == PREPARING
+
+
+def test_the_first_members_are_waited_for_and_longer_while_others_come() -> None:
+    world = World(group_initial_rebalance_delay_ms=3000)
+    first = world.join(rebalance_ms=10_000)
+    world.timer.advance(2.9)
+    assert first.answer is None
+    second = world.join(rebalance_ms=10_000)
+    world.timer.advance(2.9)  # 5.8 s: the delay began again at 3 s
+    assert first.answer is None
+    world.timer.advance(0.3)
+    assert first.answer.generation_id == second.answer.generation_id == 1
+
+
+def test_the_delay_ends_with_the_rebalance_timeout_however_many_come() -> None:
+    world = World(group_initial_rebalance_delay_ms=3000)
+    asked = [world.join(rebalance_ms=10_000)]
+    for _ in range(9):
+        world.timer.advance(1)
+        asked.append(world.join(rebalance_ms=10_000))
+    assert all(one.answer is None for one in asked)
+    world.timer.advance(1)
+    assert {one.answer.generation_id for one in asked} == {1}
+
+
+def test_a_group_that_was_emptied_waits_once_for_its_next_members() -> None:
+    world = World(group_initial_rebalance_delay_ms=3000)
+    (member,) = world.stable(1)
+    world.leave(member)
+    assert world.group.state == EMPTY
+    assert world.group.generation == 2
+    first = world.join()
+    world.timer.advance(2)
+    second = world.join()
+    world.timer.advance(1.1)
+    assert first.answer.generation_id == second.answer.generation_id == 3
+
+
+def test_a_rebalance_goes_on_without_members_that_do_not_join_in_time() -> None:
+    world = World()
+    leader, lost = world.stable(2, rebalance_ms=7000, session_ms=20_000)
+    asked = world.join(leader, rebalance_ms=5000, session_ms=20_000)
+    world.timer.advance(6.9)
+    assert asked.answer is None
+    world.timer.advance(0.2)
+    assert asked.answer.generation_id == 2
+    assert list(world.group.members) == [leader]
+    assert world.heartbeat(lost, 1) == Errors.UNKNOWN_MEMBER_ID
+
+
+def test_a_leader_that_does_not_join_in_time_is_followed_by_another() -> None:
+    world = World()
+    leader, other = world.stable(2, rebalance_ms=7000, session_ms=20_000)
+    asked = world.join(other, protocols=(("range", b"new"),), rebalance_ms=7000, session_ms=20_000)
+    world.timer.advance(7.1)
+    assert asked.answer.leader == other
+    assert [one.member_id for one in asked.answer.members] == [other]
+    assert leader not in world.group.members
+
+
+def test_a_group_has_no_more_members_than_it_may() -> None:
+    world = World(group_max_size=2)
+    asked = [world.join() for _ in range(3)]
+    assert asked[2].code == Errors.GROUP_MAX_SIZE_REACHED
+    assert asked[2].answer.member_id == ""
+    world.timer.advance(0)
+    assert [one.code for one in asked] == [Errors.NONE, Errors.NONE, Errors.GROUP_MAX_SIZE_REACHED]
+    assert world.join().code == Errors.GROUP_MAX_SIZE_REACHED
+    assert world.group.state == COMPLETING
+
+
+def test_with_a_smaller_limit_the_last_ones_to_join_again_are_turned_away() -> None:
+    world = World()
+    first, second, third = world.stable(3)
+    world.settings["group.max.size"] = 2
+    asked = [world.join(first), world.join(second)]
+    assert world.join(third).code == Errors.GROUP_MAX_SIZE_REACHED
+    assert [one.answer.generation_id for one in asked] == [2, 2], "nobody waits for the one that was turned away"
+    assert set(world.group.members) == {first, second}
+
+
+def test_a_new_member_that_waits_too_long_is_forgotten() -> None:
+    """It cannot heartbeat yet, so it might be one that gave up and came again under another id."""
+    world = World()
+    (first,) = world.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
+    asked = world.join(session_ms=6000, rebalance_ms=1_800_000)
+    world.timer.advance(299)
+    assert asked.answer is None
+    world.timer.advance(2)
+    answer = asked.answer
+    assert (answer.error_code, answer.member_id) == (Errors.UNKNOWN_MEMBER_ID, "")
+    assert list(world.group.members) == [first]
+
+
+def test_a_shard_that_ends_tells_everybody_who_waits() -> None:
+    world = World()
+    (first,) = world.stable(1)
+    waits = world.join()
+    world.shard.end()
+    assert waits.code == Errors.NOT_COORDINATOR
+    assert world.join(first).code == Errors.NOT_COORDINATOR
+    assert world.heartbeat(first, 1) == Errors.NOT_COORDINATOR
+    assert len(world.timer) == 0
+
+
+def test_one_look_at_the_sessions_serves_many_heartbeats() -> None:
+    world = World()
+    ids = world.stable(20, session_ms=10_000)
+    before = world.timer.rung
+    for _ in range(100):
+        world.timer.advance(1)
+        assert {world.heartbeat(id, 1) for id in ids} == {Errors.NONE}
+    assert world.timer.rung - before <= 15
+    assert world.group.id == GROUP

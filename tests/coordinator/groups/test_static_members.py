@@ -1,0 +1,177 @@
+"""Static members (KIP-345): they come back as who they were, fence who they were, and leave when they are told to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, STABLE
+from kafkapy.errors import Errors, KafkaError
+from tests.coordinator.groups.world import World
+
+BOTH = (("range", b"r"), ("sticky", b"s"))
+
+
+def static(world: World, *instances: str) -> list[str]:
+    return world.stable(len(instances), instances=list(instances))
+
+
+def test_a_static_member_that_comes_back_has_its_assignment_without_a_rebalance() -> None:
+    world = World()
+    leader, follower = static(world, "i1", "i2")
+    back = world.join(instance="i2").answer
+    assert (back.error_code, back.generation_id) == (Errors.NONE, 1)
+    assert back.member_id != follower
+    assert back.member_id.startswith("i2-")
+    assert back.leader == leader
+    assert back.members == []
+    assert not back.skip_assignment
+    assert world.group.state == STABLE
+    assert world.sync(back.member_id, 1, instance="i2").answer.assignment == follower.encode()
+
+
+def test_the_new_id_is_written_before_it_is_told() -> None:
+    world = World()
+    (member,) = static(world, "i1")
+    world.log.held = True
+    asked = world.join(instance="i1")
+    assert asked.answer is None
+    assert world.heartbeat(member, 1, instance="i1") == Errors.NONE, "until then it is the old one"
+    world.log.let_go()
+    record = world.group_records()[-1]
+    assert [one.member_id for one in record.members] == [asked.answer.member_id]
+    assert record.leader == asked.answer.member_id
+    assert record.members[0].assignment == member.encode()
+
+
+def test_a_new_id_that_cannot_be_written_changes_nothing() -> None:
+    world = World()
+    (member,) = static(world, "i1")
+    world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
+    refused = world.join(instance="i1").answer
+    assert (refused.error_code, refused.member_id) == (Errors.COORDINATOR_NOT_AVAILABLE, "")
+    assert world.heartbeat(member, 1, instance="i1") == Errors.NONE
+    assert world.group.static == {"i1": member}
+
+
+def test_the_old_id_is_fenced() -> None:
+    world = World()
+    old, _ = static(world, "i1", "i2")
+    world.join(instance="i1")
+    assert world.heartbeat(old, 1, instance="i1") == Errors.FENCED_INSTANCE_ID
+    assert world.join(old, instance="i1").code == Errors.FENCED_INSTANCE_ID
+    assert world.sync(old, 1, instance="i1").code == Errors.FENCED_INSTANCE_ID
+    assert world.leave(old) == [Errors.UNKNOWN_MEMBER_ID]
+    assert world.heartbeat(old, 1) == Errors.UNKNOWN_MEMBER_ID
+    assert world.heartbeat(old, 1, instance="i9") == Errors.UNKNOWN_MEMBER_ID
+    with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
+        world.group.check_commit(old, "i1", 1, transactional=False)
+
+
+def test_a_leader_that_comes_back_is_told_to_make_no_assignment() -> None:
+    world = World()
+    leader, _ = static(world, "i1", "i2")
+    back = world.join(instance="i1", may_skip=True).answer
+    assert back.skip_assignment
+    assert back.leader == back.member_id
+    assert len(back.members) == 2
+    older = world.join(instance="i1", may_skip=False).answer
+    assert not older.skip_assignment
+    assert older.members == []
+    assert older.leader == back.member_id != older.member_id, "it is told that another leads: its former self"
+    assert world.group.leader == older.member_id != leader
+
+
+def test_one_that_comes_back_while_others_wait_for_the_assignment_begins_the_rebalance_again() -> None:
+    world = World()
+    asked = [world.join(instance="i1"), world.join(instance="i2")]
+    world.timer.advance(0.01)
+    assert world.group.state == COMPLETING
+    waits = world.sync(asked[1].answer.member_id, 1, instance="i2")
+    back = world.join(instance="i2")
+    assert waits.code == Errors.FENCED_INSTANCE_ID
+    assert back.answer is None
+    assert world.group.state == PREPARING
+    world.join(asked[0].answer.member_id, instance="i1")
+    assert back.answer.generation_id == 2
+
+
+def test_one_that_comes_back_during_a_rebalance_takes_the_place_of_the_one_who_waits() -> None:
+    world = World()
+    leader, _ = static(world, "i1", "i2")
+    waits = world.join(leader, instance="i1")
+    back = world.join(instance="i1")
+    assert (waits.code, waits.answer.member_id) == (Errors.FENCED_INSTANCE_ID, leader)
+    assert back.answer is None
+    other = world.join(instance="i2")
+    assert back.answer.generation_id == other.answer.generation_id == 2
+    assert back.answer.leader == back.answer.member_id
+
+
+def test_one_that_comes_back_with_other_protocols_rebalances_only_if_the_choice_changes() -> None:
+    world = World()
+    world.stable(2, instances=["i1", "i2"], protocols=BOTH)
+    same = world.join(instance="i2", protocols=(("sticky", b"s"), ("range", b"r")))
+    assert same.answer.generation_id == 1
+    assert same.answer.protocol_name == "range"
+    other = world.join(instance="i2", protocols=(("sticky", b"s"),))
+    assert other.answer is None
+    assert world.group.state == PREPARING
+
+
+def test_static_members_may_be_away_during_a_rebalance() -> None:
+    world = World()
+    leader, away = world.stable(2, instances=["i1", "i2"], session_ms=60_000, rebalance_ms=6000)
+    asked = world.join(leader, instance="i1", session_ms=60_000, rebalance_ms=6000)
+    world.timer.advance(6.1)
+    assert asked.answer.generation_id == 2
+    assert {one.member_id for one in asked.answer.members} == {leader, away}
+    world.sync(leader, 2, {leader: b"1", away: b"2"}, instance="i1")
+    assert world.sync(world.join(instance="i2").answer.member_id, 2, instance="i2").answer.assignment == b"2"
+
+
+def test_a_group_whose_static_members_are_all_away_waits_for_their_sessions() -> None:
+    world = World()
+    world.stable(2, instances=["i1", "i2"], session_ms=20_000, rebalance_ms=6000)
+    world.leave(instances=["i1"])
+    assert world.group.state == PREPARING
+    world.timer.advance(19)
+    assert world.group.state == PREPARING
+    assert world.group.generation == 1
+    world.timer.advance(1.1)
+    assert world.group.state == EMPTY
+    assert world.group.generation == 2
+
+
+def test_an_instance_that_left_meanwhile_is_not_replaced() -> None:
+    world = World()
+    (member,) = static(world, "i1")
+    world.log.held = True
+    back = world.join(instance="i1")
+    world.leave(member)
+    world.log.let_go()
+    assert back.code == Errors.UNKNOWN_MEMBER_ID
+    assert world.group.state == EMPTY
+    assert not world.group.static
+
+
+def test_two_that_come_back_at_once_end_with_the_last() -> None:
+    world = World()
+    static(world, "i1")
+    world.log.held = True
+    first, second = world.join(instance="i1"), world.join(instance="i1")
+    world.log.let_go()
+    assert first.code == second.code == Errors.NONE
+    assert world.group.static == {"i1": second.answer.member_id}
+    assert world.heartbeat(first.answer.member_id, 1, instance="i1") == Errors.FENCED_INSTANCE_ID
+    assert [one.member_id for one in world.group_records()[-1].members] == [second.answer.member_id]
+
+
+def test_one_that_comes_back_when_a_rebalance_began_meanwhile_takes_part_in_it() -> None:
+    world = World()
+    _, follower = static(world, "i1", "i2")
+    world.log.held = True
+    back = world.join(instance="i1")
+    other = world.join(follower, instance="i2", protocols=(("range", b"new"),))
+    world.log.let_go()
+    assert back.answer.generation_id == other.answer.generation_id == 2
+    assert back.answer.leader == back.answer.member_id
