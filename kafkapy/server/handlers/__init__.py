@@ -11,6 +11,8 @@ from kafkapy.server.handlers import (
     elections,
     fetch,
     find_coordinator,
+    group_admin,
+    groups,
     leader_epochs,
     log_dirs,
     markers,
@@ -19,6 +21,8 @@ from kafkapy.server.handlers import (
     produce,
     producers,
     records,
+    transaction_partitions,
+    transactions,
 )
 
 __all__ = [
@@ -29,6 +33,8 @@ __all__ = [
     "elections",
     "fetch",
     "find_coordinator",
+    "group_admin",
+    "groups",
     "leader_epochs",
     "log_dirs",
     "markers",
@@ -37,4 +43,6 @@ __all__ = [
     "produce",
     "producers",
     "records",
+    "transaction_partitions",
+    "transactions",
 ]

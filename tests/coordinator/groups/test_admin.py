@@ -113,7 +113,7 @@ def test_a_group_that_is_being_deleted_takes_no_members_and_no_commits() -> None
     emptied(world)
     world.log.held = True
     asked = world.delete(GROUP)
-    assert asked.answer is None
+    assert not asked.is_answered
     assert world.group.state == DEAD
     assert world.join().code == Errors.COORDINATOR_NOT_AVAILABLE
     assert world.delete(GROUP).answer.results[0].error_code == Errors.GROUP_ID_NOT_FOUND

@@ -12,7 +12,7 @@ from tests.coordinator.groups.world import GROUP, RANGE, World
 def test_a_first_member_leads_the_first_generation() -> None:
     world = World()
     asked = world.join()
-    assert asked.answer is None
+    assert not asked.is_answered
     world.timer.advance(0)
     answer = asked.answer
     assert (answer.error_code, answer.generation_id, answer.protocol_name) == (Errors.NONE, 1, "range")
@@ -67,7 +67,7 @@ def test_a_rebalance_waits_for_ids_that_were_given() -> None:
     (first,) = world.stable(1)
     given = world.join(needs_id=True).answer.member_id
     again = world.join(first)
-    assert again.answer is None
+    assert not again.is_answered
     late = world.join(given)
     assert again.answer.generation_id == late.answer.generation_id == 2
 
@@ -139,7 +139,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_that_says_t
     assert (same.error_code, same.generation_id, same.members) == (Errors.NONE, 1, [])
     assert world.group.state == STABLE
     asked = world.join(leader)
-    assert asked.answer is None
+    assert not asked.is_answered
     assert world.group.state == PREPARING
     assert world.heartbeat(follower, 1) == Errors.REBALANCE_IN_PROGRESS
     world.join(follower)
@@ -150,7 +150,7 @@ def test_a_follower_that_says_something_else_starts_a_rebalance() -> None:
     world = World()
     _, follower = world.stable(2)
     asked = world.join(follower, protocols=(("range", b"other topics"),))
-    assert asked.answer is None
+    assert not asked.is_answered
     assert world.group.state == PREPARING
 
 
@@ -179,10 +179,10 @@ def test_the_first_members_are_waited_for_and_longer_while_others_come() -> None
     world = World(group_initial_rebalance_delay_ms=3000)
     first = world.join(rebalance_ms=10_000)
     world.timer.advance(2.9)
-    assert first.answer is None
+    assert not first.is_answered
     second = world.join(rebalance_ms=10_000)
     world.timer.advance(2.9)  # 5.8 s: the delay began again at 3 s
-    assert first.answer is None
+    assert not first.is_answered
     world.timer.advance(0.3)
     assert first.answer.generation_id == second.answer.generation_id == 1
 
@@ -193,7 +193,7 @@ def test_the_delay_ends_with_the_rebalance_timeout_however_many_come() -> None:
     for _ in range(9):
         world.timer.advance(1)
         asked.append(world.join(rebalance_ms=10_000))
-    assert all(one.answer is None for one in asked)
+    assert all(not one.is_answered for one in asked)
     world.timer.advance(1)
     assert {one.answer.generation_id for one in asked} == {1}
 
@@ -216,7 +216,7 @@ def test_a_rebalance_goes_on_without_members_that_do_not_join_in_time() -> None:
     leader, lost = world.stable(2, rebalance_ms=7000, session_ms=20_000)
     asked = world.join(leader, rebalance_ms=5000, session_ms=20_000)
     world.timer.advance(6.9)
-    assert asked.answer is None
+    assert not asked.is_answered
     world.timer.advance(0.2)
     assert asked.answer.generation_id == 2
     assert list(world.group.members) == [leader]
@@ -260,7 +260,7 @@ def test_a_new_member_that_waits_too_long_is_forgotten() -> None:
     (first,) = world.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
     asked = world.join(session_ms=6000, rebalance_ms=1_800_000)
     world.timer.advance(299)
-    assert asked.answer is None
+    assert not asked.is_answered
     world.timer.advance(2)
     answer = asked.answer
     assert (answer.error_code, answer.member_id) == (Errors.UNKNOWN_MEMBER_ID, "")

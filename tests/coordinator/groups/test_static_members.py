@@ -34,7 +34,7 @@ def test_the_new_id_is_written_before_it_is_told() -> None:
     (member,) = static(world, "i1")
     world.log.held = True
     asked = world.join(instance="i1")
-    assert asked.answer is None
+    assert not asked.is_answered
     assert world.heartbeat(member, 1, instance="i1") == Errors.NONE, "until then it is the old one"
     world.log.let_go()
     record = world.group_records()[-1]
@@ -89,7 +89,7 @@ def test_one_that_comes_back_while_others_wait_for_the_assignment_begins_the_reb
     waits = world.sync(asked[1].answer.member_id, 1, instance="i2")
     back = world.join(instance="i2")
     assert waits.code == Errors.FENCED_INSTANCE_ID
-    assert back.answer is None
+    assert not back.is_answered
     assert world.group.state == PREPARING
     world.join(asked[0].answer.member_id, instance="i1")
     assert back.answer.generation_id == 2
@@ -101,7 +101,7 @@ def test_one_that_comes_back_during_a_rebalance_takes_the_place_of_the_one_who_w
     waits = world.join(leader, instance="i1")
     back = world.join(instance="i1")
     assert (waits.code, waits.answer.member_id) == (Errors.FENCED_INSTANCE_ID, leader)
-    assert back.answer is None
+    assert not back.is_answered
     other = world.join(instance="i2")
     assert back.answer.generation_id == other.answer.generation_id == 2
     assert back.answer.leader == back.answer.member_id
@@ -114,7 +114,7 @@ def test_one_that_comes_back_with_other_protocols_rebalances_only_if_the_choice_
     assert same.answer.generation_id == 1
     assert same.answer.protocol_name == "range"
     other = world.join(instance="i2", protocols=(("sticky", b"s"),))
-    assert other.answer is None
+    assert not other.is_answered
     assert world.group.state == PREPARING
 
 

@@ -20,7 +20,7 @@ def test_everybody_gets_what_the_leader_decides() -> None:
     world = World()
     (leader, follower, silent), generation = joined(world, 3)
     early = world.sync(follower, generation)
-    assert early.answer is None
+    assert not early.is_answered
     leads = world.sync(leader, generation, {leader: b"1", follower: b"2"})
     assert (leads.answer.assignment, early.answer.assignment) == (b"1", b"2")
     assert (early.answer.protocol_type, early.answer.protocol_name) == ("consumer", "range")
@@ -34,7 +34,7 @@ def test_nobody_gets_an_assignment_that_is_not_written_yet() -> None:
     (leader,), generation = joined(world, 1)
     world.log.held = True
     asked = world.sync(leader, generation, {leader: b"1"})
-    assert asked.answer is None
+    assert not asked.is_answered
     assert world.group.state == COMPLETING
     world.log.let_go()
     assert asked.answer.assignment == b"1"
@@ -163,7 +163,7 @@ def test_a_member_that_waits_for_us_is_not_missed() -> None:
     for _ in range(10):
         world.timer.advance(5)
         world.heartbeat(other, 1)
-    assert waits.answer is None
+    assert not waits.is_answered
     assert leader in world.group.members
     world.join(other, session_ms=6000)
     assert waits.answer.generation_id == 2
@@ -292,7 +292,7 @@ def test_answers_to_many_members_are_given_in_slices() -> None:
     world = World()
     asked: list[Asked] = [world.join() for _ in range(200)]
     world.timer.advance(0)
-    assert 0 < sum(one.answer is not None for one in asked) < 100
+    assert 0 < sum(one.is_answered for one in asked) < 100
     assert asked[0].answer.leader == asked[0].answer.member_id, "the leader's comes first: it has work to do"
     world.timer.advance(0.02)
     assert {one.code for one in asked} == {Errors.NONE}
@@ -304,4 +304,4 @@ def test_answers_that_wait_for_their_turn_are_given_before_the_shard_ends() -> N
     asked = [world.join() for _ in range(200)]
     world.timer.advance(0)
     world.shard.end()
-    assert all(one.answer is not None for one in asked)
+    assert all(one.is_answered for one in asked)

@@ -93,6 +93,10 @@ class Asked:
         return self.answers[0] if self.answers else None
 
     @property
+    def is_answered(self) -> bool:
+        return bool(self.answers)
+
+    @property
     def code(self) -> int | None:
         return self.answers[0].error_code if self.answers else None
 

@@ -1,0 +1,34 @@
+"""DescribeGroups, ListGroups and DeleteGroups. Source: KafkaApis, GroupCoordinatorAdapter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.protocol.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # READ DELETE DESCRIBE
+
+
+@serves(DESCRIBE_GROUPS)
+def describe_groups(broker: Services, call: Call, request: Any) -> Any:
+    groups = broker.groups.describe(request.groups)
+    if request.include_authorized_operations:
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DESCRIBE_GROUPS.Response(groups=groups)
+
+
+@serves(LIST_GROUPS, pooled=True)
+def list_groups(broker: Services, call: Call, request: Any) -> Any:
+    return broker.groups.list(request.states_filter, request.types_filter)
+
+
+@serves(DELETE_GROUPS)
+def delete_groups(broker: Services, call: Call, request: Any) -> Any:
+    return answered(call, lambda reply: broker.groups.delete(request.groups_names, reply))
