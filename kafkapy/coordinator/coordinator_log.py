@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
 
 NO_SEQUENCE = -1
-ALL_REPLICAS = -1
 
 _TO_CLIENTS = {
     Errors.UNKNOWN_TOPIC_OR_PARTITION: Errors.COORDINATOR_NOT_AVAILABLE,
@@ -37,11 +36,11 @@ def coordinator_error(error: KafkaError) -> int:
 class CoordinatorLog:
     """The ShardLog of a partition that is led here.
 
-    codec: of the batches, asked at each append; those of a transaction are compressed alike. base_sequence: what the
-    batch of these records has as its base sequence; nobody checks it, but Kafka writes one in some.
+    codec, acks: of the appends, asked at each; acks=all looks at min.insync.replicas. base_sequence: what the batch of
+    these records has as its base sequence; nobody checks it, but Kafka writes one in some.
     """
 
-    __slots__ = ("_base_sequence", "_clock", "_codec", "_partition")
+    __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_partition")
 
     def __init__(
         self,
@@ -49,8 +48,10 @@ class CoordinatorLog:
         clock: Clock,
         codec: Callable[[], int],
         base_sequence: Callable[[Sequence[Record]], int],
+        acks: Callable[[], int],
     ) -> None:
         self._partition = partition
+        self._acks = acks
         self._clock = clock
         self._codec = codec
         self._base_sequence = base_sequence
@@ -59,7 +60,7 @@ class CoordinatorLog:
         self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
     ) -> None:
         """See ShardLog. A full queue, a stalled disk or a flush makes `done` come later, from a pool thread."""
-        refusal = self._partition.refusal(ALL_REPLICAS)
+        refusal = self._partition.refusal(self._acks())
         if refusal is not None:
             done(refusal)
             return

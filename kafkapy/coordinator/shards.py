@@ -36,11 +36,15 @@ def not_compressed() -> int:
     return NONE
 
 
+def all_replicas() -> int:
+    return -1
+
+
 class Shards(Generic[M]):
     """`make_machine(index)` makes the state of a shard, empty; it gets its shard as `machine.shard`.
 
     partitions: how many a topic that is not there will have. block_bytes: how much a load reads at once.
-    replay: how a block is shown to a machine. codec, base_sequence: see CoordinatorLog.
+    replay: how a block is shown to a machine. codec, base_sequence, acks: see CoordinatorLog.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class Shards(Generic[M]):
         replay: Replay = replay_batches,
         codec: Callable[[], int] = not_compressed,
         base_sequence: Callable[[Sequence[Record]], int] = no_sequence,
+        acks: Callable[[], int] = all_replicas,
     ) -> None:
         self.topic = topic
         self._make_machine = make_machine
@@ -71,6 +76,7 @@ class Shards(Generic[M]):
         self._replay = replay
         self._codec = codec
         self._base_sequence = base_sequence
+        self._acks = acks
         self._lock = threading.Lock()
         self._shards: dict[int, tuple[Partition, Shard[M]]] = {}
         self._counted: tuple[bytes, int] = (b"", 0)
@@ -139,7 +145,7 @@ class Shards(Generic[M]):
     def led(self, partition: Partition) -> None:
         """This broker leads the partition from now on: its shard begins to load."""
         machine = self._make_machine(partition.index)
-        shard_log = CoordinatorLog(partition, self._clock, self._codec, self._base_sequence)
+        shard_log = CoordinatorLog(partition, self._clock, self._codec, self._base_sequence, self._acks)
         shard: Shard[M] = Shard(self.topic, partition.index, machine, shard_log, clock=self._clock, timer=self._timer)
         shard.leader_epoch = partition.leader_epoch
         machine.shard = shard

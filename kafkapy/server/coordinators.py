@@ -136,6 +136,7 @@ class Coordinators:
             replay=GroupShard.replay_block,
             codec=lambda: int(services.config["offsets.topic.compression.codec"]),
             base_sequence=base_sequence_of,
+            acks=lambda: int(services.config["offsets.commit.required.acks"]),
         )
 
     def _make_transaction_shards(self) -> Shards[TransactionMachine]:

@@ -9,7 +9,7 @@ from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.coordinator_log import CoordinatorLog, coordinator_error
 from kafkapy.coordinator.group_shard import base_sequence_of
 from kafkapy.coordinator.shard import Producer
-from kafkapy.coordinator.shards import no_sequence, not_compressed
+from kafkapy.coordinator.shards import all_replicas, no_sequence, not_compressed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import records_of
 from kafkapy.record.compression import GZIP
@@ -26,7 +26,7 @@ class Stopped:
 
 
 def shard_log(partition: Partition, clock: ManualClock, codec: int = 0) -> CoordinatorLog:
-    return CoordinatorLog(partition, clock, lambda: codec, base_sequence_of)
+    return CoordinatorLog(partition, clock, lambda: codec, base_sequence_of, all_replicas)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"])
@@ -37,7 +37,8 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
     topic, _, index = name.rpartition("-")
     clock = ManualClock(0)
     partition = lead(tmp_path, clock, topic=topic, index=int(index))
-    log = CoordinatorLog(partition, clock, not_compressed, base_sequence_of if "offsets" in topic else no_sequence)
+    sequence = base_sequence_of if "offsets" in topic else no_sequence
+    log = CoordinatorLog(partition, clock, not_compressed, sequence, all_replicas)
     outcomes: list[KafkaError | None] = []
     written = bytearray()
     for header in iter_batches(expected):

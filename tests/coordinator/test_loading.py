@@ -10,7 +10,7 @@ import pytest
 from kafkapy.coordinator.coordinator_log import CoordinatorLog
 from kafkapy.coordinator.loading import LoadQueue, load, replay_batches
 from kafkapy.coordinator.shard import ACTIVE, FAILED, LOADING, UNLOADED, Shard
-from kafkapy.coordinator.shards import no_sequence, not_compressed
+from kafkapy.coordinator.shards import all_replicas, no_sequence, not_compressed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import build
 from kafkapy.record.control import marker_batch
@@ -31,7 +31,7 @@ def partition(tmp_path: Path) -> Partition:
 
 def shard_of(partition: Partition) -> Shard[KeyValues]:
     clock = ManualClock()
-    log = CoordinatorLog(partition, clock, not_compressed, no_sequence)
+    log = CoordinatorLog(partition, clock, not_compressed, no_sequence, all_replicas)
     shard = Shard(partition.topic, partition.index, KeyValues(), log, clock=clock, timer=Timer(clock))
     shard.machine.shard = shard
     return shard
