@@ -10,6 +10,12 @@
         for record in consumer.records():
             print(record.offset, record.value)
 
+    with GroupConsumer("127.0.0.1:9092", "billing") as consumer:
+        consumer.subscribe(["orders"])
+        while True:
+            for record in consumer.poll():
+                print(record.offset, record.value)
+
 Everything blocks and belongs to one thread. A failure of the connection is a `ClientError`; an error code from the
 broker is a `kafkapy.errors.KafkaError`.
 """
@@ -19,7 +25,17 @@ from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
 from kafkapy.client.consumer import Consumer, ConsumerRecord
 from kafkapy.client.descriptions import NewTopic
-from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed, ProduceFailed, UnsupportedByBroker
+from kafkapy.client.errors import (
+    BrokerTimedOut,
+    ClientError,
+    CommitFailed,
+    ConnectionFailed,
+    GroupFailed,
+    ProduceFailed,
+    UnsupportedByBroker,
+)
+from kafkapy.client.group_consumer import GroupConsumer
+from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from kafkapy.client.producer import Producer
 
 __all__ = [
@@ -28,14 +44,20 @@ __all__ = [
     "BrokerTimedOut",
     "ClientError",
     "Cluster",
+    "CommitFailed",
     "Connection",
     "ConnectionFailed",
     "Consumer",
     "ConsumerRecord",
+    "GroupConsumer",
+    "GroupFailed",
+    "GroupMetadata",
     "NewTopic",
+    "OffsetAndMetadata",
     "Partition",
     "ProduceFailed",
     "Producer",
+    "RebalanceListener",
     "Topic",
     "UnsupportedByBroker",
 ]

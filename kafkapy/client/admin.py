@@ -152,9 +152,14 @@ class Admin:
         With a timestamp: the first record at or after it, and its own timestamp; -1 where there is none. `isolation`
         1 (read_committed) ends a partition before the first transaction that is open.
         """
-        return self.cluster.retry(lambda: self._offsets(wanted, isolation), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+        return self.cluster.retry(
+            lambda: self.offsets_now(wanted, isolation=isolation), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,)
+        )
 
-    def _offsets(self, wanted: Mapping[TopicPartition, int], isolation: int) -> dict[TopicPartition, FoundOffset]:
+    def offsets_now(
+        self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0
+    ) -> dict[TopicPartition, FoundOffset]:
+        """The same, asked once."""
         shape = apis.LIST_OFFSETS.Request
         found: dict[TopicPartition, FoundOffset] = {}
         for leader, asked in self._by_leader(wanted).items():

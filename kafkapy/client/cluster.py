@@ -9,6 +9,7 @@ from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import METADATA
+from kafkapy.runtime.addresses import host_port
 
 BACKOFF_S = 0.1
 
@@ -94,6 +95,11 @@ class Cluster:
             connection.close()
         self._by_node.clear()
         self._bootstrap = None
+
+    def another(self) -> "Cluster":
+        """The same cluster with connections and metadata of its own, for another thread."""
+        servers = [host_port(host, port) for host, port in self._addresses]
+        return Cluster(servers, client_id=self.client_id, timeout_s=self.timeout_s)
 
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
         """Asks any broker for the cluster and for `topics` (None: all; empty: none). `create` lets the broker

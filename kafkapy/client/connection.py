@@ -112,7 +112,15 @@ class Connection:
 
     def answer_is_here(self) -> bool:
         """Whether `receive` would find something at once (the beginning of an answer, or a hang-up)."""
-        return bool(self._waiting) and not self.closed and bool(select.select([self._socket], [], [], 0)[0])
+        return self.wait_for_answer(0.0)
+
+    def wait_for_answer(self, timeout_s: float) -> bool:
+        """The same, waiting for it; unlike `receive` it leaves the connection as it is when nothing comes in time."""
+        if not self._waiting or self.closed:
+            return False
+        waiter = select.poll()  # select.select takes no descriptor above 1023
+        waiter.register(self._socket, select.POLLIN)
+        return bool(waiter.poll(max(0.0, timeout_s) * 1000))
 
     def receive(self, timeout_s: float | None = None) -> tuple[Waiting, Any]:
         """The next answer: which request it belongs to, and the response message.

@@ -29,3 +29,18 @@ class ProduceFailed(ClientError):
         self.partition = partition
         self.records = records
         self.error = error
+
+
+class GroupFailed(ClientError, KafkaError):
+    """The coordinator refuses this consumer for good; `code` says why."""
+
+    def __init__(self, group_id: str, what: str, code: int, message: str) -> None:
+        KafkaError.__init__(self, code, f"cannot {what} group {group_id!r}: {message}")
+
+
+class CommitFailed(ClientError, KafkaError):
+    """Offsets were not committed, because the consumer does not own the partitions (any more): somebody else reads
+    them from the last committed offset on. `code` is REBALANCE_IN_PROGRESS where `poll` and another try may help."""
+
+    def __init__(self, group_id: str, code: int, message: str) -> None:
+        KafkaError.__init__(self, code, f"no offsets committed for group {group_id!r}: {message}")

@@ -1,0 +1,362 @@
+"""A consumer that shares the partitions of topics with the other members of its group.
+
+    with GroupConsumer("127.0.0.1:9092", "billing") as consumer:
+        consumer.subscribe(["orders"])
+        while True:
+            for record in consumer.poll():
+                print(record.offset, record.value)
+
+Source: Kafka's ClassicKafkaConsumer and ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.assignors import Assignor, assignors_of
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level
+from kafkapy.client.group_fetcher import GroupFetcher
+from kafkapy.client.group_session import JOINING_WAIT_S, GroupSession
+from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, Offsets, RebalanceListener, with_metadata
+from kafkapy.client.subscription import Subscription
+from kafkapy.errors import Errors, KafkaError
+
+log = logging.getLogger(__name__)
+
+RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+Callback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], "Exception | None"], None]
+
+
+class GroupConsumer:
+    """Blocking, for one thread; heartbeats have their own, so that records may take their time.
+
+    Args:
+        cluster: a Cluster, or bootstrap servers.
+        assignors: names or Assignors, the one preferred first; the group takes one that all members have. If all of
+            them are cooperative, partitions that stay are read on while the group rebalances.
+        instance_id: makes it a static member: when it comes back within the session, nothing is rebalanced.
+        auto_offset_reset: where a partition without a committed offset begins, and one goes on whose offset is gone.
+        auto_commit: commits what `poll` has returned at later polls, every `auto_commit_interval_s`, and at the end.
+        isolation: read_committed gives records of transactions when they are committed, and none of aborted ones.
+        session_timeout_s: how long the group waits for a heartbeat before it goes on without this member.
+        max_poll_interval_s: how long the caller may work between two polls, and the others wait for this member.
+        max_records: of one poll.
+        max_wait_ms, min_bytes: how long a broker waits for how much before it answers with less.
+        max_bytes, partition_bytes: how much one answer, and one partition in it, may have.
+        metadata_max_age_s: how often new topics and partitions are looked for.
+        timeout_s: for one request, and for how long a call other than `poll` tries again.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Sequence[str],
+        group_id: str,
+        *,
+        assignors: Sequence[str | Assignor] = ("range", "cooperative-sticky"),
+        instance_id: str | None = None,
+        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
+        auto_commit: bool = True,
+        auto_commit_interval_s: float = 5.0,
+        isolation: Isolation = "read_uncommitted",
+        session_timeout_s: float = 45.0,
+        heartbeat_interval_s: float = 3.0,
+        max_poll_interval_s: float = 300.0,
+        max_records: int = 500,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 16 * 1024 * 1024,
+        partition_bytes: int = 1024 * 1024,
+        metadata_max_age_s: float = 300.0,
+        rack: str | None = None,
+        client_id: str = "kafkapy",
+        timeout_s: float = 30.0,
+    ) -> None:
+        if not group_id:
+            raise ValueError("the group's name is empty; give the consumers that share partitions one name")
+        if auto_offset_reset not in RESETS:
+            raise ValueError(f"auto_offset_reset is {auto_offset_reset!r}; it can be {', '.join(RESETS)}")
+        if not 0 < heartbeat_interval_s < session_timeout_s:
+            raise ValueError(
+                f"heartbeat_interval_s is {heartbeat_interval_s:g}; it must be above 0 and below session_timeout_s, "
+                f"which is {session_timeout_s:g}"
+            )
+        self._reset_to = RESETS[auto_offset_reset]
+        self._isolation = isolation_level(isolation)
+        self._owns_cluster = not isinstance(cluster, Cluster)
+        self.cluster = (
+            cluster if isinstance(cluster, Cluster) else Cluster(cluster, client_id=client_id, timeout_s=timeout_s)
+        )
+        self.group_id = group_id
+        self._max_records = max_records
+        self._max_wait_ms = max_wait_ms
+        self._metadata_max_age_s = metadata_max_age_s
+        self._session = GroupSession(
+            self.cluster,
+            group_id,
+            assignors_of(assignors),
+            instance_id=instance_id,
+            session_timeout_s=session_timeout_s,
+            heartbeat_interval_s=heartbeat_interval_s,
+            max_poll_interval_s=max_poll_interval_s,
+            auto_commit_interval_s=auto_commit_interval_s if auto_commit else None,
+            rack=rack,
+        )
+        self._assigned = self._session.assigned
+        self._offsets = self._session.offsets
+        self._fetcher = GroupFetcher(
+            self.cluster,
+            self._assigned,
+            reset_to=self._reset_to,
+            isolation=self._isolation,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            partition_bytes=partition_bytes,
+            rack=rack,
+        )
+        self._admin = Admin(self.cluster)
+        self._look_at_offsets = 0.0
+        self._was_connected = False
+        self._closed = False
+
+    def __enter__(self) -> "GroupConsumer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Closes; after an exception in the block without committing what was not worked on."""
+        if kind is not None:
+            self._session.auto_commit_interval_s = None
+        self.close()
+
+    # What is read
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that this member reads now."""
+        return frozenset(self._assigned.states)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        return frozenset(where for where, state in self._assigned.states.items() if state.paused)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who it is in the group, for a transactional producer's `send_offsets`."""
+        return self._session.membership.member
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener | None = None) -> None:
+        """Shares these topics with the group from the next `poll` on, in place of those subscribed before.
+
+        Args:
+            topics: names, or a pattern (`re.compile`) that is looked for in the names of all topics, also of those
+                that are made later; internal ones are left out.
+        """
+        self._usable()
+        subscription = Subscription(self.cluster, topics, self._metadata_max_age_s)
+        self._session.subscribe(subscription, listener or RebalanceListener())
+
+    def unsubscribe(self) -> None:
+        """Leaves the group, after committing if that is automatic."""
+        self._usable()
+        if self._session.subscription is not None:
+            self._session.leave("it unsubscribes")
+
+    def poll(self, timeout_s: float = 0.5) -> list[ConsumerRecord]:
+        """The next records, up to `max_records`; none when nothing came within `timeout_s`.
+
+        Joins the group when that is due and calls the listener. Has to be called every `max_poll_interval_s`.
+
+        Raises:
+            GroupFailed: the coordinator refuses this consumer.
+            KafkaError: of a partition that cannot be read, such as OFFSET_OUT_OF_RANGE.
+            ConnectionFailed: no broker was ever reached. Later it is tried again.
+        """
+        self._usable()
+        if self._session.subscription is None:
+            raise ValueError("nothing is subscribed; call subscribe() with names of topics or a pattern first")
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                stable = self._session.step(deadline)
+                self._find_positions()
+                self._was_connected = True
+            except ConnectionFailed as error:
+                if not self._was_connected:
+                    raise
+                log.info("group %s: tries again: %s", self.group_id, error)
+                stable = False
+            if stable or self._session.cooperative:
+                records = self._records(deadline, stable)
+                if records:
+                    return records
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            if not self._assigned.to_fetch(time.monotonic()) and not self._session.membership.in_rebalance:
+                time.sleep(min(left, BACKOFF_S / 2))
+
+    def _records(self, deadline: float, stable: bool) -> list[ConsumerRecord]:
+        records = self._assigned.hand_out(self._max_records)
+        if not records:
+            wait_s = max(0.0, deadline - time.monotonic())
+            wait_s = min(wait_s, self._max_wait_ms / 1000 if stable else JOINING_WAIT_S)
+            self._fetcher.fetch(int(wait_s * 1000))
+            records = self._assigned.hand_out(self._max_records)
+        return records
+
+    # Where it is
+
+    def position(self, topic: str, partition: int) -> int:
+        """The offset of the next record that `poll` returns of an assigned partition; found if need be."""
+        self._usable()
+        state = self._assigned.state((topic, partition))
+        deadline = time.monotonic() + self.cluster.timeout_s
+        while state.position is None:
+            self._find_positions()
+            if state.position is None and time.monotonic() >= deadline:
+                raise KafkaError(Errors.REQUEST_TIMED_OUT, f"the position of {topic}-{partition} was not found in time")
+            if state.position is None:
+                time.sleep(BACKOFF_S / 2)
+        return state.position
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The same of all assigned partitions, where it is known."""
+        return self._assigned.positions()
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """The next record of an assigned partition is the one at `offset`, or the first one after it."""
+        if offset < 0:
+            raise ValueError(f"the offset to seek in {topic}-{partition} is {offset}; an offset is 0 or more")
+        self._assigned.state((topic, partition)).seek(offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Assigned partitions (None: all) go on at their earliest record."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Assigned partitions (None: all) go on behind their last record."""
+        self._reset(partitions, LATEST)
+
+    def seek_to_timestamp(self, timestamp: int) -> None:
+        """All assigned partitions go on at their first record at or after `timestamp` (ms), or at their end."""
+        self._reset(None, timestamp)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """`poll` returns nothing of these assigned partitions until `resume`; the member stays one."""
+        for where in partitions:
+            self._assigned.state(where).paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        for where in partitions:
+            self._assigned.state(where).paused = False
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """The offset of the first record of each (None: of all assigned)."""
+        return self._bounds(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each that this consumer may see (None: of all assigned)."""
+        return self._bounds(partitions, LATEST)
+
+    def _bounds(self, partitions: Iterable[TopicPartition] | None, at: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(self._assigned.states if partitions is None else partitions, at)
+        return {where: one.offset for where, one in self._admin.offsets(wanted, isolation=self._isolation).items()}
+
+    def _reset(self, partitions: Iterable[TopicPartition] | None, to: int) -> None:
+        for where in list(self._assigned.states if partitions is None else partitions):
+            self._assigned.state(where).reset(to)
+
+    def _find_positions(self) -> None:
+        """Positions of new partitions: the committed offset, else as auto_offset_reset says."""
+        missing = self._assigned.without_position(time.monotonic())
+        committed = [where for where in missing if self._assigned.states[where].reset_to is None]
+        if committed and time.monotonic() >= self._look_at_offsets:
+            try:
+                found = self._offsets.fetch_now(committed)
+            except KafkaError as error:
+                if not self._session.link.heals(error):
+                    raise
+                self._look_at_offsets = time.monotonic() + BACKOFF_S
+                return
+            for where in committed:
+                state = self._assigned.states[where]
+                if where in found:
+                    state.seek(found[where].offset)
+                elif self._reset_to is not None:
+                    state.reset(self._reset_to)
+                else:
+                    raise KafkaError(
+                        Errors.OFFSET_OUT_OF_RANGE,
+                        f"group {self.group_id!r} has no committed offset in {where[0]}-{where[1]}; seek to one, or "
+                        "choose auto_offset_reset earliest or latest",
+                    )
+        to_reset = [where for where in missing if self._assigned.states[where].reset_to is not None]
+        if to_reset:
+            self._fetcher.reset(to_reset)
+
+    # What is committed
+
+    def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
+        """Commits offsets, those of the next records to read; None: the positions behind what `poll` has returned.
+
+        Raises:
+            CommitFailed: the partitions are somebody else's by now.
+            KafkaError: the broker does not take them, such as OFFSET_METADATA_TOO_LARGE.
+            ConnectionFailed: the coordinator was not reached in time.
+        """
+        self._usable()
+        wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
+        if wanted:
+            self._offsets.commit(wanted, timeout_s)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> None:
+        """The same without waiting and without trying again; `callback` is called by a later `poll` or `commit` with
+        the offsets and None, or why they were not committed."""
+        self._usable()
+        wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
+
+        def done(error: Exception | None) -> None:
+            if callback is not None:
+                callback(wanted, error)
+            elif error is not None:
+                log.warning("%s", error)
+
+        if not wanted:
+            done(None)
+            return
+        try:
+            self._offsets.send(wanted, done)
+        except (ClientError, KafkaError) as error:
+            done(error)
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What the group has committed of these partitions; those without an offset are left out."""
+        self._usable()
+        return self._offsets.fetch(partitions)
+
+    # The group
+
+    def enforce_rebalance(self, reason: str = "it was asked for") -> None:
+        """The next `poll` makes the group share its partitions out again."""
+        self._session.membership.must_join(reason)
+
+    def close(self, *, timeout_s: float = 30.0) -> None:
+        """Commits if that is automatic, tells the listener, leaves the group (a static member stays in it)."""
+        if self._closed:
+            return
+        try:
+            if self._session.subscription is not None:
+                self._session.leave("it is closed", timeout_s)
+        finally:
+            self._closed = True
+            self._session.close()
+            if self._owns_cluster:
+                self.cluster.close()
+
+    def _usable(self) -> None:
+        if self._closed:
+            raise ValueError(f"this consumer of group {self.group_id!r} is closed; make a new one")

@@ -1,0 +1,188 @@
+"""Fetches for a consumer that must not stop where one partition cannot be read: others go on, that one is tried again.
+
+Source: Kafka's Fetcher, OffsetFetcher and FetchCollector.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from kafkapy.client.admin import Admin
+from kafkapy.client.assigned import AssignedPartitions
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.connection import Connection
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.fetched import read_records
+from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
+from kafkapy.protocol.apis import FETCH
+
+log = logging.getLogger(__name__)
+
+NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
+
+
+class GroupFetcher:
+    """Fills the partitions' records that are ahead.
+
+    Args:
+        reset_to: where a partition goes on whose position it does not have: EARLIEST, LATEST, or None to raise.
+        isolation: the level on the wire.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        assigned: AssignedPartitions,
+        *,
+        reset_to: int | None,
+        isolation: int,
+        min_bytes: int,
+        max_bytes: int,
+        partition_bytes: int,
+        rack: str | None,
+    ) -> None:
+        self._cluster = cluster
+        self._assigned = assigned
+        self._admin = Admin(cluster)
+        self._reset_to = reset_to
+        self._isolation = isolation
+        self._min_bytes = min_bytes
+        self._max_bytes = max_bytes
+        self._partition_bytes = partition_bytes
+        self._rack = rack
+        self._first = 0
+        self._look_again_at = 0.0
+
+    def reset(self, partitions: Iterable[TopicPartition]) -> None:
+        """Finds the positions of partitions that are to go to EARLIEST, LATEST or a timestamp. Raises KafkaError."""
+        by_leader = self._by_leader(partitions)
+        for its_partitions in by_leader.values():
+            wanted = {}
+            for where in its_partitions:
+                reset_to = self._assigned.state(where).reset_to
+                if reset_to is not None:
+                    wanted[where] = reset_to
+            try:
+                found = self._admin.offsets_now(wanted, isolation=self._isolation)
+            except (KafkaError, ConnectionFailed) as error:
+                if isinstance(error, KafkaError) and not is_retriable(error.code):
+                    raise
+                self._try_later(wanted, error)
+                continue
+            for where, one in found.items():
+                if one.offset >= 0:
+                    self._assigned.state(where).seek(one.offset)
+                else:
+                    self._assigned.state(where).reset(-1)  # no record is that young: the end, with the next try
+
+    def fetch(self, max_wait_ms: int) -> None:
+        """Asks every leader once and takes what it has within `max_wait_ms`.
+
+        Raises:
+            KafkaError: of a partition that cannot be read however often it is tried.
+        """
+        sent: list[tuple[Connection, list[TopicPartition]]] = []
+        failure: KafkaError | None = None
+        try:
+            for leader, partitions in self._by_leader(self._assigned.to_fetch(time.monotonic())).items():
+                try:
+                    connection = self._cluster.connection(leader)
+                    connection.send(FETCH, self._request(partitions, max_wait_ms), at_most=NAMES_UNTIL)
+                    sent.append((connection, partitions))
+                except ConnectionFailed as error:
+                    self._try_later(partitions, error)
+            while sent:
+                connection, partitions = sent[0]
+                try:
+                    _, response = connection.receive(self._cluster.timeout_s + max_wait_ms / 1000)
+                except ConnectionFailed as error:
+                    self._try_later(partitions, error)
+                else:
+                    failure = self._take(response) or failure
+                sent.pop(0)
+        except BaseException:
+            for connection, _ in sent:  # an answer nobody waits for would be taken for that of the next request
+                connection.close()
+            raise
+        if failure is not None:
+            raise failure
+
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions whose leaders are known; the others are looked up, at most every BACKOFF_S."""
+        leaders: dict[int, list[TopicPartition]] = {}
+        unknown: set[str] = set()
+        for topic, index in partitions:
+            known = self._cluster.topics.get(topic)
+            partition = known.partitions.get(index) if known is not None else None
+            if partition is None or partition.leader not in self._cluster.brokers:
+                unknown.add(topic)
+            else:
+                leaders.setdefault(partition.leader, []).append((topic, index))
+        if unknown and time.monotonic() >= self._look_again_at:
+            self._look_again_at = time.monotonic() + BACKOFF_S
+            try:
+                self._cluster.refresh(unknown)
+            except ConnectionFailed as error:
+                log.info("no broker tells who leads %s: %s", ", ".join(sorted(unknown)), error)
+        return leaders
+
+    def _request(self, partitions: list[TopicPartition], max_wait_ms: int) -> Any:
+        # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
+        self._first = (self._first + 1) % len(partitions)
+        topics: dict[str, list[Any]] = {}
+        for topic, index in partitions[self._first :] + partitions[: self._first]:
+            topics.setdefault(topic, []).append(
+                FETCH.Request.Topics.Partitions(
+                    partition=index,
+                    fetch_offset=self._assigned.states[topic, index].fetch_from,
+                    partition_max_bytes=self._partition_bytes,
+                )
+            )
+        return FETCH.Request(
+            max_wait_ms=max_wait_ms,
+            min_bytes=self._min_bytes,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            rack_id=self._rack or "",
+            topics=[FETCH.Request.Topics(topic=name, partitions=asked) for name, asked in topics.items()],
+        )
+
+    def _take(self, response: Any) -> KafkaError | None:
+        if response.error_code:
+            return KafkaError(response.error_code)
+        failure: KafkaError | None = None
+        for topic in response.responses:
+            for answer in topic.partitions:
+                where = topic.topic, answer.partition_index
+                state = self._assigned.states[where]
+                if answer.error_code:
+                    failure = self._failed(where, answer.error_code) or failure
+                elif answer.records:
+                    records, state.fetch_from = read_records(
+                        where, memoryview(answer.records), state.fetch_from, answer.aborted_transactions or ()
+                    )
+                    state.ahead.extend(records)
+                    if not records:
+                        state.position = state.fetch_from
+        return failure
+
+    def _failed(self, where: TopicPartition, code: int) -> KafkaError | None:
+        state = self._assigned.states[where]
+        said = f"{where[0]}-{where[1]} at offset {state.fetch_from}: {message_of(code)}"
+        if code == Errors.OFFSET_OUT_OF_RANGE:
+            if self._reset_to is None:
+                return KafkaError(code, f"{said} Seek to one of them, or choose auto_offset_reset earliest or latest.")
+            log.warning("%s Goes on at the %s record.", said, "earliest" if self._reset_to == -2 else "latest")
+            state.reset(self._reset_to)
+            return None
+        if not is_retriable(code):
+            return KafkaError(code, said)
+        self._try_later([where], KafkaError(code, said))
+        return None
+
+    def _try_later(self, partitions: Iterable[TopicPartition], error: ClientError | KafkaError) -> None:
+        log.info("tries again: %s", error)
+        for where in partitions:
+            self._assigned.states[where].not_before = time.monotonic() + BACKOFF_S
+            self._cluster.topics.pop(where[0], None)  # the leader may have changed

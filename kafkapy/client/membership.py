@@ -1,0 +1,249 @@
+"""A member's way through the generations of its group: join, take what the leader shared out, join again.
+
+Nothing here waits: requests are sent, and their answers change the state when they come.
+
+Source: Kafka's AbstractCoordinator (JoinGroupResponseHandler, SyncGroupResponseHandler) and ConsumerCoordinator.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any
+
+from kafkapy.client.cluster import BACKOFF_S
+from kafkapy.client.coordinator_link import MOVED, CoordinatorLink
+from kafkapy.client.errors import ClientError, GroupFailed
+from kafkapy.client.group_types import GroupMetadata
+from kafkapy.client.heartbeats import Heartbeats
+from kafkapy.errors import Errors, KafkaError, is_retriable, message_of, name_of
+from kafkapy.protocol.apis import JOIN_GROUP, SYNC_GROUP
+from kafkapy.protocol.consumer_protocol import PROTOCOL_TYPE
+
+log = logging.getLogger(__name__)
+
+NO_GENERATION = -1
+
+# (assignor's name, subscription), the one preferred first.
+Protocols = Sequence[tuple[str, bytes]]
+# Shares partitions out: (assignor's name, members as JoinGroup has them) -> member id -> assignment.
+Lead = Callable[[str, Sequence[Any]], "dict[str, bytes]"]
+
+
+class State(Enum):
+    UNJOINED = "unjoined"
+    JOINING = "joining"  # JoinGroup was sent
+    SYNCING = "syncing"  # SyncGroup was sent
+    STABLE = "stable"
+
+
+class Membership:
+    """One member of one group.
+
+    Attributes:
+        member: who it is; generation NO_GENERATION while it is nobody.
+        assignment: what the last SyncGroup brought, until somebody takes it (and sets it to None).
+        protocol: the assignor that the group has chosen.
+        rejoin: why it has to join (again); empty while it does not.
+    """
+
+    def __init__(
+        self,
+        link: CoordinatorLink,
+        heartbeats: Heartbeats,
+        *,
+        instance_id: str | None,
+        session_timeout_s: float,
+        rebalance_timeout_s: float,
+        lead: Lead,
+    ) -> None:
+        self.member = GroupMetadata(link.key, instance_id=instance_id)
+        self.state = State.UNJOINED
+        self.protocol = ""
+        self.assignment: bytes | None = None
+        self.rejoin = "the first join"
+        self.is_leader = False
+        self._link = link
+        self._heartbeats = heartbeats
+        self._session_timeout_s = session_timeout_s
+        self._rebalance_timeout_s = rebalance_timeout_s
+        self._lead = lead
+        self._attempt = 0
+        self._protocols: Protocols = ()
+        self._not_before = 0.0
+        self._give_up_at = 0.0
+
+    @property
+    def is_member(self) -> bool:
+        return self.member.generation != NO_GENERATION
+
+    @property
+    def in_rebalance(self) -> bool:
+        return self.state in (State.JOINING, State.SYNCING)
+
+    @property
+    def wants_to_join(self) -> bool:
+        """Whether `join` is due."""
+        return bool(self.rejoin) and not self.in_rebalance
+
+    def must_join(self, why: str) -> None:
+        """The next `join` is due; `why` is told the coordinator."""
+        self.rejoin = self.rejoin or why
+
+    def lost(self, why: str, *, keep_id: bool = False) -> None:
+        """The group goes on without this member; it joins as a new one."""
+        member_id = self.member.member_id
+        log.info("group %s: %s is a member no longer: %s", self._link.key, member_id or "this consumer", why)
+        self.end()
+        self.member = self.member._replace(member_id=member_id if keep_id else "")
+        self.must_join(why)
+
+    def end(self) -> None:
+        """It is nobody, and does not want to be somebody."""
+        self.member = self.member._replace(generation=NO_GENERATION, member_id="")
+        self.assignment = None
+        self.rejoin = ""
+        self._back_to_unjoined()
+
+    def join(self, protocols: Protocols) -> None:
+        """Sends JoinGroup, unless the last try was a moment ago; the answers are taken from the link.
+
+        Raises:
+            KafkaError: the coordinator refuses for good.
+            ConnectionFailed: no broker can be asked.
+        """
+        if time.monotonic() < self._not_before:
+            return
+        self._not_before = time.monotonic() + BACKOFF_S
+        self._protocols = protocols
+        shape = JOIN_GROUP.Request
+        request = shape(
+            group_id=self.member.group_id,
+            session_timeout_ms=int(self._session_timeout_s * 1000),
+            rebalance_timeout_ms=int(self._rebalance_timeout_s * 1000),
+            member_id=self.member.member_id,
+            group_instance_id=self.member.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[shape.Protocols(name=name, metadata=metadata) for name, metadata in protocols],
+            reason=self.rejoin[:255],  # no more is allowed (KIP-800)
+        )
+        self._attempt += 1
+        attempt = self._attempt
+        try:
+            self._link.send(JOIN_GROUP, request, lambda answer: self._joined(attempt, answer))
+        except KafkaError as error:
+            self._refused("find the coordinator", error.code, str(error))
+            return
+        self._heartbeats.stop()
+        self.state = State.JOINING
+        # The coordinator waits for the other members as long as the longest rebalance time-out among them.
+        self._give_up_at = time.monotonic() + max(self._rebalance_timeout_s, self._link.cluster.timeout_s) + 5
+
+    def check_patience(self) -> None:
+        """Gives up a join or sync that has had no answer for too long."""
+        if self.in_rebalance and time.monotonic() > self._give_up_at:
+            self._link.forget()
+
+    def _joined(self, attempt: int, answer: Any) -> None:
+        if attempt != self._attempt or self.state is not State.JOINING:
+            return
+        if isinstance(answer, ClientError):
+            self._back_to_unjoined()
+        elif answer.error_code == Errors.MEMBER_ID_REQUIRED:
+            self.member = self.member._replace(member_id=answer.member_id)
+            self._not_before = 0.0
+            self.state = State.UNJOINED
+            self.join(self._protocols)
+        elif answer.error_code:
+            self._refused("join", answer.error_code)
+        else:
+            self.member = self.member._replace(generation=answer.generation_id, member_id=answer.member_id)
+            self.protocol = answer.protocol_name
+            self.is_leader = answer.leader == answer.member_id
+            self.rejoin = ""
+            self._sync(answer)
+
+    def _sync(self, joined: Any) -> None:
+        shares: dict[str, bytes] = {}
+        if self.is_leader and not joined.skip_assignment:
+            try:
+                shares = self._lead(self.protocol, joined.members)
+            except BaseException:
+                self.must_join("the leader failed")
+                self.state = State.UNJOINED
+                raise
+        shape = SYNC_GROUP.Request
+        request = shape(
+            group_id=self.member.group_id,
+            generation_id=self.member.generation,
+            member_id=self.member.member_id,
+            group_instance_id=self.member.instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=self.protocol,
+            assignments=[shape.Assignments(member_id=one, assignment=share) for one, share in shares.items()],
+        )
+        attempt = self._attempt
+        self.state = State.SYNCING
+        self._heartbeats.start(self.member)
+        try:
+            self._link.send(SYNC_GROUP, request, lambda answer: self._synced(attempt, answer))
+        except (KafkaError, ClientError):
+            self.must_join("the coordinator could not be reached")
+            self._back_to_unjoined()
+
+    def _synced(self, attempt: int, answer: Any) -> None:
+        if attempt != self._attempt or self.state is not State.SYNCING:
+            return
+        if isinstance(answer, ClientError):
+            self.must_join("the coordinator could not be reached")
+            self._back_to_unjoined()
+        elif answer.error_code:
+            self.must_join(f"SyncGroup was answered with {name_of(answer.error_code)}")
+            self._refused("sync with", answer.error_code)
+        else:
+            self.state = State.STABLE
+            self.assignment = bytes(answer.assignment)
+
+    def refused(self, what: str, code: int) -> None:
+        """What an error code of any of the group's requests means for the membership; raises GroupFailed for one
+        that trying again does not heal."""
+        self._refused(what, code)
+
+    def _refused(self, what: str, code: int, said: str | None = None) -> None:
+        if code == Errors.UNKNOWN_MEMBER_ID:
+            self.lost("the coordinator does not know it")
+        elif code == Errors.ILLEGAL_GENERATION:
+            self.lost("the group has a newer generation", keep_id=True)
+        elif code == Errors.REBALANCE_IN_PROGRESS:
+            self._back_to_unjoined(soon=True)
+        elif code in MOVED:
+            self._link.forget()
+            self._back_to_unjoined()
+        elif is_retriable(code):
+            self._back_to_unjoined()
+        else:
+            self._back_to_unjoined()
+            raise GroupFailed(self.member.group_id, what, code, said or _advice(code, self.member))
+
+    def _back_to_unjoined(self, *, soon: bool = False) -> None:
+        self._attempt += 1  # answers that are still to come are not for us
+        self.state = State.UNJOINED
+        if soon:
+            self._not_before = 0.0
+        if not self.is_member:
+            self._heartbeats.stop()
+
+
+def _advice(code: int, member: GroupMetadata) -> str:
+    if code == Errors.FENCED_INSTANCE_ID:
+        return (
+            f"another consumer has joined with the instance id {member.instance_id!r}; give each consumer an "
+            "instance id of its own"
+        )
+    if code == Errors.INCONSISTENT_GROUP_PROTOCOL:
+        return "its other members have no assignor in common with this one, or are no consumers; use one of theirs"
+    if code == Errors.GROUP_MAX_SIZE_REACHED:
+        return "it has as many members as the broker allows (group.max.size)"
+    if code == Errors.INVALID_SESSION_TIMEOUT:
+        return "session_timeout_s is not between what the broker's group.min and group.max.session.timeout.ms allow"
+    return message_of(code)
