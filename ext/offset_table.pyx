@@ -447,11 +447,15 @@ cdef class OffsetTable:
             at = entry.next
         return found
 
-    def expired(self, str group, int64_t now, int64_t retention, since=None, int32_t after=-1, int32_t limit=1000) -> tuple:
-        """Up to `limit` offsets of the group are looked at: ([(topic, partition)] that have expired, where to go on).
+    def expired(
+        self, str group, int64_t now, int64_t retention, since=None, int32_t after=-1, int32_t looked_at=1000,
+        Py_ssize_t most=100
+    ) -> tuple:
+        """Offsets of the group that have expired, and where to go on: ([(topic, partition)], `after` of the next call,
+        -1 to begin and at the end). At most `looked_at` are looked at and `most` found.
 
         An offset expires at the time that its commit names, or else `retention` ms after `since`, None being its own
-        commit. `after`: what the last call answered, -1 to begin and at the end.
+        commit.
         """
         cdef int32_t number = self._group(group), at = after, looked = 0
         cdef bint from_commit = since is None
@@ -464,7 +468,7 @@ cdef class OffsetTable:
             at = self._groups.names[number].first
         elif not self._is_of(at, number):
             return found, -1    # it was removed meanwhile: the next look finds the rest
-        while at >= 0 and looked < limit:
+        while at >= 0 and looked < looked_at and len(found) < most:
             entry = &self._entries[at]
             if entry.extra != NULL and entry.extra.expire_timestamp != -1:
                 if now >= entry.extra.expire_timestamp:

@@ -50,6 +50,10 @@ def partition_state(name: str, partition: int) -> str:
     return f"{TOPICS}/{name}/partitions/{partition}/state"
 
 
+def consumer_offset(group: str, topic: str, partition: int) -> str:
+    return f"/consumers/{group}/offsets/{topic}/{partition}"
+
+
 def config(kind: str, entity: str) -> str:
     """`kind` is topics, brokers, clients, users, ips."""
     return f"{CONFIG}/{kind}/{entity}"

@@ -14,6 +14,7 @@ from kafkapy.log.manager import LogManager
 from kafkapy.log.settings import LogSettings
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
 from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata.consumer_offsets import ConsumerOffsets
 from kafkapy.metadata.local import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.network.settings import Listener, NetworkSettings
@@ -134,6 +135,7 @@ class BrokerServer:
         self._network = network = self._make_network()
         ports = network.bind()  # before the logs are read: a port that is in use is told at once
         services.topics = TopicRegistry(tree)
+        services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(tree, services.broker_id)
         self._lead(cluster)
         self._log_start = LogStart(services, self._fail)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkapy.log.manager import LogManager
     from kafkapy.metadata.cluster import ProducerIds
     from kafkapy.metadata.configs import ConfigRegistry
+    from kafkapy.metadata.consumer_offsets import ConsumerOffsets
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter
@@ -44,6 +45,7 @@ class Services:
     clock: Clock
     config: BrokerConfig  # a dynamic change replaces the object
     configs: ConfigRegistry
+    consumer_offsets: ConsumerOffsets
     controller: TopicController
     conversion_pool: DiskPool
     coordinators: Coordinators

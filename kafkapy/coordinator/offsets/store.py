@@ -76,12 +76,12 @@ class OffsetStore:
         return [GroupOffset(topic, partition, CommittedOffset(*commit)) for topic, partition, commit in found]
 
     def groups(self) -> list[str]:
-        """The groups that have offsets."""
-        return self.table.groups()
+        """The groups that have offsets, or are about to have some."""
+        return list({*self.table.groups(), *self._unstable})
 
-    def has_any(self, group_id: str) -> bool:
-        """Whether the group has offsets, or is about to have some."""
-        return group_id in self._unstable or self.table.count(group_id) > 0
+    def count(self, group_id: str) -> int:
+        """How many offsets the group has, with those that it is about to have."""
+        return self.table.count(group_id) + len(self._unstable.get(group_id, ()))
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether the offset may be another one soon (UNSTABLE_OFFSET_COMMIT)."""

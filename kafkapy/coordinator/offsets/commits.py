@@ -1,0 +1,121 @@
+"""Committing offsets: one step of the shard, which refuses, or answers the records to append.
+
+Source: Kafka's GroupCoordinator.handleCommitOffsets, handleTxnCommitOffsets and GroupMetadataManager.storeOffsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafkapy._ext.offset_commit import encode_key, encode_value
+from kafkapy.coordinator.coordinator_log import coordinator_error
+from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore
+from kafkapy.coordinator.shard import Effects
+from kafkapy.errors import Errors, KafkaError
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.groups.group import Group
+    from kafkapy.coordinator.shard import Producer, Shard
+
+# One error code for each offset of a commit, in their order.
+Codes = Callable[[list[int]], None]
+
+_TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
+
+
+class Home(Protocol):
+    """What a shard of `__consumer_offsets` has."""
+
+    shard: Shard[Any]
+    groups: dict[str, Group]
+
+    @property
+    def offsets(self) -> OffsetStore: ...
+
+    def group(self, group_id: str, *, create: bool = False) -> Group | None: ...
+
+
+class Commit(NamedTuple):
+    """Who commits what. `generation` -1: not as a member. `producer`: in its transaction."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    offsets: list[GroupOffset]
+    producer: Producer | None = None
+
+
+def commit(home: Home, request: Commit, max_metadata: int, done: Codes) -> Effects | None:
+    """`max_metadata`: offset.metadata.max.bytes, in characters as Java counts them. Raises KafkaError."""
+    _check(home, request)
+    accepted, codes = _accepted(request.offsets, max_metadata)
+    if not accepted:
+        done(codes)
+        return None
+    store, group_id, producer = home.offsets, request.group_id, request.producer
+    partitions = [(one.topic, one.partition) for one in accepted]
+    records = [
+        (encode_key(group_id, topic, partition), encode_value(*committed)) for topic, partition, committed in accepted
+    ]
+    if producer is None:
+        store.commit_begins(group_id, partitions)
+    else:
+        partitions = store.staging_begins(producer.id, group_id, partitions)
+
+    def then(error: KafkaError | None) -> None:
+        if producer is None:
+            store.commit_ends(group_id, partitions)
+        elif error is not None:
+            store.staging_failed(producer.id, group_id, partitions)
+        if error is None:
+            done(codes)
+        else:
+            failure = commit_error(error)
+            done([code or failure for code in codes])
+
+    return Effects(records, then, producer)
+
+
+def _check(home: Home, request: Commit) -> None:
+    """Raises KafkaError where the group does not take this commit; a group that is not there is made."""
+    transactional = request.producer is not None
+    group = home.groups.get(request.group_id)
+    if group is None:
+        if request.generation >= 0 and not transactional:
+            raise KafkaError(
+                Errors.ILLEGAL_GENERATION,
+                f"there is no group {request.group_id!r}, and so no generation {request.generation}",
+            )
+        group = home.group(request.group_id, create=True)
+        assert group is not None
+    group.check_commit(request.member_id, request.instance_id, request.generation, transactional=transactional)
+
+
+def _accepted(offsets: list[GroupOffset], max_metadata: int) -> tuple[list[GroupOffset], list[int]]:
+    """Those whose metadata are not too long, and the code of each as far as it is known now."""
+    codes = [0] * len(offsets)
+    for at, one in enumerate(offsets):
+        metadata = one.committed.metadata
+        if metadata and _is_too_long(metadata, max_metadata):
+            codes[at] = Errors.OFFSET_METADATA_TOO_LARGE
+    if any(codes):
+        return [one for one, code in zip(offsets, codes, strict=True) if not code], codes
+    return offsets, codes
+
+
+def _is_too_long(metadata: str, limit: int) -> bool:
+    """The limit counts UTF-16 units; beyond it a record cannot hold more than 32,767 bytes of UTF-8."""
+    if metadata.isascii():
+        return len(metadata) > min(limit, 32767)
+    return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > 32767
+
+
+def commit_error(error: KafkaError) -> int:
+    """What a failed append, or a transaction that its coordinator does not know, is to the one who commits."""
+    if error.code in _TOO_LARGE:
+        return Errors.INVALID_COMMIT_OFFSET_SIZE
+    if error.code == Errors.NETWORK_EXCEPTION:  # older clients know no such answer, and try again with this one
+        return Errors.COORDINATOR_LOAD_IN_PROGRESS
+    return coordinator_error(error)

@@ -1,0 +1,169 @@
+"""OffsetCommit and TxnOffsetCommit: a group's offsets, in `__consumer_offsets`; those of version 0 in the metadata.
+
+Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest, GroupCoordinatorAdapter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.offset_records import CommittedOffset
+    from kafkapy.server.services import Services
+
+Reply = Callable[[Any], None]
+
+ABORTABLE_SINCE = 4  # clients know TRANSACTION_ABORTABLE
+LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may crash of COORDINATOR_LOAD_IN_PROGRESS
+NOT_SAID = -1
+_INT64_MAX = (1 << 63) - 1
+
+
+class Answers:
+    """The response in the order of the request, and those of its partitions that are there, which are committed."""
+
+    def __init__(self, broker: Services, response: Any, topics: list[Any], make: Callable[[Any], CommittedOffset]):
+        from kafkapy.coordinator.offsets.store import GroupOffset
+
+        self._response = response
+        self._topics = []
+        self._open: list[Any] = []  # what is answered for `offsets`, in their order
+        self.offsets: list[GroupOffset] = []
+        make_answer = response.Topics.Partitions
+        for topic in topics:
+            known = broker.topics.get(topic.name)
+            answers = []
+            for one in topic.partitions:
+                index = one.partition_index
+                answer = make_answer(partition_index=index, error_code=Errors.NONE)
+                if known is None or index not in known.assignment:
+                    answer.error_code = Errors.UNKNOWN_TOPIC_OR_PARTITION
+                else:
+                    self.offsets.append(GroupOffset(topic.name, index, make(one)))
+                    self._open.append(answer)
+                answers.append(answer)
+            self._topics.append(response.Topics(name=topic.name, partitions=answers))
+
+    def message(self, codes: list[int]) -> Any:
+        for answer, code in zip(self._open, codes, strict=True):
+            answer.error_code = code
+        return self._response(topics=self._topics)
+
+
+@serves(OFFSET_COMMIT)
+def commit(broker: Services, call: Call, request: Any) -> Any:
+    from kafkapy.coordinator.offset_records import CommittedOffset
+    from kafkapy.coordinator.offsets.commits import Commit
+
+    now_ms = broker.clock.time_ms()
+    expire_ms = NOT_SAID
+    if request.retention_time_ms != NOT_SAID:
+        expire_ms = max(0, min(now_ms + request.retention_time_ms, _INT64_MAX))
+
+    def committed(one: Any) -> CommittedOffset:
+        at_ms = now_ms if one.commit_timestamp == NOT_SAID else one.commit_timestamp
+        return CommittedOffset(
+            one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", at_ms, expire_ms
+        )
+
+    answers = Answers(broker, OFFSET_COMMIT.Response, request.topics, committed)
+    if not answers.offsets:
+        return answers.message([])
+    if call.version == 0:
+        return answered(call, lambda reply: _keep_in_metadata(broker, request.group_id, answers, reply))
+    what = Commit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        answers.offsets,
+    )
+    return answered(call, lambda reply: broker.offsets.commit(what, lambda codes: reply(answers.message(codes))))
+
+
+def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: Reply) -> None:
+    limit = broker.config["offset.metadata.max.bytes"]
+    codes = [
+        Errors.OFFSET_METADATA_TOO_LARGE if len(one.committed.metadata) > limit else Errors.NONE
+        for one in answers.offsets
+    ]
+    kept = [
+        (one.topic, one.partition, one.committed.offset)
+        for one, code in zip(answers.offsets, codes, strict=True)
+        if code == Errors.NONE
+    ]
+
+    def done(error: Exception | None) -> None:
+        failure = Errors.NONE if error is None else Errors.UNKNOWN_SERVER_ERROR
+        reply(answers.message([code or failure for code in codes]))
+
+    try:
+        broker.consumer_offsets.set(group_id, kept, done)
+    except ValueError as error:
+        done(error)
+
+
+@serves(TXN_OFFSET_COMMIT)
+def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
+    from kafkapy.coordinator.offset_records import CommittedOffset
+    from kafkapy.coordinator.offsets.commits import Commit
+    from kafkapy.coordinator.shard import Producer
+
+    now_ms = broker.clock.time_ms()
+
+    def committed(one: Any) -> CommittedOffset:
+        return CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms)
+
+    answers = Answers(broker, TXN_OFFSET_COMMIT.Response, request.topics, committed)
+    if not answers.offsets:
+        return answers.message([])
+    what = Commit(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        answers.offsets,
+        Producer(request.producer_id, request.producer_epoch),
+    )
+
+    def begin(reply: Reply) -> None:
+        def done(codes: list[int]) -> None:
+            if call.version < LOADING_SINCE:
+                loading, instead = Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE
+                codes = [instead if code == loading else code for code in codes]
+            reply(answers.message(codes))
+
+        def verified(refusal: KafkaError | None) -> None:
+            if refusal is None:
+                broker.offsets.commit(what, done)
+            else:
+                done([broker.offsets.refused(what, refusal)] * len(what.offsets))
+
+        _verify(broker, call, request, verified)
+
+    return answered(call, begin)
+
+
+def _verify(broker: Services, call: Call, request: Any, then: Callable[[KafkaError | None], None]) -> None:
+    """Whether the transaction's coordinator knows that the group's offsets are in it (KIP-890)."""
+    from kafkapy.coordinator.internal_topics import GROUPS
+
+    try:
+        index = broker.offsets.partition_of(request.group_id)
+    except KafkaError as error:
+        then(error)
+        return
+    broker.verifier.verify(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        [(GROUPS, index, NOT_SAID)],
+        lambda refused: then(refused.get((GROUPS, index))),
+        abortable=call.version >= ABORTABLE_SINCE,
+    )

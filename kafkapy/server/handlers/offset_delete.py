@@ -1,0 +1,46 @@
+"""OffsetDelete: a group's offsets of topics that none of its members reads. Source: KafkaApis, KIP-496."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import OFFSET_DELETE
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+
+@serves(OFFSET_DELETE)
+def delete(broker: Services, call: Call, request: Any) -> Any:
+    return answered(call, lambda reply: _delete(broker, request, reply))
+
+
+def _delete(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
+    make = OFFSET_DELETE.Response
+    partitions, answers, topics = [], [], []
+    for topic in request.topics:
+        known = broker.topics.get(topic.name)
+        of_topic = []
+        for one in topic.partitions:
+            answer = make.Topics.Partitions(partition_index=one.partition_index, error_code=Errors.NONE)
+            if known is None or one.partition_index not in known.assignment:
+                answer.error_code = Errors.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                partitions.append((topic.name, one.partition_index))
+                answers.append(answer)
+            of_topic.append(answer)
+        topics.append(make.Topics(name=topic.name, partitions=of_topic))
+
+    def done(code: int, codes: list[int]) -> None:
+        if code != Errors.NONE:
+            reply(make(error_code=code, topics=[]))
+            return
+        for answer, one in zip(answers, codes, strict=True):
+            answer.error_code = one
+        reply(make(error_code=Errors.NONE, topics=topics))
+
+    broker.offsets.delete(request.group_id, partitions, done)

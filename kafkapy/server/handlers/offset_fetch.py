@@ -1,0 +1,106 @@
+"""OffsetFetch: how far groups have come; of several groups since version 8, of the metadata's offsets in version 0.
+
+Source: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import OFFSET_FETCH
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.offsets.manager import Found
+    from kafkapy.server.services import Services
+
+GROUPS_SINCE = 8
+GROUP_ERROR_SINCE = 2  # in versions before every partition says it
+NOTHING = -1
+
+
+@serves(OFFSET_FETCH)
+def fetch(broker: Services, call: Call, request: Any) -> Any:
+    make = OFFSET_FETCH.Response
+    if call.version == 0:
+        return make(topics=[_from_metadata(broker, request.group_id, topic) for topic in request.topics])
+    if call.version >= GROUPS_SINCE:
+        groups = []
+        for group in request.groups:
+            code, topics = _group(broker, make.Groups.Topics, group, request.require_stable)
+            groups.append(make.Groups(group_id=group.group_id, topics=topics, error_code=code))
+        return make(groups=groups)
+    code, topics = _group(broker, make.Topics, request, request.require_stable)
+    if code != Errors.NONE and call.version < GROUP_ERROR_SINCE:
+        topics = [_refused(topic, code) for topic in request.topics]
+    return make(topics=topics, error_code=code)
+
+
+def _group(broker: Services, make: Any, asked: Any, require_stable: bool) -> tuple[int, list[Any]]:
+    """The group's code and its topics, each made by `make`."""
+    try:
+        if asked.topics is None:
+            return Errors.NONE, _all(broker, make, asked.group_id, require_stable)
+        partitions = [(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
+        found = iter(broker.offsets.fetch(asked.group_id, partitions, require_stable=require_stable))
+    except KafkaError as error:
+        return error.code, []
+    return Errors.NONE, [
+        make(
+            name=topic.name,
+            partitions=[_partition(make.Partitions, index, next(found)) for index in topic.partition_indexes],
+        )
+        for topic in asked.topics
+    ]
+
+
+def _all(broker: Services, make: Any, group_id: str, require_stable: bool) -> list[Any]:
+    topics: dict[str, list[Any]] = {}
+    for topic, index, found in broker.offsets.fetch_all(group_id, require_stable=require_stable):
+        topics.setdefault(topic, []).append(_partition(make.Partitions, index, found))
+    return [make(name=topic, partitions=partitions) for topic, partitions in topics.items()]
+
+
+def _partition(make: Any, index: int, found: Found) -> Any:
+    code, committed = found
+    return make(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=code,
+    )
+
+
+def _refused(topic: Any, code: int) -> Any:
+    make = OFFSET_FETCH.Response.Topics
+    return make(
+        name=topic.name,
+        partitions=[
+            make.Partitions(partition_index=index, committed_offset=NOTHING, metadata="", error_code=code)
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _from_metadata(broker: Services, group_id: str, topic: Any) -> Any:
+    make = OFFSET_FETCH.Response.Topics
+    known = broker.topics.get(topic.name)
+    partitions = []
+    for index in topic.partition_indexes:
+        offset, code = None, Errors.UNKNOWN_TOPIC_OR_PARTITION  # also for what was never committed
+        if known is not None and index in known.assignment:
+            try:
+                offset = broker.consumer_offsets.get(group_id, topic.name, index)
+            except ValueError:
+                code = Errors.UNKNOWN_SERVER_ERROR
+        if offset is None:
+            answer = make.Partitions(partition_index=index, committed_offset=NOTHING, metadata="", error_code=code)
+        else:
+            answer = make.Partitions(
+                partition_index=index, committed_offset=offset, metadata="", error_code=Errors.NONE
+            )
+        partitions.append(answer)
+    return make(name=topic.name, partitions=partitions)
