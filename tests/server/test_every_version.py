@@ -310,8 +310,8 @@ def test_init_producer_id(wire, version):
     assert [one.error_code for one in given] == [0, 0]
     assert given[0].producer_id + 1 == given[1].producer_id
     assert given[0].producer_epoch == 0
-    refused = wire.call(INIT_PRODUCER_ID, version, make(transactional_id="tx", transaction_timeout_ms=1))
-    assert refused.error_code == Errors.COORDINATOR_NOT_AVAILABLE
+    refused = wire.call(INIT_PRODUCER_ID, version, make(transactional_id="", transaction_timeout_ms=1))
+    assert refused.error_code == Errors.INVALID_REQUEST
 
 
 @versions(ELECT_LEADERS)

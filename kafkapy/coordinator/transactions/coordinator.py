@@ -53,12 +53,13 @@ class TransactionCoordinator:
         self._clock = clock
 
     def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: Producer | None, answer: ProducerAnswer
+        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, answer: ProducerAnswer
     ) -> None:
         """Answers (code, producer). May wait for the disk: not for a network thread.
 
-        `expected`: the producer that the client wants to go on with. Without a transactional id it gets a new one.
+        `producer_id`, `epoch`: what the client has and wants to go on with, -1 and -1 if it begins (KIP-360).
         """
+        expected = None if producer_id < 0 else Producer(producer_id, epoch)
 
         def recorded(found: KafkaError | Producer) -> None:
             if isinstance(found, Producer):
@@ -68,9 +69,6 @@ class TransactionCoordinator:
                 answer(coordinator_error(found), NO_PRODUCER)
 
         try:
-            if transactional_id is None:
-                answer(Errors.NONE, Producer(self._producer_ids.next(), 0))
-                return
             _check_id(transactional_id)
             longest = self._settings().max_timeout_ms
             if not 0 < timeout_ms <= longest:
@@ -89,18 +87,22 @@ class TransactionCoordinator:
     def add_partitions(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer_id: int,
+        epoch: int,
         partitions: Collection[TopicPartition],
         answer: CodeAnswer,
     ) -> None:
+        """Puts partitions into the transaction, which begins with the first of them."""
+        producer = Producer(producer_id, epoch)
         self._run(
             transactional_id,
             answer,
             lambda machine, told: machine.add_partitions(transactional_id, producer, partitions, told),
         )
 
-    def end(self, transactional_id: str, producer: Producer, commit: bool, answer: CodeAnswer) -> None:
+    def end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, answer: CodeAnswer) -> None:
         """Commits or aborts; answers when that is decided for good, whether or not all markers are written."""
+        producer = Producer(producer_id, epoch)
         self._run(transactional_id, answer, lambda machine, told: machine.end(transactional_id, producer, commit, told))
 
     def _run(
@@ -129,9 +131,9 @@ class TransactionCoordinator:
     ) -> None:
         """Tells for each partition whether it is in the producer's open transaction: NONE, or TRANSACTION_ABORTABLE,
         or what is wrong with all of them."""
+        producer = Producer(producer_id, epoch)
         try:
             _check_id(transactional_id)
-            producer = Producer(producer_id, epoch)
             shard = self.shards.of(transactional_id)
             missing = shard.read(lambda machine: machine.verify(transactional_id, producer, partitions))
         except KafkaError as error:

@@ -134,7 +134,7 @@ def test_an_append_that_outlives_its_shard_is_answered(world: World) -> None:
     producer = world.producer("tx")
     answers: list[int] = []
     world.log.held = True
-    world.coordinator.add_partitions("tx", producer, [P], answers.append)
+    world.coordinator.add_partitions("tx", *producer, [P], answers.append)
     world.shard.end()
     world.log.let_go()
     assert answers == [Errors.NOT_COORDINATOR]

@@ -34,12 +34,6 @@ def test_a_new_id_gets_a_new_producer_and_the_next_client_its_next_epoch(world: 
     assert world.init("another") == Producer(1001, 0)
 
 
-def test_without_an_id_every_client_gets_a_producer_of_its_own(world: World) -> None:
-    assert world.init(None) == Producer(1000, 0)
-    assert world.init(None) == Producer(1001, 0)
-    assert not world.log.batches
-
-
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_that_is_not_allowed_is_refused(world: World, timeout_ms: int) -> None:
     assert world.init("tx", timeout_ms) == Errors.INVALID_TRANSACTION_TIMEOUT

@@ -96,7 +96,9 @@ class Transactions(RuleBasedStateMachine):
                 self.given[name].append(producer)
 
         self.asked += 1
-        self.world.coordinator.init_producer_id(name, random.choice([1000, 60_000]), expected, answer)
+        self.world.coordinator.init_producer_id(
+            name, random.choice([1000, 60_000]), *(expected or Producer(-1, -1)), answer
+        )
 
     def go_on(self, name: str, random: Random) -> None:
         self.init(name, random, self._producer(name, random))
@@ -104,15 +106,15 @@ class Transactions(RuleBasedStateMachine):
     def add(self, name: str, random: Random) -> None:
         partitions = random.sample(PARTITIONS, random.randint(1, 3))
         self.asked += 1
-        self.world.coordinator.add_partitions(name, self._producer(name, random), partitions, self._code)
+        self.world.coordinator.add_partitions(name, *self._producer(name, random), partitions, self._code)
 
     def commit(self, name: str, random: Random) -> None:
         self.asked += 1
-        self.world.coordinator.end(name, self._producer(name, random), True, self._code)
+        self.world.coordinator.end(name, *self._producer(name, random), True, self._code)
 
     def abort(self, name: str, random: Random) -> None:
         self.asked += 1
-        self.world.coordinator.end(name, self._producer(name, random), False, self._code)
+        self.world.coordinator.end(name, *self._producer(name, random), False, self._code)
 
     def use_up_epochs(self, name: str, random: Random) -> None:
         """As 32,000 clients before would have."""

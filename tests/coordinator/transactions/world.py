@@ -150,14 +150,14 @@ class World:
     # --- requests; what is not answered yet is None
 
     def init(
-        self, transactional_id: str | None, timeout_ms: int = 60_000, expected: Producer | None = None
+        self, transactional_id: str, timeout_ms: int = 60_000, expected: Producer | None = None
     ) -> Producer | int | None:
         """The producer, or the code of the refusal."""
         answers: list[Producer | int] = []
         self.coordinator.init_producer_id(
             transactional_id,
             timeout_ms,
-            expected,
+            *(expected or Producer(-1, -1)),
             lambda code, producer: answers.append(producer if code == Errors.NONE else code),
         )
         return only(answers)
@@ -169,12 +169,12 @@ class World:
 
     def add(self, transactional_id: str, producer: Producer, *partitions: TopicPartition) -> int | None:
         answers: list[int] = []
-        self.coordinator.add_partitions(transactional_id, producer, partitions, answers.append)
+        self.coordinator.add_partitions(transactional_id, *producer, partitions, answers.append)
         return only(answers)
 
     def end(self, transactional_id: str, producer: Producer, commit: bool) -> int | None:
         answers: list[int] = []
-        self.coordinator.end(transactional_id, producer, commit, answers.append)
+        self.coordinator.end(transactional_id, *producer, commit, answers.append)
         return only(answers)
 
     def commit(self, transactional_id: str, producer: Producer) -> int | None:

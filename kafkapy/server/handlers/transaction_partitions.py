@@ -1,0 +1,165 @@
+"""AddPartitionsToTxn and AddOffsetsToTxn: partitions join a transaction, or are asked for (KIP-98, KIP-890).
+
+Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.coordinator.internal_topics import GROUPS
+from kafkapy.errors import Errors
+from kafkapy.protocol.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+from kafkapy.server.handlers.transactions import known_to
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+TopicPartition = tuple[str, int]
+Codes = Mapping[TopicPartition, int]
+
+BATCHED_SINCE = 4  # of AddPartitionsToTxn: several transactions, from brokers that verify what is produced
+
+
+@serves(ADD_PARTITIONS_TO_TXN)
+def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
+    make = ADD_PARTITIONS_TO_TXN.Response
+    if call.version < BATCHED_SINCE:
+
+        def begin_one(reply: Callable[[Any], None]) -> None:
+            _add_partitions(
+                broker,
+                call,
+                request.v3_and_below_transactional_id,
+                (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+                _partitions(request.v3_and_below_topics),
+                lambda codes: reply(make(results_by_topic_v3_and_below=_results(make.ResultsByTopicV3AndBelow, codes))),
+            )
+
+        return answered(call, begin_one)
+
+    def begin(reply: Callable[[Any], None]) -> None:
+        results = _Results(len(request.transactions), lambda results: reply(make(results_by_transaction=results)))
+        for number, one in enumerate(request.transactions):
+            partitions = _partitions(one.topics)
+            told = partial(_tell_result, results, number, one.transactional_id)
+            if one.verify_only:
+                _verify(broker, one, partitions, told)
+            else:
+                producer = (one.producer_id, one.producer_epoch)
+                _add_partitions(broker, call, one.transactional_id, producer, partitions, told)
+        results.begin()
+
+    return answered(call, begin)
+
+
+def _add_partitions(
+    broker: Services,
+    call: Call,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: list[TopicPartition],
+    told: Callable[[Codes], object],
+) -> None:
+    """All of them or none."""
+    unknown = _unknown(broker, partitions)
+    if unknown:
+        told(unknown)
+        return
+    broker.transactions.add_partitions(
+        transactional_id,
+        *producer,
+        partitions,
+        lambda code: told(dict.fromkeys(partitions, known_to(call, code))),
+    )
+
+
+def _verify(broker: Services, one: Any, partitions: list[TopicPartition], told: Callable[[Codes], object]) -> None:
+    unknown = _unknown(broker, partitions)
+    if unknown:
+        told(unknown)
+    else:
+        broker.transactions.verify(one.transactional_id, one.producer_id, one.producer_epoch, partitions, told)
+
+
+def _unknown(broker: Services, partitions: list[TopicPartition]) -> Codes:
+    """Codes for all partitions if some of them do not exist; none if they all do."""
+    exists = [(topic, index) for topic, index in partitions if _exists(broker, topic, index)]
+    if len(exists) == len(partitions):
+        return {}
+    codes = dict.fromkeys(partitions, Errors.UNKNOWN_TOPIC_OR_PARTITION)
+    codes.update(dict.fromkeys(exists, Errors.OPERATION_NOT_ATTEMPTED))
+    return codes
+
+
+def _exists(broker: Services, name: str, index: int) -> bool:
+    topic = broker.topics.get(name)
+    return topic is not None and index in topic.assignment
+
+
+def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
+    """Each once, in the order asked."""
+    return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
+
+
+def _results(make: Any, codes: Codes) -> list[Any]:
+    topics: dict[str, Any] = {}
+    for (name, index), code in codes.items():
+        if name not in topics:
+            topics[name] = make(name=name, results_by_partition=[])
+        topics[name].results_by_partition.append(
+            make.ResultsByPartition(partition_index=index, partition_error_code=code)
+        )
+    return list(topics.values())
+
+
+def _tell_result(results: _Results, number: int, transactional_id: str, codes: Codes) -> None:
+    make = ADD_PARTITIONS_TO_TXN.Response.ResultsByTransaction
+    results.tell(number, make(transactional_id=transactional_id, topic_results=_results(make.TopicResults, codes)))
+
+
+class _Results:
+    """Collects the results of a batch, which come in any order and from any thread; `done` when it has them all."""
+
+    def __init__(self, count: int, done: Callable[[list[Any]], object]) -> None:
+        self._results: list[Any] = [None] * count
+        self._left = count + 1
+        self._done = done
+        self._lock = threading.Lock()
+
+    def begin(self) -> None:
+        """All are asked: until then they cannot all be there, even if there are none."""
+        self._less()
+
+    def tell(self, number: int, result: Any) -> None:
+        self._results[number] = result
+        self._less()
+
+    def _less(self) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last:
+            self._done(self._results)
+
+
+@serves(ADD_OFFSETS_TO_TXN)
+def add_offsets_to_txn(broker: Services, call: Call, request: Any) -> Any:
+    """The group's partition of the offsets topic joins the transaction; its leader will ask for nothing more."""
+    make = ADD_OFFSETS_TO_TXN.Response
+    offsets = (GROUPS, broker.coordinators.group_shards.partition_for(request.group_id))
+    return answered(
+        call,
+        lambda reply: broker.transactions.add_partitions(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            [offsets],
+            lambda code: reply(make(error_code=known_to(call, code))),
+        ),
+    )

@@ -1,0 +1,86 @@
+"""EndTxn, and what operators ask: DescribeTransactions and ListTransactions (KIP-98, KIP-664).
+
+Producers come from InitProducerId, in `producers`; how a transaction grows is in `transaction_partitions`; markers are
+written by `markers`. Source: KafkaApis.handleEndTxnRequest and its neighbours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call, answered
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+FENCED_SINCE = 2  # clients that know PRODUCER_FENCED, also of the requests in `transaction_partitions`
+
+
+def known_to(call: Call, code: int) -> int:
+    """The code as a client of this version understands it."""
+    if code == Errors.PRODUCER_FENCED and call.version < FENCED_SINCE:
+        return Errors.INVALID_PRODUCER_EPOCH
+    return code
+
+
+@serves(END_TXN)
+def end_txn(broker: Services, call: Call, request: Any) -> Any:
+    make = END_TXN.Response
+    return answered(
+        call,
+        lambda reply: broker.transactions.end(
+            request.transactional_id,
+            request.producer_id,
+            request.producer_epoch,
+            request.committed,
+            lambda code: reply(make(error_code=known_to(call, code))),
+        ),
+    )
+
+
+@serves(DESCRIBE_TRANSACTIONS, pooled=True)
+def describe_transactions(broker: Services, call: Call, request: Any) -> Any:
+    make = DESCRIBE_TRANSACTIONS.Response
+    states = []
+    for transactional_id in request.transactional_ids:
+        state = make.TransactionStates(transactional_id=transactional_id)
+        try:
+            found = broker.transactions.describe(transactional_id)
+        except KafkaError as error:
+            state.error_code = error.code
+        else:
+            state.transaction_state = found.state_name
+            state.transaction_timeout_ms = found.timeout_ms
+            state.transaction_start_time_ms = found.start_ms
+            state.producer_id = found.producer_id
+            state.producer_epoch = found.producer_epoch
+            state.topics = [
+                make.TransactionStates.Topics(topic=topic, partitions=list(indexes))
+                for topic, indexes in found.partitions
+            ]
+        states.append(state)
+    return make(transaction_states=states)
+
+
+@serves(LIST_TRANSACTIONS, pooled=True)
+def list_transactions(broker: Services, call: Call, request: Any) -> Any:
+    from kafkapy.coordinator.transactions.views import Filters
+
+    make = LIST_TRANSACTIONS.Response
+    filters = Filters(frozenset(request.state_filters), frozenset(request.producer_id_filters), request.duration_filter)
+    try:
+        found = broker.transactions.list(filters)
+    except KafkaError as error:
+        return make(error_code=error.code)
+    return make(
+        unknown_state_filters=filters.unknown_states,
+        transaction_states=[
+            make.TransactionStates(
+                transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state_name
+            )
+            for one in found
+        ],
+    )
