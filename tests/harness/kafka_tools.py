@@ -1,9 +1,11 @@
-"""Apache Kafka 3.9.1's own tool for segment files."""
+"""Apache Kafka 3.9.1's own tools: the one for segment files, and those that talk to brokers."""
 
+import base64
 import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from harness import brokers, toolchain
 
@@ -11,6 +13,50 @@ from harness import brokers, toolchain
 COMPLAINTS = re.compile(
     r"isvalid: false|[Mm]ismatch|Non-consecutive|out of order|invalid bytes|[Cc]orrupt|Exception|is not found|unable to"
 )
+
+SOURCES = Path(__file__).parents[1] / "interop" / "kafka" / "java"
+
+
+class Said(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+class KafkaTools:
+    """Kafka's command line tools in one JVM that lives until `close`; by class name, as kafka-run-class takes it."""
+
+    def __init__(self) -> None:
+        classpath = toolchain.maven_classpath(brokers.KAFKA_POM, brokers.KAFKA_VERSION)
+        classes = toolchain.java_classes(SOURCES, classpath)
+        java = [toolchain.find("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        self._child = subprocess.Popen(
+            [*java, "-cp", f"{classes}:{classpath}", "kafkapy.interop.Tools"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def run(self, tool: str, *args: object) -> Said:
+        """Runs one tool to its end."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.write("\t".join([tool, *map(str, args)]) + "\n")
+        self._child.stdin.flush()
+        code, out, err, _ = self._child.stdout.readline().split(" ")
+        return Said(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
+
+    def close(self) -> None:
+        """Ends the JVM."""
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._child.stdin.close()
+        self._child.wait(30)
+        self._child.stdout.close()
 
 
 def kafka_dump(data: Path, paths: Sequence[Path], *options: str) -> str:

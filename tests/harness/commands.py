@@ -1,0 +1,24 @@
+"""kafkapy's command line in this process: what a command printed, and its exit code."""
+
+import contextlib
+import io
+import json
+from typing import Any
+
+from harness.kafka_tools import Said
+from kafkapy.tools.main import main
+
+
+def kafkapy(bootstrap: str, *words: object) -> Said:
+    """`kafkapy WORDS --bootstrap-server BOOTSTRAP`."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([*map(str, words), "--bootstrap-server", bootstrap])
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def kafkapy_json(bootstrap: str, *words: object) -> Any:
+    """The document that the command prints with --json; it must succeed."""
+    said = kafkapy(bootstrap, *words, "--json")
+    assert (said.code, said.err) == (0, ""), said
+    return json.loads(said.out)

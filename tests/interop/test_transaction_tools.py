@@ -1,0 +1,263 @@
+"""Kafka's own TransactionsCommand against the broker, and `kafkapy transactions` beside it.
+
+Both must say the same of the same transactions, and each must end what the other finds hanging.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from harness import brokers
+from harness.commands import kafkapy, kafkapy_json
+from harness.kafka_tools import KafkaTools, Said
+
+from kafkapy.client import Admin, Cluster, NewTopic
+from kafkapy.protocol import apis
+from kafkapy.record.batch import build
+
+READ_COMMITTED = 1
+LATEST = -1
+
+
+class Bench:
+    """A broker, and both command lines."""
+
+    def __init__(self, bootstrap: str, tools: KafkaTools) -> None:
+        self.bootstrap = bootstrap
+        self._tools = tools
+
+    def kafka(self, *options: object) -> Said:
+        """Kafka's command."""
+        return self._tools.run(
+            "org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", self.bootstrap, *options
+        )
+
+    def kafka_table(self, *options: object) -> list[dict[str, str]]:
+        """The rows of the table that Kafka's command prints, by its column names."""
+        said = self.kafka(*options)
+        assert said.code == 0, said
+        head, *rows = ([cell.strip() for cell in line.split("\t")[:-1]] for line in said.out.splitlines() if line)
+        return [dict(zip(head, row, strict=True)) for row in rows]
+
+    def ours(self, *words: object) -> Said:
+        """`kafkapy transactions ...`."""
+        return kafkapy(self.bootstrap, "transactions", *words)
+
+    def our_json(self, *words: object) -> Any:
+        """`kafkapy transactions ... --json`."""
+        return kafkapy_json(self.bootstrap, "transactions", *words)
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    # Verification keeps transactions from hanging; without it one can be made, as by clients of old.
+    settings = {"transaction.partition.verification.enable": "false"}
+    broker = brokers.start(tmp_path_factory.mktemp("transactions"), settings)
+    tools = KafkaTools()
+    try:
+        yield Bench(broker.bootstrap, tools)
+    finally:
+        tools.close()
+        broker.stop()
+
+
+@pytest.fixture
+def topic(bench: Bench, request: pytest.FixtureRequest) -> str:
+    """A new topic with three partitions."""
+    name = str(request.function.__name__)
+    with Admin(bench.bootstrap) as admin:
+        admin.create_topics([NewTopic(name, 3)])
+    return name
+
+
+@pytest.fixture
+def begin(bench: Bench) -> Callable[..., Producer]:
+    """Begins a transaction with a record in each of the partitions of a topic."""
+
+    def make(transactional_id: str, topic: str, *partitions: int) -> Producer:
+        producer = Producer(
+            {
+                "bootstrap.servers": bench.bootstrap,
+                "transactional.id": transactional_id,
+                "transaction.timeout.ms": 300_000,
+            }
+        )
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for index in partitions:
+            producer.produce(topic, b"in a transaction", partition=index)
+        assert producer.flush(30) == 0
+        return producer
+
+    return make
+
+
+def leave_hanging(bench: Bench, topic: str, partition: int) -> int:
+    """Writes a record of a transaction that no coordinator has heard of; gives the producer's id."""
+    with Cluster(bench.bootstrap) as cluster:
+        connection = cluster.connection(cluster.leader_of(topic, partition))
+        request = apis.INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=1000)
+        made = connection.call(apis.INIT_PRODUCER_ID, request)
+        batch = build(
+            [(round(time.time() * 1000), None, b"left alone", ())],
+            producer_id=made.producer_id,
+            producer_epoch=made.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        shape = apis.PRODUCE.Request
+        topics = [
+            shape.TopicData(name=topic, partition_data=[shape.TopicData.PartitionData(index=partition, records=batch)])
+        ]
+        answer = connection.call(
+            apis.PRODUCE, shape(transactional_id="nobody", acks=-1, timeout_ms=30_000, topic_data=topics)
+        )
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        return int(made.producer_id)
+
+
+def stable_offset(bench: Bench, topic: str, partition: int) -> int:
+    """Where readers of committed records stop."""
+    with Cluster(bench.bootstrap) as cluster:
+        shape = apis.LIST_OFFSETS.Request
+        asked = shape.Topics(
+            name=topic, partitions=[shape.Topics.Partitions(partition_index=partition, timestamp=LATEST)]
+        )
+        request = shape(replica_id=-1, isolation_level=READ_COMMITTED, topics=[asked])
+        answer = cluster.connection(cluster.leader_of(topic, partition)).call(apis.LIST_OFFSETS, request)
+        return int(answer.topics[0].partitions[0].offset)
+
+
+def test_both_list_the_same_transactions(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+    begin("list-committed", topic, 0).commit_transaction(30)
+    ongoing = begin("list-ongoing", topic, 1)
+    theirs = {
+        (row["TransactionalId"], row["Coordinator"], row["ProducerId"], row["TransactionState"])
+        for row in bench.kafka_table("list")
+    }
+    ours = bench.our_json("list")
+    assert theirs == {
+        (one["transactionalId"], str(one["coordinator"]), str(one["producerId"]), one["state"]) for one in ours
+    }
+    states = {one["transactionalId"]: one["state"] for one in ours}
+    assert (states["list-committed"], states["list-ongoing"]) == ("CompleteCommit", "Ongoing")
+    assert [one["transactionalId"] for one in bench.our_json("list", "--state", "ongoing")] == ["list-ongoing"]
+    assert bench.kafka_table("list", "--duration-filter", 3_600_000) == []
+    assert bench.our_json("list", "--longer-than", "1h") == []
+    ongoing.abort_transaction(30)
+
+
+def test_both_describe_the_same_transaction(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+    producer = begin("described", topic, 0, 2)
+    (theirs,) = bench.kafka_table("describe", "--transactional-id", "described")
+    (ours,) = bench.our_json("describe", "described")
+    assert set(theirs["TopicPartitions"].split(",")) == {f"{topic}-0", f"{topic}-2"}
+    assert [(one["topic"], one["partition"]) for one in ours["partitions"]] == [(topic, 0), (topic, 2)]
+    for column, key in {
+        "CoordinatorId": "coordinator",
+        "ProducerId": "producerId",
+        "ProducerEpoch": "producerEpoch",
+        "TransactionState": "state",
+        "TransactionTimeoutMs": "timeoutMs",
+        "CurrentTransactionStartTimeMs": "startedMs",
+    }.items():
+        assert theirs[column] == str(ours[key]), column
+    assert (ours["state"], ours["timeoutMs"]) == ("Ongoing", 300_000)
+    assert f"{topic}:0,2" in bench.ours("describe").out
+    producer.abort_transaction(30)
+    (theirs,) = bench.kafka_table("describe", "--transactional-id", "described")
+    (ours,) = bench.our_json("describe", "described")
+    assert theirs["TransactionState"] == ours["state"] == "CompleteAbort"
+    assert (theirs["TopicPartitions"], ours["partitions"]) == ("", [])
+
+
+def test_an_id_that_is_not_there_is_told_by_both(bench: Bench) -> None:
+    said = bench.kafka("describe", "--transactional-id", "nobody-knows")
+    assert said.code == 1
+    assert "could not be found" in said.err
+    assert bench.ours("describe", "nobody-knows") == Said(
+        1, "", "kafkapy: there is no transactional id 'nobody-knows'.\n"
+    )
+    assert bench.ours("abort", "nobody-knows").err == "kafkapy: there is no transactional id 'nobody-knows'.\n"
+
+
+def test_both_describe_the_same_producers(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+    begin("producer-done", topic, 0).commit_transaction(30)
+    ongoing = begin("producer-ongoing", topic, 0, 1)
+    for index in range(3):
+        theirs = bench.kafka_table("describe-producers", "--topic", topic, "--partition", index)
+        ours = bench.our_json("describe-producers", topic, "--partition", index)
+        assert len(ours) == (2, 1, 0)[index]
+        assert sorted(tuple(row.values()) for row in theirs) == sorted(
+            (
+                str(one["producerId"]),
+                str(one["producerEpoch"]),
+                str(one["coordinatorEpoch"]),
+                str(one["lastSequence"]),
+                str(one["lastTimestamp"]),
+                "None" if one["transactionStartOffset"] is None else str(one["transactionStartOffset"]),
+            )
+            for one in ours
+        )
+    opened = {(one["partition"], one["transactionStartOffset"]) for one in bench.our_json("describe-producers", topic)}
+    assert opened == {(0, None), (0, 2), (1, 0)}
+    ongoing.abort_transaction(30)
+
+
+def test_both_find_what_hangs_and_each_ends_it(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+    ongoing = begin("does-not-hang", topic, 0)
+    producers = {index: leave_hanging(bench, topic, index) for index in (0, 1)}
+
+    def hanging() -> set[tuple[int, int, int]]:
+        theirs = bench.kafka_table("find-hanging", "--topic", topic, "--max-transaction-timeout", 0)
+        ours = bench.our_json("find-hanging", topic, "--older-than", "0s")
+        found = {(one["partition"], one["producerId"], one["transactionStartOffset"]) for one in ours}
+        assert found == {(int(row["Partition"]), int(row["ProducerId"]), int(row["StartOffset"])) for row in theirs}
+        return found
+
+    assert hanging() == {(0, producers[0], 1), (1, producers[1], 0)}
+    assert (
+        f"abort --topic {topic} --partition 0 --start-offset 1\n"
+        in bench.ours("find-hanging", "--older-than", "0s").out
+    )
+    assert bench.ours("find-hanging", topic).out == "No transaction hangs in 3 partitions.\n"
+    assert stable_offset(bench, topic, 1) == 0
+    assert bench.kafka("abort", "--topic", topic, "--partition", 1, "--start-offset", 0).code == 0
+    assert stable_offset(bench, topic, 1) == 2
+    assert hanging() == {(0, producers[0], 1)}
+    said = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 1)
+    assert said == Said(0, f"Aborted the transaction at 1 in {topic}:0.\n", "")
+    assert hanging() == set()
+    ongoing.commit_transaction(30)
+    assert stable_offset(bench, topic, 0) == 4  # a record and a marker of each
+
+
+def test_what_does_not_hang_is_not_torn(bench: Bench, topic: str, begin: Callable[..., Producer]) -> None:
+    producer = begin("whole", topic, 0, 1)
+    said = bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 0)
+    assert (said.code, said.out) == (1, "")
+    assert "does not hang: transactional id 'whole' is Ongoing; `kafkapy transactions abort whole` aborts" in said.err
+    producer.commit_transaction(30)
+    for command in (
+        bench.kafka("abort", "--topic", topic, "--partition", 0, "--start-offset", 0),
+        bench.ours("abort", "--topic", topic, "--partition", 0, "--start-offset", 0),
+    ):
+        assert command.code == 1
+        assert "open transaction" in command.err
+
+
+def test_a_transaction_is_aborted_by_its_id_and_its_producer_is_fenced(
+    bench: Bench, topic: str, begin: Callable[..., Producer]
+) -> None:
+    producer = begin("fenced", topic, 0, 2)
+    said = bench.ours("abort", "fenced")
+    assert said == Said(0, f"Aborted the transaction of fenced in {topic}:0,2; its producer is fenced.\n", "")
+    with pytest.raises(KafkaException) as refused:
+        producer.commit_transaction(30)
+    assert refused.value.args[0].name() == "_FENCED"
+    assert [stable_offset(bench, topic, index) for index in (0, 2)] == [2, 2]
+    (described,) = bench.our_json("describe", "fenced")
+    assert (described["partitions"], described["timeoutMs"]) == ([], 300_000)
+    assert "has no open transaction" in bench.ours("abort", "fenced").err
