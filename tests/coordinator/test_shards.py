@@ -1,0 +1,226 @@
+"""The shards of a topic: finding the one of a key, and their coming and going with the partitions."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.java_hash import partition_of
+from kafkapy.coordinator.loading import LoadQueue
+from kafkapy.coordinator.shard import ACTIVE, UNLOADED, Shard
+from kafkapy.coordinator.shards import Shards
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.topics import Topic
+from kafkapy.record.batch import build
+from kafkapy.replica.partition import Partition
+from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.timer import Timer
+from tests.coordinator.key_values import KeyValues, put
+from tests.coordinator.partitions import TOPIC, lead
+
+
+class Broker:
+    """What Shards knows of the broker: the topic, and why a partition is not led."""
+
+    def __init__(self, partitions: int) -> None:
+        self.topic: Topic | None = self.made(partitions)
+        self.why = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, "it is elsewhere")
+        self.asked: list[int] = []
+
+    @staticmethod
+    def made(partitions: int, id: bytes = b"1" * 16) -> Topic:
+        return Topic(TOPIC, id, {index: [0] for index in range(partitions)})
+
+    # as topics
+
+    def get(self, topic: str, index: int | None = None) -> Any:
+        if index is None:
+            return self.topic
+        self.asked.append(index)
+        raise self.why
+
+    # as replicas
+
+    def is_expected(self, topic: str, index: int) -> bool:
+        return self.why.code == Errors.NOT_LEADER_OR_FOLLOWER
+
+
+class Held(LoadQueue):
+    """Loads when told."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.jobs: list[Any] = []
+        self.hastened: list[Any] = []
+
+    def put(self, key: Any, job: Any) -> None:
+        self.jobs.append(job)
+
+    def hasten(self, key: Any) -> None:
+        self.hastened.append(key)
+
+    def run(self) -> None:
+        while self.jobs:
+            self.jobs.pop(0)()
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker(4)
+
+
+@pytest.fixture
+def queue() -> Held:
+    return Held()
+
+
+@pytest.fixture
+def shards(broker: Broker, queue: Held) -> Iterator[Shards[KeyValues]]:
+    clock = ManualClock()
+    made: Any = broker
+    shards = Shards(
+        TOPIC,
+        lambda index: KeyValues(),
+        topics=made,
+        replicas=made,
+        queue=queue,
+        clock=clock,
+        timer=Timer(clock),
+        partitions=lambda: 50,
+        block_bytes=lambda: 1000,
+    )
+    yield shards
+    shards.stop()
+
+
+def key_of(index: int, partitions: int = 4) -> str:
+    return next(name for name in map(str, range(1000)) if partition_of(name, partitions) == index)
+
+
+def code_of(shards: Shards[KeyValues], key: str) -> int:
+    with pytest.raises(KafkaError) as refused:
+        shards.of(key)
+    return refused.value.code
+
+
+def written(directory: Path, index: int) -> Partition:
+    """A partition with something in it, so that its load takes a turn of the queue."""
+    partition = lead(directory, index=index)
+    partition.append([memoryview(bytearray(build([(1, b"key", b"value", ())])))], None)
+    return partition
+
+
+def test_a_key_belongs_to_a_partition_of_the_topic(shards: Shards[KeyValues], broker: Broker) -> None:
+    assert shards.partition_for("group") == partition_of("group", 4)
+    broker.topic = None
+    assert shards.partition_for("group") == partition_of("group", 50)  # as many as it is going to have
+
+
+def test_partitions_that_come_later_do_not_count_yet(shards: Shards[KeyValues], broker: Broker) -> None:
+    key = next(name for name in map(str, range(1000)) if partition_of(name, 4) != partition_of(name, 8))
+    assert shards.partition_for(key) == partition_of(key, 4)
+    broker.topic = broker.made(8)
+    assert shards.partition_for(key) == partition_of(key, 4)
+    broker.topic = broker.made(8, b"2" * 16)  # deleted and made anew
+    assert shards.partition_for(key) == partition_of(key, 8)
+
+
+def test_an_empty_partition_is_loaded_at_once(shards: Shards[KeyValues], tmp_path: Path) -> None:
+    partition = lead(tmp_path, index=2)
+    partition.leader_epoch = 5
+    shards.led(partition)
+    shard = shards.of(key_of(2))
+    assert (shard.index, shard.state, shard.leader_epoch) == (2, ACTIVE, 5)
+    assert shard.machine.shard is shard
+    assert shards.active() == [shard]
+    assert shards.at(2) is shard
+    assert shards.at(1) is None
+    assert not shards.is_loading
+
+
+def test_what_is_written_is_there_for_the_next_leader(shards: Shards[KeyValues], tmp_path: Path, queue: Held) -> None:
+    partition = lead(tmp_path, index=2)
+    shards.led(partition)
+    shards.of(key_of(2)).run(put(b"a", b"1"))
+    shards.led(lead(tmp_path, index=2))
+    queue.run()
+    assert shards.of(key_of(2)).machine.values == {b"a": b"1"}
+
+
+def test_while_it_loads_a_client_is_told_so_and_makes_it_come_first(
+    shards: Shards[KeyValues], tmp_path: Path, queue: Held
+) -> None:
+    shards.led(written(tmp_path, 1))
+    shards.led(written(tmp_path, 2))
+    assert shards.is_loading
+    assert shards.active() == []
+    assert code_of(shards, key_of(2)) == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    assert queue.hastened == [shards.at(2)]
+    queue.run()
+    assert not shards.is_loading
+    assert [shard.index for shard in shards.active()] == [1, 2]
+    assert shards.of(key_of(2)).machine.values == {b"key": b"value"}
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        (Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.NOT_COORDINATOR),
+        (Errors.KAFKA_STORAGE_ERROR, Errors.NOT_COORDINATOR),
+        (Errors.NOT_LEADER_OR_FOLLOWER, Errors.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+def test_a_partition_that_is_not_led(shards: Shards[KeyValues], broker: Broker, why: int, code: int) -> None:
+    broker.why = KafkaError(why, "for a reason")
+    assert code_of(shards, key_of(3)) == code
+    assert broker.asked == [3]  # its log is opened before others
+    assert shards.is_loading == (code == Errors.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+def test_a_lost_partition_has_another_coordinator(shards: Shards[KeyValues], tmp_path: Path) -> None:
+    partition = lead(tmp_path, index=0)
+    shards.led(partition)
+    shard = shards.of(key_of(0))
+    shards.lost(partition)
+    assert (shard.state, shard.machine.seen) == (UNLOADED, ["loaded", "unloaded"])
+    assert code_of(shards, key_of(0)) == Errors.NOT_COORDINATOR
+
+
+def test_the_loss_of_an_older_leadership_changes_nothing(shards: Shards[KeyValues], tmp_path: Path) -> None:
+    before, after = lead(tmp_path, index=0), lead(tmp_path, index=0)
+    shards.led(before)
+    first = shards.of(key_of(0))
+    shards.led(after)
+    shards.lost(before)
+    assert first.state == UNLOADED
+    assert shards.of(key_of(0)).state == ACTIVE
+
+
+def test_a_partition_that_was_lost_before_it_was_told_of(shards: Shards[KeyValues], tmp_path: Path) -> None:
+    partition = lead(tmp_path, index=0)
+    partition.gone = KafkaError(Errors.KAFKA_STORAGE_ERROR)
+    shards.led(partition)
+    assert code_of(shards, key_of(0)) == Errors.NOT_COORDINATOR
+
+
+def test_a_partition_that_is_lost_while_it_waits_is_not_loaded(
+    shards: Shards[KeyValues], tmp_path: Path, queue: Held
+) -> None:
+    partition = written(tmp_path, 0)
+    shards.led(partition)
+    shard: Shard[KeyValues] | None = shards.at(0)
+    assert shard is not None
+    shards.lost(partition)
+    queue.run()
+    assert (shard.state, shard.machine.seen) == (UNLOADED, [])
+
+
+def test_a_stop_ends_all_of_them(shards: Shards[KeyValues], tmp_path: Path) -> None:
+    shards.led(lead(tmp_path, index=0))
+    shard = shards.of(key_of(0))
+    shards.stop()
+    assert shard.state == UNLOADED
+    assert code_of(shards, key_of(0)) == Errors.COORDINATOR_NOT_AVAILABLE
+    shards.led(lead(tmp_path, index=1))
+    assert shards.at(1) is None
