@@ -45,19 +45,26 @@ class InternalTopics:
 
     def ensure(self, topic: str, then: Then) -> None:
         """`then(None)` when the topic is there: now, or from a pool thread; `then(error)` if it cannot be made."""
-        if topic in self._services.topics:
+        if not self._must_wait(topic, then):
             then(None)
-            return
+
+    def _must_wait(self, topic: str, then: Then) -> bool:
+        # While it is made it is among the topics already, without all of its partitions.
+        if topic in self._services.topics and topic not in self._waiting:
+            return False
         with self._lock:
             waiting = self._waiting.get(topic)
             if waiting is not None:
                 waiting.append(then)
-                return
+                return True
+            if topic in self._services.topics:
+                return False
             self._waiting[topic] = [then]
         try:
             self._services.disk_pool.submit(self._make, topic)
         except RuntimeError as error:  # the broker stops
             self._tell(topic, KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, str(error)))
+        return True
 
     def _make(self, topic: str) -> None:
         try:
