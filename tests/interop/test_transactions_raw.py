@@ -1,0 +1,321 @@
+"""What a transaction coordinator answers, request by request: the error codes of Kafka 3.9, in every version.
+
+Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from harness import brokers
+from harness.wire import Producer, Wire
+
+from kafkapy.errors import Errors
+from kafkapy.protocol import apis
+from kafkapy.protocol.apis import Api
+
+SETTINGS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "5",
+    "offsets.topic.num.partitions": "5",
+}
+NOBODY = Producer(123_456_789, 0)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    broker = brokers.start(tmp_path_factory.mktemp("transactions"), SETTINGS)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def wire(running: brokers.Broker) -> Iterator[Wire]:
+    with Wire(running.bootstrap) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(wire: Wire, topic_name: str) -> str:
+    """With two partitions."""
+    wire.create_topic(topic_name, 2)
+    return topic_name
+
+
+@pytest.fixture
+def name(topic_name: str) -> str:
+    """A transactional id that no other test has."""
+    return f"tx-{topic_name}"
+
+
+def versions(api: Api, last: int | None = None) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("version", range(api.min_version, (api.max_version if last is None else last) + 1))
+
+
+def ended(wire: Wire, name: str, producer: Producer, commit: bool = True) -> None:
+    assert wire.end(name, producer, commit) == Errors.NONE
+    wire.wait_for_state(name, "CompleteCommit" if commit else "CompleteAbort")
+
+
+# --- InitProducerId
+
+
+@versions(apis.INIT_PRODUCER_ID)
+def test_each_client_of_an_id_gets_the_next_epoch(wire: Wire, name: str, version: int) -> None:
+    first = wire.producer(name)
+    assert first.epoch == 0
+    assert wire.init(name, version=version) == Producer(first.id, 1)
+
+
+@versions(apis.INIT_PRODUCER_ID)
+def test_a_time_out_must_be_within_bounds(wire: Wire, name: str, version: int) -> None:
+    wire.producer("any")
+    for timeout_ms in (0, -1, 900_001, 2_147_483_647):
+        assert wire.init(name, timeout_ms, version=version) == Errors.INVALID_TRANSACTION_TIMEOUT
+    assert isinstance(wire.init(name, 900_000, version=version), Producer)
+
+
+@versions(apis.INIT_PRODUCER_ID)
+def test_an_empty_id_is_refused(wire: Wire, version: int) -> None:
+    assert wire.init("", version=version) == Errors.INVALID_REQUEST
+
+
+def test_half_a_producer_is_refused(wire: Wire, name: str) -> None:
+    for half in (Producer(5, -1), Producer(-1, 5)):
+        assert wire.init(name, go_on=half) == Errors.INVALID_REQUEST
+        assert wire.init(None, go_on=half) == Errors.INVALID_REQUEST
+
+
+def test_a_producer_that_goes_on_is_bumped_once(wire: Wire, name: str) -> None:
+    first = wire.producer(name)
+    assert wire.init(name, go_on=first) == Producer(first.id, 1)
+    assert wire.init(name, go_on=first) == Producer(first.id, 1)
+    assert wire.init(name, go_on=Producer(first.id, 1)) == Producer(first.id, 2)
+    assert wire.init(name, go_on=first) == Errors.PRODUCER_FENCED
+
+
+@versions(apis.INIT_PRODUCER_ID)
+def test_a_producer_that_was_taken_over_from_is_fenced(wire: Wire, name: str, version: int) -> None:
+    first = wire.producer(name)
+    assert isinstance(wire.init(name), Producer)
+    if version >= 3:
+        fenced = Errors.PRODUCER_FENCED if version >= 4 else Errors.INVALID_PRODUCER_EPOCH
+        assert wire.init(name, go_on=first, version=version) == fenced
+        assert wire.init(name, go_on=NOBODY, version=version) == fenced
+
+
+def test_a_new_client_aborts_the_open_transaction(wire: Wire, topic: str, name: str) -> None:
+    first = wire.producer(name)
+    assert wire.add(name, first, [(topic, 0)]) == [Errors.NONE]
+    assert wire.init(name) == Errors.CONCURRENT_TRANSACTIONS
+    wire.wait_for_state(name, "CompleteAbort")
+    assert wire.producer(name) == Producer(first.id, 2)
+    assert wire.end(name, first, True) == Errors.PRODUCER_FENCED
+
+
+def test_a_producer_that_goes_on_aborts_its_own_open_transaction(wire: Wire, topic: str, name: str) -> None:
+    first = wire.producer(name)
+    assert wire.add(name, first, [(topic, 0)]) == [Errors.NONE]
+    assert wire.init(name, go_on=first) == Errors.CONCURRENT_TRANSACTIONS
+    wire.wait_for_state(name, "CompleteAbort")
+    assert wire.init(name, go_on=first) == Errors.PRODUCER_FENCED  # its epoch was given up with the transaction
+
+
+# --- AddPartitionsToTxn
+
+
+@versions(apis.ADD_PARTITIONS_TO_TXN, last=3)
+def test_partitions_are_added_all_or_none(wire: Wire, topic: str, name: str, version: int) -> None:
+    producer = wire.producer(name)
+    both = [(topic, 0), (topic, 1)]
+    assert wire.add(name, producer, [*both, (topic, 2), ("unknown", 0)], version) == [
+        Errors.OPERATION_NOT_ATTEMPTED,
+        Errors.OPERATION_NOT_ATTEMPTED,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert wire.describe(name).transaction_state == "Empty"
+    assert wire.add(name, producer, both, version) == [Errors.NONE] * 2
+    assert wire.add(name, producer, both[:1], version) == [Errors.NONE]
+    (described,) = wire.describe(name).topics
+    assert (described.topic, sorted(described.partitions)) == (topic, [0, 1])
+
+
+@versions(apis.ADD_PARTITIONS_TO_TXN, last=3)
+def test_partitions_of_others_are_not_added(wire: Wire, topic: str, name: str, version: int) -> None:
+    fenced = Errors.PRODUCER_FENCED if version >= 2 else Errors.INVALID_PRODUCER_EPOCH
+    producer = wire.producer(name)
+    asked = [(topic, 0)]
+    assert wire.add(name, NOBODY, asked, version) == [Errors.INVALID_PRODUCER_ID_MAPPING]
+    assert wire.add(f"not-{name}", producer, asked, version) == [Errors.INVALID_PRODUCER_ID_MAPPING]
+    assert wire.add(name, producer._replace(epoch=1), asked, version) == [fenced]
+    assert wire.add("", producer, asked, version) == [Errors.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_batch_is_answered_transaction_by_transaction(wire: Wire, topic: str, name: str, version: int) -> None:
+    producer, other = wire.producer(name), wire.producer(f"{name}-other")
+    p, q = (topic, 0), (topic, 1)
+    assert wire.add_batch(
+        (name, producer, [p], False), (f"{name}-other", other._replace(epoch=9), [p, q], False), version=version
+    ) == [[Errors.NONE], [Errors.PRODUCER_FENCED] * 2]
+    assert wire.add_batch(
+        (name, producer, [p, q], True), (f"{name}-other", other, [p, ("unknown", 0)], True), version=version
+    ) == [
+        [Errors.NONE, Errors.TRANSACTION_ABORTABLE],
+        [Errors.OPERATION_NOT_ATTEMPTED, Errors.UNKNOWN_TOPIC_OR_PARTITION],
+    ]
+    assert wire.describe(f"{name}-other").transaction_state == "Empty"
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_partitions_are_verified(wire: Wire, topic: str, name: str, version: int) -> None:
+    producer = wire.producer(name)
+    p = (topic, 0)
+
+    def verified(name: str, producer: Producer) -> list[int]:
+        (codes,) = wire.add_batch((name, producer, [p], True), version=version)
+        return codes
+
+    assert verified(name, producer) == [Errors.TRANSACTION_ABORTABLE]
+    wire.add(name, producer, [p])
+    assert verified(name, producer) == [Errors.NONE]
+    assert verified(name, producer._replace(epoch=1)) == [Errors.PRODUCER_FENCED]
+    assert verified(name, NOBODY) == [Errors.INVALID_PRODUCER_ID_MAPPING]
+    assert verified(f"not-{name}", producer) == [Errors.INVALID_PRODUCER_ID_MAPPING]
+    assert verified("", producer) == [Errors.INVALID_REQUEST]
+    ended(wire, name, producer)
+    assert verified(name, producer) == [Errors.TRANSACTION_ABORTABLE]
+
+
+# --- AddOffsetsToTxn
+
+
+@versions(apis.ADD_OFFSETS_TO_TXN)
+def test_the_offsets_of_a_group_are_added(wire: Wire, name: str, version: int) -> None:
+    fenced = Errors.PRODUCER_FENCED if version >= 2 else Errors.INVALID_PRODUCER_EPOCH
+    producer = wire.producer(name)
+    assert wire.add_offsets(name, NOBODY, "group", version) == Errors.INVALID_PRODUCER_ID_MAPPING
+    assert wire.add_offsets(f"not-{name}", producer, "group", version) == Errors.INVALID_PRODUCER_ID_MAPPING
+    assert wire.add_offsets(name, producer._replace(epoch=7), "group", version) == fenced
+    assert wire.add_offsets("", producer, "group", version) == Errors.INVALID_REQUEST
+    assert wire.add_offsets(name, producer, "group", version) == Errors.NONE
+    (described,) = wire.describe(name).topics
+    assert (described.topic, described.partitions) == ("__consumer_offsets", [abs(java_hash("group")) % 5])
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode of ASCII text."""
+    found = 0
+    for char in text:
+        found = (31 * found + ord(char)) & 0xFFFFFFFF
+    return found - (1 << 32) if found >> 31 else found
+
+
+# --- EndTxn
+
+
+@versions(apis.END_TXN)
+def test_an_end_can_be_asked_for_again_but_not_changed(wire: Wire, topic: str, name: str, version: int) -> None:
+    producer = wire.producer(name)
+    assert wire.end(name, producer, True, version) == Errors.INVALID_TXN_STATE
+    assert wire.end(name, producer, False, version) == Errors.INVALID_TXN_STATE
+    for commit in (True, False):
+        wire.add(name, producer, [(topic, 0)])
+        assert wire.end(name, producer, commit, version) == Errors.NONE
+        wire.wait_for_state(name, "CompleteCommit" if commit else "CompleteAbort")
+        assert wire.end(name, producer, commit, version) == Errors.NONE
+        assert wire.end(name, producer, not commit, version) == Errors.INVALID_TXN_STATE
+
+
+@versions(apis.END_TXN)
+def test_a_transaction_is_ended_by_its_producer_alone(wire: Wire, topic: str, name: str, version: int) -> None:
+    fenced = Errors.PRODUCER_FENCED if version >= 2 else Errors.INVALID_PRODUCER_EPOCH
+    old = wire.producer(name)
+    producer = wire.producer(name)
+    wire.add(name, producer, [(topic, 0)])
+    assert wire.end(name, old, True, version) == fenced
+    assert wire.end(name, producer._replace(epoch=5), True, version) == fenced
+    assert wire.end(name, NOBODY, True, version) == Errors.INVALID_PRODUCER_ID_MAPPING
+    assert wire.end(f"not-{name}", producer, True, version) == Errors.INVALID_PRODUCER_ID_MAPPING
+    assert wire.end("", producer, True, version) == Errors.INVALID_REQUEST
+    ended(wire, name, producer)
+
+
+def test_markers_are_written_to_every_partition(wire: Wire, topic: str, name: str) -> None:
+    producer = wire.producer(name)
+    before = [wire.end_offset(topic, index) for index in (0, 1)]
+    wire.add(name, producer, [(topic, 0), (topic, 1)])
+    ended(wire, name, producer, commit=False)
+    assert [wire.end_offset(topic, index) for index in (0, 1)] == [offset + 1 for offset in before]
+
+
+def test_a_topic_that_is_deleted_does_not_hold_the_transaction_up(wire: Wire, topic: str, name: str) -> None:
+    doomed = f"{topic}-doomed"
+    wire.create_topic(doomed)
+    producer = wire.producer(name)
+    wire.add(name, producer, [(topic, 0), (doomed, 0)])
+    (answer,) = wire.call(apis.DELETE_TOPICS, 4, topic_names=[doomed], timeout_ms=30_000).responses
+    assert answer.error_code == Errors.NONE
+    assert wire.end(name, producer, True) == Errors.NONE
+    wire.wait_for_state(name, "CompleteCommit")
+
+
+# --- time
+
+
+def test_a_transaction_that_is_open_too_long_is_aborted(wire: Wire, topic: str, name: str) -> None:
+    producer = wire.producer(name, timeout_ms=100)
+    wire.add(name, producer, [(topic, 0)])
+    state = wire.wait_for_state(name, "CompleteAbort")
+    assert (state.producer_id, state.producer_epoch) == (producer.id, 1)
+    assert wire.end(name, producer, False) == Errors.PRODUCER_FENCED
+    assert wire.add(name, producer, [(topic, 0)]) == [Errors.PRODUCER_FENCED]
+    assert wire.init(name, go_on=producer) == Errors.PRODUCER_FENCED
+    assert wire.init(name) == Producer(producer.id, 2)
+
+
+# --- what is shown
+
+
+def test_transactions_are_described(wire: Wire, topic: str, name: str) -> None:
+    producer = wire.producer(name, timeout_ms=54_321)
+    state = wire.describe(name)
+    assert (state.error_code, state.transaction_state, state.topics) == (Errors.NONE, "Empty", [])
+    assert (state.transaction_timeout_ms, state.transaction_start_time_ms) == (54_321, -1)
+    assert Producer(state.producer_id, state.producer_epoch) == producer
+    wire.add(name, producer, [(topic, 1)])
+    state = wire.describe(name)
+    assert (state.transaction_state, state.transaction_start_time_ms > 0) == ("Ongoing", True)
+    unknown = wire.describe(f"not-{name}")
+    assert unknown.error_code == Errors.TRANSACTIONAL_ID_NOT_FOUND
+    assert wire.describe("").error_code == Errors.INVALID_REQUEST
+    ended(wire, name, producer)
+
+
+@versions(apis.LIST_TRANSACTIONS)
+def test_transactions_are_listed(wire: Wire, topic: str, name: str, version: int) -> None:
+    producer, idle = wire.producer(name), wire.producer(f"{name}-idle")
+    wire.add(name, producer, [(topic, 1)])
+
+    def listed(**filters: object) -> dict[str, str]:
+        fields = {"state_filters": [], "producer_id_filters": [], **filters}
+        answer = wire.call(apis.LIST_TRANSACTIONS, version, **fields)
+        assert answer.error_code == Errors.NONE
+        assert answer.unknown_state_filters == [one for one in fields["state_filters"] if one == "Nonsense"]
+        return {
+            one.transactional_id: one.transaction_state
+            for one in answer.transaction_states
+            if one.transactional_id.startswith(name)
+        }
+
+    both = {name: "Ongoing", f"{name}-idle": "Empty"}
+    assert listed() == both
+    assert listed(state_filters=["Ongoing", "Nonsense"]) == {name: "Ongoing"}
+    assert listed(state_filters=["Nonsense"]) == {}
+    assert listed(state_filters=["PrepareCommit", "Dead"]) == {}
+    assert listed(producer_id_filters=[idle.id, 99]) == {f"{name}-idle": "Empty"}
+    assert listed(producer_id_filters=[idle.id], state_filters=["Ongoing"]) == {}
+    if version >= 1:
+        assert listed(duration_filter=0, state_filters=["Ongoing"]) == {name: "Ongoing"}
+        assert listed(duration_filter=1_000_000) == {f"{name}-idle": "Empty"}  # it has no start, which is long ago
+    ended(wire, name, producer)
