@@ -4,6 +4,7 @@ Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from harness import brokers
@@ -297,8 +298,8 @@ def test_transactions_are_listed(wire: Wire, topic: str, name: str, version: int
     producer, idle = wire.producer(name), wire.producer(f"{name}-idle")
     wire.add(name, producer, [(topic, 1)])
 
-    def listed(**filters: object) -> dict[str, str]:
-        fields = {"state_filters": [], "producer_id_filters": [], **filters}
+    def listed(**filters: Any) -> dict[str, str]:
+        fields: dict[str, Any] = {"state_filters": [], "producer_id_filters": [], **filters}
         answer = wire.call(apis.LIST_TRANSACTIONS, version, **fields)
         assert answer.error_code == Errors.NONE
         assert answer.unknown_state_filters == [one for one in fields["state_filters"] if one == "Nonsense"]
