@@ -32,11 +32,16 @@ from kafkapy.client.errors import (
     ConnectionFailed,
     GroupFailed,
     ProduceFailed,
+    ProducerFailed,
+    ProducerFenced,
+    TransactionAborted,
+    TransactionFailed,
     UnsupportedByBroker,
 )
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from kafkapy.client.producer import Producer
+from kafkapy.client.transactional_producer import TransactionalProducer
 
 __all__ = [
     "Admin",
@@ -57,7 +62,12 @@ __all__ = [
     "Partition",
     "ProduceFailed",
     "Producer",
+    "ProducerFailed",
+    "ProducerFenced",
     "RebalanceListener",
     "Topic",
+    "TransactionAborted",
+    "TransactionFailed",
+    "TransactionalProducer",
     "UnsupportedByBroker",
 ]

@@ -44,3 +44,27 @@ class CommitFailed(ClientError, KafkaError):
 
     def __init__(self, group_id: str, code: int, message: str) -> None:
         KafkaError.__init__(self, code, f"no offsets committed for group {group_id!r}: {message}")
+
+
+class TransactionFailed(ClientError, KafkaError):
+    """A transaction cannot go on. `code` says why; `fatal`: `abort` does not help either, a new producer is needed."""
+
+    fatal = False
+
+    def __init__(self, transactional_id: str, code: int, message: str) -> None:
+        KafkaError.__init__(self, code, f"transactional id {transactional_id!r}: {message}")
+
+
+class TransactionAborted(TransactionFailed):
+    """It has to be aborted: call `abort`, then begin anew with what it was about."""
+
+
+class ProducerFailed(TransactionFailed):
+    """The producer can be used no more."""
+
+    fatal = True
+
+
+class ProducerFenced(ProducerFailed):
+    """Another producer with the same transactional id has taken over, or the broker ended a transaction that took too
+    long and its time is over. What this one had open was aborted."""

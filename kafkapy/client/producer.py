@@ -67,7 +67,8 @@ class Producer:
         self._pause_until = 0.0
         self._failed: ProduceFailed | None = None
         self._told = False
-        self._producer: tuple[int, int] | None = None
+        self._transactional_id: str | None = None
+        self._producer: tuple[int, int] | None = None  # its id and epoch
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def __enter__(self) -> "Producer":
@@ -187,12 +188,13 @@ class Producer:
     def _send(self, node: int, batches: list[PendingBatch]) -> None:
         if self._idempotent and self._producer is None:
             self._producer = self._new_producer_id()
+        self._before_sending(batches)
         topics: defaultdict[str, list[Any]] = defaultdict(list)
         for batch in batches:
             topic, partition = batch.where
             topics[topic].append(PRODUCE.Request.TopicData.PartitionData(index=partition, records=self._bytes(batch)))
         request = PRODUCE.Request(
-            transactional_id=None,
+            transactional_id=self._transactional_id,
             acks=self._acks,
             timeout_ms=int(self.cluster.timeout_s * 1000),
             topic_data=[PRODUCE.Request.TopicData(name=name, partition_data=data) for name, data in topics.items()],
@@ -206,6 +208,9 @@ class Producer:
             for batch in self._on_the_way.pop(node):
                 self._stored(batch, -1)
 
+    def _before_sending(self, batches: list[PendingBatch]) -> None:
+        """The place to tell somebody where records are about to go; what it raises is as if sending failed."""
+
     def _bytes(self, batch: PendingBatch) -> bytes:
         """Encoded once: a batch sent again must be the same, or the broker would not know it."""
         if batch.data is None:
@@ -217,6 +222,7 @@ class Producer:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=batch.sequence,
+                transactional=self._transactional_id is not None,
             )
         return batch.data
 
@@ -287,6 +293,10 @@ class Producer:
         batch.delivery.error = failure
         batch.delivery.done = True
         self._failed = self._failed or failure
+        self._drop()
+
+    def _drop(self) -> None:
+        """Forgets what has not been sent."""
         self._ready.clear()
         self._open.clear()
         self._ready_bytes = 0
