@@ -3,6 +3,7 @@
 import struct
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from harness import brokers
@@ -40,8 +41,8 @@ def group(wire: GroupWire, topic_name: str) -> str:
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_what_is_committed_is_fetched_in_every_version(wire: GroupWire, topic: str, group: str, version: int) -> None:
-    epoch = {"committed_leader_epoch": 3} if version >= 6 else {}
-    stamp = {"commit_timestamp": int(time.time() * 1000) - 1000} if version == 1 else {}
+    epoch: dict[str, Any] = {"committed_leader_epoch": 3} if version >= 6 else {}
+    stamp: dict[str, Any] = {"commit_timestamp": int(time.time() * 1000) - 1000} if version == 1 else {}
     asked = {(topic, 0): (5, "why"), (topic, 1): (1 << 40, None), (topic, 2): 0}
     codes = wire.commit(group, asked, version=version, **epoch, **stamp)
     assert codes == dict.fromkeys(asked, Errors.NONE)
