@@ -17,6 +17,7 @@ from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
 from perf.measurements.start import Start
+from perf.measurements.transactions import Transactions
 
 ALL: tuple[Measurement, ...] = (
     Produce(),
@@ -33,4 +34,5 @@ ALL: tuple[Measurement, ...] = (
     Compaction(),
     RecoveryBeside(),
     LogTools(),
+    Transactions(),
 )
