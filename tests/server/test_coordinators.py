@@ -14,7 +14,16 @@ from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
 from kafkapy.coordinator.java_hash import partition_of
 from kafkapy.coordinator.shard import ACTIVE, FAILED
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.protocol.apis import CREATE_PARTITIONS, DELETE_TOPICS, FIND_COORDINATOR, METADATA
+from kafkapy.protocol.apis import (
+    CREATE_PARTITIONS,
+    DELETE_RECORDS,
+    DELETE_TOPICS,
+    FIND_COORDINATOR,
+    METADATA,
+    PRODUCE,
+)
+from kafkapy.protocol.headers import read_response_header, request_frame
+from kafkapy.record.batch import build
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.broker import BrokerServer
@@ -161,6 +170,31 @@ def test_clients_cannot_make_them_by_asking_for_metadata(broker: BrokerServer, t
     assert topic.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
     wire.close()
     server.stop()
+
+
+@pytest.mark.parametrize(
+    ("client_id", "code"), [("anybody", Errors.INVALID_TOPIC_EXCEPTION), ("__admin_client", Errors.NONE)]
+)
+def test_only_the_broker_itself_writes_to_them(broker: BrokerServer, wire: Wire, client_id: str, code: int) -> None:
+    find(wire, "key")
+    make = PRODUCE.Request.TopicData
+    data = make.PartitionData(index=0, records=build([(1, b"\x00\x09later", b"value", ())]))
+    request = PRODUCE.Request(acks=1, timeout_ms=1000, topic_data=[make(name=GROUPS, partition_data=[data])])
+    wire.sock.sendall(request_frame(PRODUCE, 9, 1, client_id, request))
+    frame = wire.frame()
+    _, body = read_response_header(frame, PRODUCE, 9)
+    answer = PRODUCE.decode_response(frame, 9, body)
+    assert answer.responses[0].partition_responses[0].error_code == code
+
+
+def test_nobody_deletes_their_records(broker: BrokerServer, wire: Wire) -> None:
+    find(wire, "key")
+    make = DELETE_RECORDS.Request.Topics
+    request = DELETE_RECORDS.Request(
+        topics=[make(name=GROUPS, partitions=[make.Partitions(partition_index=0, offset=0)])], timeout_ms=1000
+    )
+    answer = wire.call(DELETE_RECORDS, 2, request)
+    assert answer.topics[0].partitions[0].error_code == Errors.INVALID_TOPIC_EXCEPTION
 
 
 # --- coming and going

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
 from kafkapy.errors import Errors, KafkaError, name_of
 from kafkapy.log.results import AppendResult
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.replies import CLOSE, NO_REPLY, Reply
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.replica.partition import Partition, Verdict
@@ -35,6 +36,7 @@ log = logging.getLogger("kafkapy.server.produce")
 # (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
 Answer = tuple[int, int, int, int, int, Any, Any]
 
+ADMIN_CLIENT = "__admin_client"  # the client id with which Kafka lets an operator's tool write to internal topics
 SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients know KAFKA_STORAGE_ERROR by another name
 FAILURES_SHOWN = 10
 LONGEST_NAME = 249
@@ -120,6 +122,8 @@ class _Gather:
                 return
             produced_form.check(version, records, f"{topic}-{index}")
             assert records is not None
+        if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
+            raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
         entry = self.sets.get(partition)
         if entry is None:
             self.sets[partition] = entry = ([], [])

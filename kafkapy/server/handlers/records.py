@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.topics import is_internal
 from kafkapy.protocol.apis import DELETE_RECORDS
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
@@ -22,6 +23,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         for one in topic.partitions:
             code, low_watermark = Errors.NONE, -1
             try:
+                if is_internal(topic.name):
+                    raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"{topic.name} is the broker's own")
                 low_watermark = broker.replicas.get(topic.name, one.partition_index).delete_records(one.offset)
             except KafkaError as error:
                 code = error.code
