@@ -81,6 +81,8 @@ def commit(home: Home, request: Commit, max_metadata: int, done: Codes) -> Effec
 def _check(home: Home, request: Commit) -> None:
     """Raises KafkaError where the group does not take this commit; a group that is not there is made."""
     transactional = request.producer is not None
+    if request.producer is not None and request.producer.id < 0:
+        raise KafkaError(Errors.INVALID_PRODUCER_ID_MAPPING, "a producer without an id has no transaction")
     group = home.groups.get(request.group_id)
     if group is None:
         if request.generation >= 0 and not transactional:

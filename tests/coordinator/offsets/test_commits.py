@@ -1,0 +1,217 @@
+"""Commits while their append waits or fails, and what the log holds of them then."""
+
+import pytest
+
+from kafkapy.coordinator.groups.group import DEAD, STABLE
+from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey, encode_offset, encode_offset_key
+from kafkapy.coordinator.shard import Producer
+from kafkapy.errors import Errors, KafkaError
+from tests.coordinator.offsets.world import World
+
+NONE = Errors.NONE
+
+
+def test_the_records_are_kafkas(world: World) -> None:
+    one = world.offset("t", 3, 7, "why")
+    assert world.commit(one, world.offset("t", 4, 8, expires=world.clock.time_ms() + 5)) == [NONE, NONE]
+    ((records, producer),) = world.log.batches
+    now = world.clock.time_ms()
+    assert producer is None
+    assert records == [
+        (encode_offset_key(OffsetKey("g", "t", 3)), encode_offset(CommittedOffset(7, -1, "why", now))),
+        (encode_offset_key(OffsetKey("g", "t", 4)), encode_offset(CommittedOffset(8, -1, "", now, now + 5))),
+    ]
+
+
+def test_an_offset_is_told_when_its_record_is_in_the_log(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 2))
+    assert told == []
+    assert world.committed() == {("t", 0): 1}
+    assert world.codes("g", ("t", 0), ("t", 1)) == [Errors.UNSTABLE_OFFSET_COMMIT, NONE]
+    world.log.let_go()
+    assert told == [[NONE]]
+    assert world.committed() == {("t", 0): 2}
+    assert world.codes("g", ("t", 0)) == [NONE]
+
+
+def test_commits_that_overtake_each_other_count_in_the_order_of_the_log(world: World) -> None:
+    world.log.held = True
+    told = [world.begin_commit(world.offset("t", 0, offset)) for offset in (1, 2, 3)]
+    world.log.let_go()
+    assert told == [[[NONE]]] * 3
+    assert world.committed() == {("t", 0): 3}
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (Errors.NOT_ENOUGH_REPLICAS, Errors.COORDINATOR_NOT_AVAILABLE),
+        (Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.COORDINATOR_NOT_AVAILABLE),
+        (Errors.NOT_LEADER_OR_FOLLOWER, Errors.NOT_COORDINATOR),
+        (Errors.KAFKA_STORAGE_ERROR, Errors.NOT_COORDINATOR),
+        (Errors.MESSAGE_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE),
+        (Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_COMMIT_OFFSET_SIZE),
+        (Errors.INVALID_PRODUCER_EPOCH, Errors.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_a_failed_append_leaves_what_was_committed(world: World, failure: int, code: int) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.log.fails = KafkaError(failure, "in this test")
+    too_long = world.offset("t", 1, 1, "m" * 4097)
+    assert world.commit(world.offset("t", 0, 2), too_long) == [code, Errors.OFFSET_METADATA_TOO_LARGE]
+    assert world.committed() == {("t", 0): 1}
+    assert world.codes("g", ("t", 0), ("t", 1)) == [NONE, NONE]
+
+
+def test_nothing_is_appended_where_all_metadata_are_too_long(world: World) -> None:
+    assert world.commit(world.offset("t", 0, 1, "m" * 4097)) == [Errors.OFFSET_METADATA_TOO_LARGE]
+    assert world.log.batches == []
+
+
+def test_the_limit_of_metadata_counts_utf_16_units(world: World) -> None:
+    world.settings["offset.metadata.max.bytes"] = 4
+    too_long = Errors.OFFSET_METADATA_TOO_LARGE
+    assert world.commit(
+        world.offset("t", 0, 1, "éééé"), world.offset("t", 1, 1, "😀😀"), world.offset("t", 2, 1, "😀😀é")
+    ) == [NONE, NONE, too_long]
+    world.settings["offset.metadata.max.bytes"] = 1 << 20
+    # what a record cannot hold, whatever is allowed
+    assert world.commit(world.offset("t", 0, 1, "é" * 16384)) == [too_long]
+
+
+def test_an_append_that_takes_too_long_is_told_as_that_and_counts_when_it_is_there(world: World) -> None:
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
+    world.timer.advance(4.9)
+    assert told == []
+    world.timer.advance(0.2)
+    assert told == [[Errors.REQUEST_TIMED_OUT] * 2]
+    world.log.let_go()
+    assert told == [[Errors.REQUEST_TIMED_OUT] * 2]
+    assert world.committed() == {("t", 0): 1, ("t", 1): 1}
+
+
+def test_no_timer_is_left_behind_an_append(world: World) -> None:
+    world.log.held = True
+    world.begin_commit(world.offset("t", 0, 1))
+    world.log.let_go()
+    world.commit(world.offset("t", 0, 2))
+    assert len(world.timer) == 0
+
+
+def test_a_shard_that_does_not_serve_says_so_for_each_offset(world: World) -> None:
+    world.shards.refusal = KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, "loading")
+    assert world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1)) == [Errors.COORDINATOR_LOAD_IN_PROGRESS] * 2
+
+
+def test_a_name_that_no_record_can_hold_is_refused(world: World) -> None:
+    assert world.commit(world.offset("t", 0, 1), group="g" * 32768) == [Errors.INVALID_GROUP_ID]
+    assert world.commit(world.offset("t", 0, 1), group="é" * 16384) == [Errors.INVALID_GROUP_ID]
+    assert world.commit(world.offset("t", 0, 1), group="g" * 32767) == [NONE]
+
+
+def test_a_group_that_is_being_deleted_takes_no_commits(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.group().state = DEAD
+    assert world.commit(world.offset("t", 0, 2)) == [Errors.COORDINATOR_NOT_AVAILABLE]
+    assert world.committed() == {}
+
+
+# --- transactions
+
+
+def test_a_transactional_commit_is_one_batch_of_its_producer(world: World) -> None:
+    producer = Producer(5, 1)
+    assert world.commit(world.offset("t", 0, 1), world.offset("t", 1, 2), producer=producer) == [NONE, NONE]
+    ((records, appended_by),) = world.log.batches
+    assert appended_by == producer
+    assert len(records) == 2
+    assert world.committed() == {}
+    assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT]
+    told: list[str] = []
+    world.offsets.transaction_ended(7, 5, True, lambda: told.append("then"))
+    assert told == ["then"]
+    assert world.committed() == {("t", 0): 1, ("t", 1): 2}
+
+
+def test_another_partitions_marker_and_another_producers_change_nothing(world: World) -> None:
+    world.commit(world.offset("t", 0, 1), producer=Producer(5, 0))
+    world.offsets.transaction_ended(8, 5, True)
+    world.offsets.transaction_ended(7, 6, True)
+    assert world.committed() == {}
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == {("t", 0): 1}
+
+
+def test_an_abort_that_comes_before_the_append_is_told_leaves_nothing_unstable(world: World) -> None:
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
+    world.offsets.transaction_ended(7, 5, False)
+    world.log.fails = KafkaError(Errors.INVALID_PRODUCER_EPOCH, "fenced")
+    world.log.let_go()
+    assert told == [[Errors.INVALID_PRODUCER_EPOCH]]
+    assert world.codes("g", ("t", 0)) == [NONE]
+
+
+def test_a_producer_without_an_id_has_no_transaction(world: World) -> None:
+    codes = world.commit(world.offset("t", 0, 1), producer=Producer(-1, 0))
+    assert codes == [Errors.INVALID_PRODUCER_ID_MAPPING]
+    assert world.committed() == {}
+
+
+# --- deletion
+
+
+def delete(world: World, *partitions: tuple[str, int], group: str = "g") -> tuple[int, list[int]]:
+    told: list[tuple[int, list[int]]] = []
+    world.offsets.delete(group, partitions, lambda code, codes: told.append((code, codes)))
+    (answer,) = told
+    return answer
+
+
+def test_deletion_writes_tombstones_for_what_was_there(world: World) -> None:
+    world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
+    assert delete(world, ("t", 1), ("t", 2), ("t", 1)) == (NONE, [NONE, NONE, NONE])
+    assert world.log.batches[-1] == ([(encode_offset_key(OffsetKey("g", "t", 1)), None)], None)
+    assert world.committed() == {("t", 0): 1}
+    assert "g" in world.home.groups
+
+
+def test_what_a_transaction_is_about_to_commit_is_deleted_too(world: World) -> None:
+    world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1), producer=Producer(5, 0))
+    assert delete(world, ("t", 0)) == (NONE, [NONE])
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == {("t", 1): 1}
+
+
+def test_a_group_with_members_that_are_no_consumers_keeps_its_offsets(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.group().state, world.group().protocol_type = STABLE, "connect"
+    assert delete(world, ("t", 0)) == (Errors.NON_EMPTY_GROUP, [])
+    assert world.committed() == {("t", 0): 1}
+
+
+def test_a_deletion_that_cannot_be_written_leaves_the_group(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.log.fails = KafkaError(Errors.KAFKA_STORAGE_ERROR, "in this test")
+    assert delete(world, ("t", 0)) == (NONE, [NONE])  # as Kafka answers
+    assert world.committed() == {("t", 0): 1}
+    world.log.fails = None
+    assert world.commit(world.offset("t", 0, 2)) == [NONE]
+
+
+def test_a_deleted_topic_takes_its_offsets_along(world: World) -> None:
+    for number in range(50):
+        world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1), world.offset("u", 0, 1), group=f"g{number}")
+    world.commit(world.offset("t", 2, 9), group="only", producer=Producer(5, 0))
+    world.commit(world.offset("t", 2, 8), group="last")
+    world.offsets.topic_deleted("t", {0, 2})
+    for number in range(50):
+        assert world.committed(f"g{number}") == {("t", 1): 1, ("u", 0): 1}
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed("only") == {}
+    assert world.committed("last") == {}
+    assert "last" not in world.home.groups
+    world.offsets.topic_deleted("no-such-topic", {0})

@@ -1,0 +1,148 @@
+"""Which offsets expire, and when. Kafka's rules: GroupMetadata.removeExpiredOffsets."""
+
+from typing import Any
+
+import pytest
+
+from kafkapy.coordinator.groups.group import EMPTY, PREPARING, STABLE
+from kafkapy.coordinator.offset_records import encode_group_key
+from kafkapy.coordinator.shard import Producer
+from kafkapy.errors import Errors, KafkaError
+from tests.coordinator.offsets.world import MINUTE, World
+
+
+def consumers(world: World, state: str, *topics: str) -> Any:
+    group = world.group()
+    group.protocol_type = "consumer"
+    group.generation = 3
+    group.move_to(state)
+    group._topics = set(topics)
+    return group
+
+
+def test_the_offsets_of_a_simple_consumer_count_from_their_own_commit(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.clock.advance(6 * MINUTE)
+    world.commit(world.offset("t", 1, 1))
+    world.clock.advance(4 * MINUTE - 1)
+    world.offsets.expire()
+    assert world.committed() == {("t", 0): 1, ("t", 1): 1}
+    world.clock.advance(1)
+    world.offsets.expire()
+    assert world.committed() == {("t", 1): 1}
+    world.clock.advance(6 * MINUTE)
+    world.offsets.expire()
+    assert world.committed() == {}
+    assert world.home.groups == {}
+
+
+def test_the_offsets_of_a_group_count_from_when_it_became_empty(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.clock.advance(100 * MINUTE)
+    consumers(world, EMPTY)
+    world.clock.advance(9 * MINUTE)
+    world.offsets.expire()
+    assert world.committed() == {("t", 0): 1}
+    world.clock.advance(MINUTE)
+    world.offsets.expire()
+    assert world.home.groups == {}
+    assert world.log.records[-1] == (encode_group_key("g"), None)
+
+
+def test_an_old_group_that_does_not_say_since_when_it_is_empty_counts_from_the_commit(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.clock.advance(10 * MINUTE)
+    consumers(world, EMPTY).current_state_timestamp_ms = None
+    world.offsets.expire()
+    assert world.home.groups == {}
+
+
+def test_members_keep_the_offsets_of_the_topics_that_they_read(world: World) -> None:
+    world.commit(world.offset("read", 0, 1), world.offset("left", 0, 1))
+    consumers(world, STABLE, "read")
+    world.clock.advance(10 * MINUTE)
+    world.commit(world.offset("left", 1, 1), member="m", generation=3, group="other")
+    world.offsets.expire()
+    assert world.committed() == {("read", 0): 1}
+
+
+@pytest.mark.parametrize("kind", ["rebalancing", "connect", "nobody knows its topics"])
+def test_the_offsets_of_other_groups_with_members_stay(world: World, kind: str) -> None:
+    world.commit(world.offset("t", 0, 1))
+    group = consumers(world, PREPARING if kind == "rebalancing" else STABLE)
+    if kind == "connect":
+        group.protocol_type = "connect"
+    if kind == "nobody knows its topics":
+        group._topics = None
+    world.clock.advance(1000 * MINUTE)
+    world.offsets.expire()
+    assert world.committed() == {("t", 0): 1}
+
+
+def test_a_commit_that_names_its_end_ends_then(world: World) -> None:
+    soon, late = world.clock.time_ms() + 1000, world.clock.time_ms() + 1000 * 1000
+    world.commit(world.offset("t", 0, 1, expires=soon), world.offset("t", 1, 1, expires=late), world.offset("t", 2, 1))
+    world.clock.advance(1)
+    world.offsets.expire()
+    assert world.committed() == {("t", 1): 1, ("t", 2): 1}
+    world.clock.advance(10 * MINUTE)
+    world.offsets.expire()
+    assert world.committed() == {("t", 1): 1}
+
+
+def test_a_commit_that_names_its_end_ends_also_in_a_group_that_is_empty(world: World) -> None:
+    world.commit(world.offset("t", 0, 1, expires=world.clock.time_ms() + 1), world.offset("t", 1, 1))
+    consumers(world, EMPTY)
+    world.clock.advance(1)
+    world.offsets.expire()
+    assert world.committed() == {("t", 1): 1}
+
+
+def test_what_is_under_way_does_not_expire(world: World) -> None:
+    world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 2))
+    world.clock.advance(10 * MINUTE)
+    world.offsets.expire()
+    world.log.let_go()
+    assert told == [[Errors.NONE]]
+    assert world.committed() == {("t", 0): 2}
+
+
+def test_a_group_with_an_open_transaction_stays(world: World) -> None:
+    world.commit(world.offset("t", 0, 1), producer=Producer(5, 0))
+    world.clock.advance(10 * MINUTE)
+    world.offsets.expire()
+    assert "g" in world.home.groups
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == {("t", 0): 1}
+
+
+def test_many_offsets_go_in_small_batches(world: World) -> None:
+    world.commit(*(world.offset("t", partition, 1) for partition in range(1000)))
+    batches = len(world.log.batches)
+    world.clock.advance(10 * MINUTE)
+    world.offsets.expire()
+    assert world.committed() == {}
+    assert all(len(records) <= 31 for records, _ in world.log.batches[batches:])
+    assert len(world.home.offsets) == 0
+
+
+def test_what_cannot_be_written_is_there_at_the_next_look(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.clock.advance(10 * MINUTE)
+    world.log.fails = KafkaError(Errors.KAFKA_STORAGE_ERROR, "in this test")
+    world.offsets.expire()
+    assert world.committed() == {("t", 0): 1}
+    world.log.fails = None
+    world.offsets.expire()
+    assert world.home.groups == {}
+
+
+def test_groups_that_have_nothing_to_expire_are_left_alone(world: World) -> None:
+    for number in range(200):
+        world.commit(world.offset("t", number, 1), group=f"g{number}")
+    batches = len(world.log.batches)
+    world.offsets.expire()
+    assert len(world.home.groups) == 200
+    assert len(world.log.batches) == batches
