@@ -3,16 +3,20 @@
 Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from harness import brokers
+from harness.raw import Connection
 from harness.wire import Producer, Wire
 
+from kafkapy._ext.batch import BatchHeader, iter_batches
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
+from kafkapy.record.batch import Record, records_of
 
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
@@ -259,6 +263,64 @@ def test_a_topic_that_is_deleted_does_not_hold_the_transaction_up(wire: Wire, to
     assert answer.error_code == Errors.NONE
     assert wire.end(name, producer, True) == Errors.NONE
     wire.wait_for_state(name, "CompleteCommit")
+
+
+# --- the log
+
+
+def recorded(running: brokers.Broker, name: str) -> list[tuple[BatchHeader, Record]]:
+    """The records of a transactional id, each with the header of its batch."""
+    partition = abs(java_hash(name)) % 5
+    with Connection(running.bootstrap) as connection:
+        code, _, data = connection.fetch("__transaction_state", partition, 0)
+    assert code == Errors.NONE
+    key = struct.pack(">hh", 0, len(name)) + name.encode()
+    batches = [(header, record) for header in iter_batches(data) for record in records_of(data, header)]
+    return [(header, record) for header, record in batches if record.key == key]
+
+
+def test_every_state_is_recorded_byte_for_byte(running: brokers.Broker, wire: Wire, topic: str, name: str) -> None:
+    producer = wire.producer(name, timeout_ms=54_321)
+    wire.add(name, producer, [(topic, 0)])
+    wire.add(name, producer, [(topic, 1)])
+    began = wire.describe(name).transaction_start_time_ms
+    ended(wire, name, producer)
+    wire.add(name, producer, [(topic, 1)])
+    began_again = wire.describe(name).transaction_start_time_ms
+    assert wire.init(name) == Errors.CONCURRENT_TRANSACTIONS
+    wire.wait_for_state(name, "CompleteAbort")
+
+    def partitions(*indexes: int) -> bytes:
+        """Of one topic; none of it for no partition."""
+        if not indexes:
+            return struct.pack(">i", 0)
+        ids = struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)
+        return struct.pack(">ih", 1, len(topic)) + topic.encode() + ids
+
+    null = struct.pack(">i", -1)
+    expected = [
+        (0, 0, null, -1),
+        (0, 1, partitions(0), began),
+        (0, 1, partitions(0, 1), began),
+        (0, 2, partitions(0, 1), began),
+        (0, 4, partitions(), began),
+        (0, 1, partitions(1), began_again),
+        (1, 3, partitions(1), began_again),  # the epoch that fences is nobody's
+        (1, 5, partitions(), began_again),
+    ]
+    found = recorded(running, name)
+    values = [record.value for _, record in found]
+    assert [value and value[:17] for value in values] == [
+        struct.pack(">hqhib", 0, producer.id, epoch, 54_321, state) for epoch, state, _, _ in expected
+    ]
+    assert [value and value[17:-16] for value in values] == [listed for _, _, listed, _ in expected]
+    assert [value and struct.unpack(">q", value[-8:])[0] for value in values] == [start for *_, start in expected]
+    updated = [struct.unpack(">q", value[-16:-8])[0] for value in values if value]
+    assert updated == sorted(updated)
+    for header, record in found:
+        assert (header.magic, header.attributes, header.count) == (2, 0, 1)
+        assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
+        assert record.headers == ()
 
 
 # --- time
