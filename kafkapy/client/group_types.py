@@ -34,7 +34,7 @@ class RebalanceListener:
     """
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are read from now on; the place to seek."""
+        """These are read from now on; the place to seek. Called after each rebalance, also when nothing has come."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
         """These go to somebody else, after this: the place to commit what was done."""

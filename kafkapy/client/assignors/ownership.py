@@ -1,6 +1,7 @@
 """What members held before, as far as it still counts: where two claim the same partition, the newer one has it.
 
-Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual.
+Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual. Java shares out also what a member claims of a topic that
+has fewer partitions now; here that counts for nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ class Ownership:
         for member in self.order:
             mine = self.held[member] = {}
             for partition in claims[member].partitions:
-                if partition[0] not in topics:
+                if not 0 <= partition[1] < topics.get(partition[0], 0):
                     continue
                 other = owner.get(partition)
                 if other is not None:

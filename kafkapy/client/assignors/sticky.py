@@ -25,12 +25,15 @@ def build(
     members: Sequence[Member], claims: Mapping[str, Claim], partitions: Mapping[str, int]
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
     """The assignment, and which partitions go from one member to another (None: to be found by comparing)."""
-    ownership = Ownership(members, claims, partitions)
-    subscribed = {frozenset(member.topics) for member in members}
-    if len(subscribed) == 1:
-        equal = EqualSubscriptions(ownership, partitions)
+    if not members:
+        return {}, {}
+    subscriptions = {frozenset(member.topics) for member in members}
+    wanted = {topic: partitions[topic] for topic in frozenset().union(*subscriptions) if topic in partitions}
+    ownership = Ownership(members, claims, wanted)
+    if len(subscriptions) == 1:
+        equal = EqualSubscriptions(ownership, wanted)
         return equal.build(), equal.moving
-    return DifferentSubscriptions(members, claims, ownership, partitions).build(), None
+    return DifferentSubscriptions(members, claims, ownership, wanted).build(), None
 
 
 def encode_claim(assigned: Collection[TopicPartition] | None, generation: int) -> bytes | None:
