@@ -105,7 +105,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     tools = KafkaTools()
     try:
         with Producer(broker.bootstrap) as producer, Admin(producer.cluster) as admin:
-            admin.create_topics([NewTopic("flights", 3), NewTopic("weather", 1), NewTopic("empty", 1)])
+            keep = {"retention.ms": "-1"}  # the records are old
+            admin.create_topics([NewTopic("flights", 3, configs=keep), NewTopic("weather", 1), NewTopic("empty", 1)])
             for number in range(RECORDS):
                 for index in range(3):
                     producer.send("flights", b"%d" % number, partition=index, timestamp=T0 + 1000 * number)

@@ -108,6 +108,13 @@ def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
             ["consume", "t", "--from", "monday"],
             "--from 'monday' is neither earliest nor latest, nor an offset, nor a time",
         ),
+        (
+            ["consume", "t", "--group", ""],
+            "--group '' is no name; give one to the consumers that share the partitions.",
+        ),
+        (["consume", "t", "--group", "g", "-p", "1"], "--partition does not go with --group: the group shares out"),
+        (["consume", "t", "--group", "g", "--from", "7"], "--from '7' does not go with --group, only earliest and "),
+        (["consume", "t", "--isolation", "none"], "Invalid value 'none' for '--isolation': "),
         (["groups", "list", "--state", "asleep"], "--state 'asleep' is none of PreparingRebalance, "),
         (["groups", "describe", "g", "--members", "--state"], "say one of --offsets, --members and --state."),
         (["groups", "delete"], "Missing argument 'GROUP'."),

@@ -1,0 +1,313 @@
+"""`kafkapy groups`, `kafkapy transactions` and `kafkapy consume --group` against a running broker."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from kafkapy.client import Admin, NewTopic, Producer
+from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.testing.broker import Broker
+
+
+@pytest.fixture(scope="module")
+def group_broker():
+    """One that does not wait for further members of a new group."""
+    with Broker(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=3) as broker:
+        yield broker
+
+
+@pytest.fixture
+def topic(group_broker, request):
+    """A topic with three partitions, in each the values p-0 to p-9."""
+    name = re.sub(r"\W", "-", request.node.name)
+    with Admin(group_broker.bootstrap_servers) as admin:
+        admin.create_topics([NewTopic(name, 3)])
+    send(group_broker, name, range(10))
+    return name
+
+
+def send(broker, topic, numbers):
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in numbers:
+            for partition in range(3):
+                producer.send(topic, f"{partition}-{number}".encode(), partition=partition)
+
+
+@pytest.fixture
+def run(kafkapy, group_broker, monkeypatch):
+    """Calls a command that must succeed; gives what it printed."""
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", group_broker.bootstrap_servers)
+
+    def call(*words):
+        code, out, err = kafkapy(*words)
+        assert (code, err) == (0, "")
+        return out
+
+    return call
+
+
+@pytest.fixture
+def fails(kafkapy, run):
+    """Calls a command that must fail with one sentence; gives that."""
+
+    def call(*words):
+        code, _, err = kafkapy(*words)
+        assert (code, err.count("\n")) == (1, 1)
+        return err
+
+    return call
+
+
+@pytest.fixture
+def member(group_broker, tmp_path):
+    """Starts `kafkapy consume TOPIC --group GROUP --follow` in a process; its output goes to a file."""
+    children = []
+
+    def start(topic, group):
+        output = tmp_path / f"member-{len(children)}"
+        with output.open("wb") as file:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "kafkapy", "consume", topic, "--group", group, "--follow"],
+                env={**os.environ, "KAFKAPY_BOOTSTRAP_SERVER": group_broker.bootstrap_servers},
+                stdout=file,
+                stderr=subprocess.PIPE,
+            )
+        child.lines = lambda: output.read_text().split()
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait()
+        child.stderr.close()
+
+
+def until(condition, timeout=30):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that in time"
+        time.sleep(0.02)
+
+
+def offsets(run, group):
+    """What the group has committed, by partition."""
+    (described,) = json.loads(run("groups", "describe", group, "--json"))
+    return {one["partition"]: one["committed"] for one in described["offsets"]}
+
+
+def everything(numbers=range(10)):
+    return {f"{partition}-{number}" for partition in range(3) for number in numbers}
+
+
+def test_a_group_goes_on_where_it_has_come_to(run, topic):
+    first = run("consume", topic, "--group", "goes-on", "--max", 7).split()
+    assert len(first) == 7
+    assert sum(offsets(run, "goes-on").values()) == 7
+    rest = run("consume", topic, "--group", "goes-on").split()
+    assert len(rest) == 23
+    assert {*first, *rest} == everything()
+    assert run("consume", topic, "--group", "goes-on") == ""
+    assert offsets(run, "goes-on") == {0: 10, 1: 10, 2: 10}
+
+
+def test_a_group_that_begins_at_the_end_goes_on_from_there(run, topic, group_broker):
+    assert run("consume", topic, "--group", "begins-late", "--from", "latest") == ""
+    send(group_broker, topic, [10])
+    printed = run("consume", topic, "--group", "begins-late", "--from", "latest", "--json")
+    assert {json.loads(line)["value"] for line in printed.splitlines()} == everything([10])
+
+
+def test_none_is_printed_and_committed_of_no_records(run, fails, topic):
+    assert run("consume", topic, "--group", "wants-none", "--max", 0) == ""
+    assert fails("groups", "describe", "wants-none") == "kafkapy: there is no group 'wants-none'.\n"
+
+
+def test_no_group_is_made_for_a_topic_that_is_not_there(run, fails):
+    assert "topic 'nowhere'" in fails("consume", "nowhere", "--group", "none")
+    assert "none" not in run("groups", "list")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_member_commits_and_leaves(run, topic, member, number):
+    child = member(topic, "interrupted")
+    until(lambda: len(child.lines()) == 30)
+    child.send_signal(number)
+    assert child.wait(20) == 130
+    assert child.stderr.read() == b""
+    assert "Empty, no members" in run("groups", "describe", "interrupted")
+    assert offsets(run, "interrupted") == {0: 10, 1: 10, 2: 10}
+    run("groups", "delete", "interrupted")
+
+
+def test_members_share_the_partitions_and_each_record_is_printed_once(run, topic, member, group_broker):
+    members = [member(topic, "shares"), member(topic, "shares")]
+
+    def shared():
+        (described,) = json.loads(run("groups", "describe", "shares", "--members", "--json"))
+        return sorted(len(one["partitions"]) for one in described["members"]) == [1, 2]
+
+    until(lambda: "shares" in run("groups", "list", "--state", "stable"))
+    until(shared)
+    send(group_broker, topic, range(10, 20))
+    until(lambda: sum(len(child.lines()) for child in members) >= 60)
+    members[0].send_signal(signal.SIGINT)
+    assert members[0].wait(20) == 130
+    send(group_broker, topic, range(20, 30))
+    until(lambda: sum(len(child.lines()) for child in members) >= 90)
+    members[1].send_signal(signal.SIGINT)
+    members[1].wait(20)
+    printed = Counter(line for child in members for line in child.lines())
+    assert set(printed) == everything(range(30))
+    assert set(printed.values()) == {1}
+
+
+def test_records_of_open_and_aborted_transactions_can_be_left_out(run, topic, group_broker):
+    def values(*options):
+        return set(run("consume", topic, *options).split())
+
+    with TransactionalProducer(group_broker.bootstrap_servers, "isolated") as producer:
+        for ending, commit in (("done", True), ("undone", False)):
+            producer.begin()
+            producer.send(topic, ending.encode(), partition=0)
+            producer.flush()
+            producer.commit() if commit else producer.abort()
+        producer.begin()
+        producer.send(topic, b"open", partition=1)
+        producer.flush()
+        assert values() == {*everything(), "done", "undone", "open"}
+        assert values("--isolation", "read_committed") == {*everything(), "done"}
+        committed = values("--isolation", "read_committed", "--group", "isolated")
+        assert committed == {*everything(), "done"}
+        producer.abort()
+    assert offsets(run, "isolated") == {0: 14, 1: 10, 2: 10}
+
+
+def test_a_group_is_shown_with_its_members_and_its_lag(run, topic, member, group_broker):
+    child = member(topic, "shown")
+    until(lambda: len(child.lines()) == 30)
+    until(lambda: offsets(run, "shown") == {0: 10, 1: 10, 2: 10})
+    head, columns, *rows = run("groups", "describe", "shown").splitlines()
+    coordinator = f"1001 ({group_broker.bootstrap_servers})"
+    assert head == f"Group shown: Stable, 1 member, range assignor, coordinator {coordinator}, lag 0"
+    assert re.split("  +", columns) == [
+        "topic", "partition", "committed", "end", "lag", "member", "host", "client id"
+    ]  # fmt: skip
+    assert [re.split("  +", row)[:5] for row in rows] == [[topic, str(n), "10", "10", "0"] for n in range(3)]
+    row = run("groups", "describe", "shown", "--members").splitlines()[-1]
+    assert re.split("  +", row)[1:] == ["-", "127.0.0.1", "kafkapy", "3", f"{topic}:0-2"]
+    row = run("groups", "describe", "shown", "--state").splitlines()[-1]
+    assert re.split("  +", row) == [
+        "shown",
+        "Stable",
+        "consumer",
+        "range",
+        "1",
+        coordinator.removeprefix("coordinator "),
+    ]
+    (row,) = (row for row in run("groups", "list").splitlines() if row.startswith("shown "))
+    assert row.split() == ["shown", "Stable", "classic", "consumer", "1001"]
+
+
+def test_a_reset_of_all_topics_is_of_what_was_committed(run, topic):
+    other = f"{topic}-2"
+    run("topics", "create", other)
+    run("groups", "reset-offsets", "of-all", "-t", topic, "-t", other, "--to-latest", "--execute")
+    run("topics", "alter", topic, "--partitions", 4)
+    plan = run("groups", "reset-offsets", "of-all", "--all-topics", "--to-earliest", "--export", "-")
+    assert plan.splitlines() == [*(f"{topic},{number},0" for number in range(3)), f"{other},0,0"]
+
+
+def test_a_reset_is_shown_first_and_then_carried_out(run, topic):
+    words = ["groups", "reset-offsets", "moved", "--topic", topic, "--to-offset", 4]
+    shown = run(*words).splitlines()
+    assert shown[0].split() == ["group", "topic", "partition", "committed", "new"]
+    assert [row.split() for row in shown[1:4]] == [["moved", topic, str(n), "-", "4"] for n in range(3)]
+    assert shown[4] == "This is the plan; nothing was changed. --execute carries it out."
+    assert run(*words, "--dry-run").splitlines() == shown
+    assert run(*words, "--execute").splitlines()[-1] == "Committed 3 offsets."
+    assert run("consume", topic, "--group", "moved", "--max", 1).split()[0].endswith("-4")
+    document = json.loads(run("groups", "reset-offsets", "moved", "-t", f"{topic}:2", "--shift-by", 99, "--json"))
+    assert document["executed"] is False
+    (line,) = document["offsets"]
+    assert (line["topic"], line["partition"], line["new"]) == (topic, 2, 10)
+    assert line["note"].endswith(" is behind the end")
+
+
+def test_a_reset_of_what_is_not_there_is_refused(run, fails, topic):
+    def refused(*words):
+        return fails("groups", "reset-offsets", *words, "--execute")
+
+    assert "topic 'nowhere'" in refused("g", "-t", "nowhere", "--to-latest")
+    assert "has no partition 7: it has 3" in refused("g", "-t", f"{topic}:7", "--to-latest")
+    assert "group 'g' has committed nothing; name the topics with --topic" in refused(
+        "g", "--all-topics", "--to-latest"
+    )
+    assert f"has committed nothing for {topic}:1, so" in refused("g", "-t", f"{topic}:1", "--shift-by", 1)
+    assert "there is no group 'g'" in fails("groups", "describe", "g")
+
+
+def test_a_plan_in_a_file_is_for_the_groups_that_it_names(run, fails, topic, tmp_path):
+    file = tmp_path / "plan.csv"
+    file.write_text(f"one,{topic},0,3\ntwo,{topic},1,4\n")
+    assert run("groups", "reset-offsets", "--from-file", file, "--execute").endswith("Committed 2 offsets.\n")
+    assert (offsets(run, "one"), offsets(run, "two")) == ({0: 3}, {1: 4})
+    sentence = fails("groups", "reset-offsets", "three", "--from-file", file)
+    assert sentence == f"kafkapy: {file} has no line for group 'three'.\n"
+
+
+def test_offsets_and_groups_are_deleted(run, fails, topic):
+    run("groups", "reset-offsets", "deleted", "-t", topic, "--to-latest", "--execute")
+    said = run("groups", "delete-offsets", "deleted", "--topic", f"{topic}:0-1")
+    assert said == f"Deleted 2 offsets of group deleted: {topic}:0-1.\n"
+    assert fails("groups", "delete-offsets", "deleted", "--topic", f"{topic}:0,2") == (
+        f"kafkapy: group 'deleted' has committed nothing for {topic}:0.\n"
+    )
+    assert "for topic 'nowhere'" in fails("groups", "delete-offsets", "deleted", "--topic", "nowhere")
+    assert fails("groups", "delete-offsets", "nobody", "-t", topic) == "kafkapy: there is no group 'nobody'.\n"
+    assert run("groups", "delete", "deleted") == "Deleted group deleted.\n"
+    assert fails("groups", "delete", "deleted", "nobody") == (
+        "kafkapy: there is no group 'deleted'; there is no group 'nobody'.\n"
+    )
+
+
+def test_a_transaction_is_shown_and_aborted(run, fails, topic, group_broker):
+    with TransactionalProducer(group_broker.bootstrap_servers, "shown-and-aborted") as producer:
+        producer.begin()
+        for partition in (0, 1):
+            producer.send(topic, b"x", partition=partition)
+        producer.flush()
+        (row,) = (row for row in run("transactions", "list").splitlines() if row.startswith("shown-and-aborted"))
+        assert row.split()[1] == "Ongoing"
+        row = run("transactions", "describe", "shown-and-aborted").splitlines()[-1]
+        assert re.split("  +", row)[5:7] == ["1m", f"{topic}:0-1"]
+        rows = run("transactions", "describe-producers", topic).splitlines()
+        opened = [(row.split()[0], row.split()[-1]) for row in rows[1:]]
+        assert [one for one in opened if one[1] != "-"] == [("0", "10"), ("1", "10")]
+        assert run("transactions", "find-hanging", topic) == "No transaction hangs in 3 partitions.\n"
+        sentence = fails("transactions", "abort", "--topic", topic, "--partition", 0, "--start-offset", 9)
+        assert sentence == (
+            f"kafkapy: no open transaction begins at 9 in {topic}:0: those that are open there begin at 10.\n"
+        )
+        assert run("transactions", "abort", "shown-and-aborted") == (
+            f"Aborted the transaction of shown-and-aborted in {topic}:0-1; its producer is fenced.\n"
+        )
+        assert "has no open transaction: it is " in fails("transactions", "abort", "shown-and-aborted")
+
+
+def test_what_is_not_there_is_named(run, fails, topic):
+    assert fails("transactions", "describe", "nobody") == "kafkapy: there is no transactional id 'nobody'.\n"
+    assert fails("transactions", "abort", "nobody") == "kafkapy: there is no transactional id 'nobody'.\n"
+    assert "topic 'nowhere'" in fails("transactions", "describe-producers", "nowhere")
+    assert "has no partition 9: it has 3" in fails("transactions", "describe-producers", topic, "-p", 9)
+    assert "there is no broker 5; the cluster has 1001" in fails("transactions", "find-hanging", "--broker", 5)
+    assert run("transactions", "list", "--producer-id", 987654) == "There are no such transactional ids.\n"
+    assert run("groups", "list", "--state", "PreparingRebalance") == "There are no such groups.\n"
+    assert run("transactions", "describe-producers", topic, "-p", 1).startswith("partition  producer id")
