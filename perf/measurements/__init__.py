@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perf.measurement import Measurement
 from perf.measurements.codecs import Codecs
+from perf.measurements.commits import Commits
 from perf.measurements.compaction import Compaction
 from perf.measurements.consume import Consume
 from perf.measurements.group_commit import GroupCommit
@@ -12,6 +13,7 @@ from perf.measurements.latency import Latency
 from perf.measurements.librdkafka import Librdkafka
 from perf.measurements.log_tools import LogTools
 from perf.measurements.memory import Memory
+from perf.measurements.offsets_load import OffsetsLoad
 from perf.measurements.produce import Produce
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
@@ -34,5 +36,7 @@ ALL: tuple[Measurement, ...] = (
     Compaction(),
     RecoveryBeside(),
     LogTools(),
+    Commits(),
+    OffsetsLoad(),
     Transactions(),
 )

@@ -1,0 +1,55 @@
+"""Committed offsets: how many commits a broker takes from 1, 10 and 100 consumers, and how long each waits."""
+
+from __future__ import annotations
+
+from perf.closed_loop import closed_loop
+from perf.cpu import used
+from perf.measurement import Bench, Figures, Goal, Measurement, Row
+from perf.offsets import commit, commit_once, committed, find_coordinator
+from perf.raw_client import RawClient, Refused
+from perf.stats import percentile
+
+CONSUMERS = (1, 10, 100)
+PARTITIONS = 5
+TOPIC = "commits"
+
+
+def _rows(count: int) -> tuple[Row, ...]:
+    who = f"consumers: {count}"
+    return (
+        Row(f"commits.{count}.rate", f"commits, {who}", "/s", "higher", Goal(1.5)),
+        Row(f"commits.{count}.p99", f"p99 of a commit, {who}", "ms", "lower", Goal(1 / 1.5), digits=3),
+        Row(f"commits.{count}.cpu", f"broker CPU a 1,000 of them, {who}", "s", "lower", digits=3),
+    )
+
+
+class Commits(Measurement):
+    name = "commits"
+    about = (
+        f"commits of {PARTITIONS} partitions, 1, 10 and 100 consumers of as many groups, one at a time each, raw client"
+    )
+    rows = tuple(row for count in CONSUMERS for row in _rows(count))
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.broker(kind) as broker, RawClient(broker.port) as client:
+            client.create_topic(TOPIC, PARTITIONS)
+            find_coordinator(client, "any")
+            for count in CONSUMERS:
+                groups = [f"group-{count}-{number}" for number in range(count)]
+                clients = [RawClient(broker.port) for _ in groups]
+                frames = [commit(group, TOPIC, PARTITIONS) for group in groups]
+                replies = [commit_once(one, frame) for one, frame in zip(clients, frames, strict=True)]
+                each = max(bench.scale.requests // 2, 2 * count)
+                closed_loop(clients, frames, each // 2, replies)
+                with used(broker.pid) as usage:
+                    seconds, latencies = closed_loop(clients, frames, each, replies)
+                for group in (groups[0], groups[-1]):
+                    if committed(client, group, TOPIC, PARTITIONS) != [12345] * PARTITIONS:
+                        raise Refused(f"the offsets of {group} are not what was committed")
+                for one in clients:
+                    one.socket.close()
+                found[f"commits.{count}.rate"] = each / seconds
+                found[f"commits.{count}.p99"] = percentile(sorted(latencies), 0.99) * 1000
+                found[f"commits.{count}.cpu"] = usage.cpu * 1000 / each
+        return found

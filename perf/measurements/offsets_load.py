@@ -1,0 +1,72 @@
+"""What a coordinator needs to load a million offsets when it starts, and what they take in memory."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+from perf.closed_loop import closed_loop
+from perf.cpu import resident_bytes
+from perf.measurement import MIB, Bench, Figures, Goal, Measurement, Row
+from perf.offsets import commit, commit_once, committed, find_coordinator
+from perf.raw_client import RawClient, Refused
+
+TOPIC = "loaded"
+PARTITIONS = 100
+OFFSET = 777
+# One partition, and one segment of it: what is loaded is what was written.
+SETTINGS: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.segment.bytes": str(1 << 30),
+}
+
+
+class OffsetsLoad(Measurement):
+    name = "offsets_load"
+    about = "load of a million offsets, of 10,000 groups in 100 partitions each, committed by the broker's own clients"
+    rows = (
+        Row("offsets_load.seconds", "load of 1 M offsets", "s", "lower", Goal(1 / 1.5), digits=3),
+        Row("offsets_load.first", "process start to the first fetch of one of 1 M offsets", "s", "lower", digits=3),
+        Row("offsets_load.memory", "resident memory after it", "MiB", "lower"),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        groups = [f"group-{number:05}" for number in range(max(bench.scale.requests // 10, 1))]
+        share = len(groups) * PARTITIONS / 1_000_000
+        with bench.data() as path:
+            with bench.fleet.running(kind, path, SETTINGS) as broker, RawClient(broker.port) as client:
+                client.create_topic(TOPIC, PARTITIONS)
+                find_coordinator(client, groups[0])
+                for group in groups:
+                    frame = commit(group, TOPIC, PARTITIONS, OFFSET)
+                    if group == groups[0]:
+                        reply = commit_once(client, frame)
+                    closed_loop([client], [frame], 1, [reply])
+            with bench.fleet.running(kind, path, SETTINGS) as broker, RawClient(broker.port) as client:
+                for group in (groups[0], groups[-1]):
+                    if committed(client, group, TOPIC, PARTITIONS) != [OFFSET] * PARTITIONS:
+                        raise Refused(f"the offsets of {group} are not what was committed")
+                first = time.perf_counter() - broker.began
+                memory = resident_bytes(broker.pid)
+                said = broker.child.said()
+        if share < 1:
+            bench.note("offsets_load", f"load of offsets: {share * 1_000_000:,.0f} were loaded, the time is for 1 M")
+        return {
+            "offsets_load.seconds": _seconds(kind, said) / share,
+            "offsets_load.first": first,
+            "offsets_load.memory": memory / MIB,
+        }
+
+
+def _seconds(kind: str, said: str) -> float:
+    """Both brokers say how long it took."""
+    if kind == "kafka":
+        found = re.search(r"Finished loading offsets .* from __consumer_offsets-0 in (\d+) milliseconds", said)
+        scale = 1000.0
+    else:
+        found = re.search(r"loaded .*shard=__consumer_offsets-0 .*seconds=([\d.]+)", said)
+        scale = 1.0
+    if found is None:
+        raise Refused(f"{kind} does not say how long the load took")
+    return float(found[1]) / scale
