@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.coordinator.shard import Producer
-from kafkapy.errors import Errors, KafkaError
+from kafkapy.errors import Errors, KafkaError, ProtocolError
 from tests.coordinator.transactions.world import LEADER_EPOCH, World
 
 P, Q = ("topic", 0), ("topic", 1)
@@ -116,6 +116,30 @@ def test_after_a_restart_a_transaction_goes_on(world: World) -> None:
     assert world.add("tx", producer, Q) == Errors.NONE
     assert world.commit("tx", producer) == Errors.NONE
     assert marked(world, producer) == [P, Q]
+
+
+def test_records_of_later_versions_are_left_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    producer = world.producer("tx")
+    strange = b"\0\7 whatever"
+    world.log.batches.append(([(strange, b"something"), (strange, None), (strange, b"more")], None))
+    world.restart()
+    assert world.init("tx") == producer._replace(epoch=1)
+    assert set(world.machine.entries) == {"tx"}
+    (said,) = caplog.messages
+    assert said == f"__transaction_state-0: records with keys of a later version are left alone: {strange.hex()}"
+
+
+def test_a_record_that_cannot_be_read_stops_the_load(world: World) -> None:
+    world.producer("tx")
+    ((key, value),) = world.log.records
+    assert value is not None
+    for damaged in (value[:-1], value[:16] + b"\x63" + value[17:], b"\0\7" + value[2:], b""):
+        world.log.batches[-1] = ([(key, damaged)], None)
+        with pytest.raises((ProtocolError, KafkaError)):
+            world.restart()
+    world.log.batches[-1] = ([(key[:3], value)], None)
+    with pytest.raises(ProtocolError):
+        world.restart()
 
 
 def test_a_shard_that_ended_completes_nothing(world: World) -> None:
