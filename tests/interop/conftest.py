@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from harness import brokers
 from harness.clients.base import Client
 from harness.clients.registry import KINDS, Clients
+from harness.members import Hosts
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -63,6 +64,40 @@ def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
 def admin(clients: Clients) -> Client:
     """A client that makes topics for those that cannot, and looks at what others did."""
     return clients["confluent-kafka"]
+
+
+# What Apache Kafka waits for is for people's convenience; tests of groups and transactions need not.
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
+
+
+@pytest.fixture(scope="session")
+def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """The broker that the tests of groups and transactions share; it must stop cleanly at the end."""
+    running = brokers.start(tmp_path_factory.mktemp("coordinator"), QUICK)
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def coordinated(coordinator: brokers.Broker) -> Iterator[Clients]:
+    """All clients of that broker, by name."""
+    running = Clients(coordinator.bootstrap)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
+    """Processes with group members, by kind of client."""
+    running = Hosts(coordinator.bootstrap)
+    yield running
+    running.close()
 
 
 _numbers = count(1)

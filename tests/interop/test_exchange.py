@@ -2,12 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable
 
 import pytest
 from harness.clients.base import Client, Record
 from harness.clients.registry import KINDS, Clients
-from harness.scenario import KEEP, PARTITIONS, T0, assert_same, end_offsets, records_for
+from harness.scenario import KEEP, PARTITIONS, T0, assert_same, end_offsets, records_for, wait_until
 
 WRITERS = [(kind.name, codec) for kind in KINDS.values() if "produce" in kind.abilities for codec in kind.codecs]
 
@@ -115,7 +114,7 @@ def test_writes_with_fewer_acknowledgements(client: Client, acks: int, admin: Cl
     admin.create_topic(topic_name, 1)
     sent = [client.express(Record(b"%d" % number, partition=0)) for number in range(50)]
     client.produce(topic_name, sent, acks=acks)
-    _wait_until(lambda: admin.watermarks(topic_name, [0])[0] == (0, 50))  # acks=0 returns before the broker has it
+    wait_until(lambda: admin.watermarks(topic_name, [0])[0] == (0, 50))  # acks=0 returns before the broker has it
     got = admin.fetch(topic_name, {0: 0}, {0: 50})
     assert [each.value for each in got[0]] == [record.value for record in sent]
 
@@ -183,10 +182,3 @@ def test_is_told_when_an_offset_is_out_of_range(client: Client, admin: Client, t
     with pytest.raises(Exception) as refused:  # noqa: PT011
         client.fetch(topic_name, {0: 50}, {0: 60})
     assert getattr(refused.value, "code", None) in (1, -1, -140), refused.value  # -140: librdkafka's own for this
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)

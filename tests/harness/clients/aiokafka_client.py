@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record
+from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
 
 T = TypeVar("T")
 
@@ -22,6 +22,8 @@ class AioKafka(Client):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._loop = asyncio.new_event_loop()
+        self._transactional: dict[str, AIOKafkaProducer] = {}
+        self._open: set[str] = set()  # names of those in a transaction
         self._run(self._start())
 
     async def _start(self) -> None:
@@ -31,6 +33,8 @@ class AioKafka(Client):
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return self._loop.run_until_complete(asyncio.wait_for(work, 90))
+        except aiokafka.errors.ProducerFenced as error:
+            raise ClientError(90, str(error)) from None
         except aiokafka.errors.OffsetOutOfRangeError as error:
             raise ClientError(1, str(error)) from None
         except aiokafka.errors.BrokerResponseError as error:
@@ -65,16 +69,94 @@ class AioKafka(Client):
 
         return self._run(work())
 
-    async def _consumer(self) -> AIOKafkaConsumer:
+    async def _consumer(self, *topics: str, **more: Any) -> AIOKafkaConsumer:
+        config = {"group_id": None, "enable_auto_commit": False, "auto_offset_reset": "none", **more}
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=4 << 20,
+            *topics, bootstrap_servers=self.bootstrap, max_partition_fetch_bytes=4 << 20, **config
         )
         await consumer.start()
         return consumer
+
+    def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
+        async def work() -> list[Received]:
+            got: list[Received] = []
+            isolation = "read_committed" if committed else "read_uncommitted"
+            consumer = await self._consumer(auto_offset_reset="earliest", isolation_level=isolation)
+            try:
+                consumer.assign([TopicPartition(topic, p) for p in partitions])
+                unread = set(partitions)
+                while unread:
+                    for messages in (await consumer.getmany(timeout_ms=200)).values():
+                        got += [_received(m) for m in messages]
+                        unread -= {m.partition for m in messages if m.value == last}
+            finally:
+                await consumer.stop()
+            return got
+
+        return self._run(work())
+
+    def open_transactional(self, name: str, *, timeout_ms: int = 60_000) -> None:
+        async def work() -> None:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=timeout_ms
+            )
+            await producer.start()
+            self._transactional[name] = producer
+
+        self._run(work())
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:
+        async def work() -> None:
+            producer = self._transactional[name]
+            if name not in self._open:
+                await producer.begin_transaction()
+                self._open.add(name)
+            sent = [await producer.send(topic, r.value, r.key, r.partition, r.timestamp) for r in records]
+            for future in sent:
+                await future
+
+        self._run(work())
+        if outcome != "open":
+            self.finish(name, outcome)
+
+    def finish(self, name: str, outcome: str) -> None:
+        self._open.discard(name)
+        producer = self._transactional[name]
+        self._run(producer.commit_transaction() if outcome == "commit" else producer.abort_transaction())
+
+    def close_transactional(self, name: str) -> None:
+        async def work() -> None:
+            self._open.discard(name)
+            try:
+                await self._transactional.pop(name).stop()
+            except aiokafka.errors.KafkaError:
+                pass  # it was fenced
+
+        self._run(work())
+
+    def copy_in_transaction(
+        self, name: str, group: str, source: str, target: str, count: int, outcome: str
+    ) -> list[Received]:
+        async def work() -> list[Received]:
+            got: list[Received] = []
+            config = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+            consumer = await self._consumer(source, **config)
+            producer = self._transactional[name]
+            try:
+                while len(got) < count:
+                    for messages in (await consumer.getmany(timeout_ms=200, max_records=count - len(got))).values():
+                        got += [_received(m) for m in messages]
+                await producer.begin_transaction()
+                for each in got:
+                    await producer.send(target, (each.value or b"").upper(), partition=each.partition)
+                ends = {TopicPartition(source, p): end for p, end in next_offsets(got).items()}
+                await producer.send_offsets_to_transaction(ends, group)
+                await (producer.commit_transaction() if outcome == "commit" else producer.abort_transaction())
+            finally:
+                await consumer.stop()
+            return got
+
+        return self._run(work())
 
     def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
         async def work() -> dict[int, list[Received]]:
@@ -183,3 +265,7 @@ class AioKafka(Client):
 def _check(code: int, about: str | None) -> None:
     if code:
         raise ClientError(code, about or "")
+
+
+def _received(m: Any) -> Received:
+    return Received(m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))

@@ -4,7 +4,7 @@ A client does what is in its `abilities` and knows the codecs in `codecs`; tests
 are collected, so that nothing is skipped at run time. Errors of a broker come as ClientError with Kafka's error code.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -41,6 +41,14 @@ class Received:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]
+
+
+def next_offsets(read: Iterable[Received]) -> dict[int, int]:
+    """Where to go on after these records, by partition."""
+    ends: dict[int, int] = {}
+    for each in read:
+        ends[each.partition] = max(each.offset + 1, ends.get(each.partition, 0))
+    return ends
 
 
 @dataclass(frozen=True)
@@ -168,6 +176,35 @@ class Client:
 
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         """Asks for a preferred election; the error code of each partition."""
+        raise NotImplementedError
+
+    def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
+        """Reads the partitions from their beginning until each has given a record with the value `last`, without what
+        was not committed if it is to be `committed`."""
+        raise NotImplementedError
+
+    def open_transactional(self, name: str, *, timeout_ms: int = 60_000) -> None:
+        """A producer with that transactional id, ready to begin; it is kept under its `name`."""
+        raise NotImplementedError
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:
+        """Begins a transaction if none is open, sends the records and waits for all; `outcome` is commit, abort or
+        open, which leaves it as it is."""
+        raise NotImplementedError
+
+    def finish(self, name: str, outcome: str) -> None:
+        """Commits or aborts what was left open."""
+        raise NotImplementedError
+
+    def close_transactional(self, name: str) -> None:
+        """Forgets the producer, whatever state it is in."""
+        raise NotImplementedError
+
+    def copy_in_transaction(
+        self, name: str, group: str, source: str, target: str, count: int, outcome: str
+    ) -> list[Received]:
+        """As a member of the group reads `count` committed records, and in one transaction sends their values in upper
+        case to the same partitions of the target, and the offsets to the group; what it read."""
         raise NotImplementedError
 
 

@@ -1,11 +1,13 @@
 """confluent-kafka, the Python face of librdkafka."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupTopicPartitions,
     ElectionType,
     IsolationLevel,
     KafkaException,
@@ -24,7 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from harness.clients.base import Client, ClientError, Partition, Received, Record
+from harness.clients.base import Client, ClientError, Partition, Received, Record, next_offsets
 
 
 class Confluent(Client):
@@ -34,6 +36,8 @@ class Confluent(Client):
         super().__init__(bootstrap)
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._admin.list_topics(timeout=30)
+        self._transactional: dict[str, Producer] = {}
+        self._open: set[str] = set()  # names of those in a transaction
 
     def produce(
         self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
@@ -80,7 +84,7 @@ class Confluent(Client):
         assert left == 0, f"{left} of {len(records)} records were not delivered in 60 s"
         return placed
 
-    def _consumer(self) -> Consumer:
+    def _consumer(self, **more: str) -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -88,6 +92,7 @@ class Confluent(Client):
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "message.max.bytes": 8 << 20,
+                **more,
             }
         )
 
@@ -112,6 +117,91 @@ class Confluent(Client):
             consumer.close()
         return got
 
+    def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
+        got: list[Received] = []
+        consumer = self._consumer(**{"isolation.level": "read_committed" if committed else "read_uncommitted"})
+        try:
+            consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+            unread = set(partitions)
+            deadline = time.monotonic() + 60
+            while unread:
+                assert time.monotonic() < deadline, f"no {last!r} in partitions {unread} of {topic} for 60 s: {got}"
+                for message in consumer.consume(1000, 0.2):
+                    got.append(_received(message))
+                    if message.value() == last:
+                        unread.discard(message.partition())
+        finally:
+            consumer.close()
+        return got
+
+    def open_transactional(self, name: str, *, timeout_ms: int = 60_000) -> None:
+        config = {"transactional.id": name, "transaction.timeout.ms": timeout_ms, "linger.ms": 0, "log_level": 0}
+        producer = Producer({"bootstrap.servers": self.bootstrap, **config})
+        with _errors():
+            producer.init_transactions(30)
+        self._transactional[name] = producer
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:
+        producer = self._transactional[name]
+        failed: list[Any] = []
+        if name not in self._open:
+            with _errors():
+                producer.begin_transaction()
+            self._open.add(name)
+        with _errors():
+            for record in records:
+                producer.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    -1 if record.partition is None else record.partition,
+                    on_delivery=lambda error, _: failed.append(error) if error else None,
+                )
+            assert producer.flush(30) == 0
+        if failed:
+            raise ClientError(failed[0].code(), failed[0].str())
+        if outcome != "open":
+            self.finish(name, outcome)
+
+    def finish(self, name: str, outcome: str) -> None:
+        self._open.discard(name)
+        with _errors():
+            if outcome == "commit":
+                self._transactional[name].commit_transaction(30)
+            else:
+                self._transactional[name].abort_transaction(30)
+
+    def close_transactional(self, name: str) -> None:
+        self._open.discard(name)
+        del self._transactional[name]
+
+    def copy_in_transaction(
+        self, name: str, group: str, source: str, target: str, count: int, outcome: str
+    ) -> list[Received]:
+        producer, got = self._transactional[name], []
+        consumer = self._consumer(**{"group.id": group, "auto.offset.reset": "earliest"})
+        try:
+            consumer.subscribe([source])
+            deadline = time.monotonic() + 60
+            while len(got) < count:
+                assert time.monotonic() < deadline, f"{len(got)} of {count} records of {source} in 60 s"
+                got += [_received(message) for message in consumer.consume(count - len(got), 0.2)]
+            with _errors():
+                producer.begin_transaction()
+                for each in got:
+                    producer.produce(target, (each.value or b"").upper(), partition=each.partition)
+                ends = [TopicPartition(source, p, end) for p, end in next_offsets(got).items()]
+                producer.send_offsets_to_transaction(ends, consumer.consumer_group_metadata(), 30)
+                assert producer.flush(30) == 0
+            self.finish(name, outcome)
+        finally:
+            consumer.close()
+        return got
+
+    def stable_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """Last stable offset of each partition."""
+        return self._list_offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
         consumer = self._consumer()
         try:
@@ -128,9 +218,15 @@ class Confluent(Client):
     def offsets_of_max_timestamp(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         return self._list_offsets(topic, partitions, OffsetSpec.max_timestamp())
 
-    def _list_offsets(self, topic: str, partitions: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
+    def _list_offsets(
+        self,
+        topic: str,
+        partitions: Iterable[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         asked = self._admin.list_offsets(
-            {TopicPartition(topic, p): spec for p in partitions}, isolation_level=IsolationLevel.READ_UNCOMMITTED
+            {TopicPartition(topic, p): spec for p in partitions}, isolation_level=isolation
         )
         return {place.partition: _result(future).offset for place, future in asked.items()}
 
@@ -189,6 +285,12 @@ class Confluent(Client):
         asked = self._admin.delete_records([TopicPartition(topic, p, offset) for p, offset in before.items()])
         return {place.partition: _result(future).low_watermark for place, future in asked.items()}
 
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """The committed offsets of a group, of the topic's partitions that have one."""
+        asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+        places = _result(asked).topic_partitions
+        return {each.partition: each.offset for each in places if each.topic == topic and each.offset >= 0}
+
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         told = _result(
             self._admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, p) for p in partitions])
@@ -208,7 +310,13 @@ def _received(message: Any) -> Received:
 
 
 def _result(future: Any) -> Any:
-    try:
+    with _errors():
         return future.result(60)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
     except KafkaException as error:
         raise ClientError(error.args[0].code(), error.args[0].str()) from None

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import kafka.errors
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.consumer.offsets import OffsetSpec
 
-from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record
+from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
 
 
 class KafkaPython(Client):
@@ -21,6 +21,8 @@ class KafkaPython(Client):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._transactional: dict[str, KafkaProducer] = {}
+        self._open: set[str] = set()  # names of those in a transaction
 
     def close(self) -> None:
         self._admin.close()
@@ -67,15 +69,75 @@ class KafkaPython(Client):
                         open_partitions.discard(p)
         return got
 
+    def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
+        got: list[Received] = []
+        isolation = "read_committed" if committed else "read_uncommitted"
+        with _errors(), self._consumer(auto_offset_reset="earliest", isolation_level=isolation) as consumer:
+            consumer.assign([TopicPartition(topic, p) for p in partitions])
+            unread = set(partitions)
+            deadline = time.monotonic() + 60
+            while unread:
+                assert time.monotonic() < deadline, f"no {last!r} in partitions {unread} of {topic} for 60 s: {got}"
+                for messages in consumer.poll(timeout_ms=200).values():
+                    got += [_received(m) for m in messages]
+                    unread -= {m.partition for m in messages if m.value == last}
+        return got
+
+    def open_transactional(self, name: str, *, timeout_ms: int = 60_000) -> None:
+        with _errors():
+            producer = KafkaProducer(
+                bootstrap_servers=self.bootstrap, transactional_id=name, transaction_timeout_ms=timeout_ms
+            )
+            producer.init_transactions()
+        self._transactional[name] = producer
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:
+        producer = self._transactional[name]
+        with _errors():
+            if name not in self._open:
+                producer.begin_transaction()
+                self._open.add(name)
+            sent = [producer.send(topic, r.value, r.key, partition=r.partition) for r in records]
+            for future in sent:
+                future.get(60)
+        if outcome != "open":
+            self.finish(name, outcome)
+
+    def finish(self, name: str, outcome: str) -> None:
+        self._open.discard(name)
+        producer = self._transactional[name]
+        with _errors():
+            (producer.commit_transaction if outcome == "commit" else producer.abort_transaction)()
+
+    def close_transactional(self, name: str) -> None:
+        self._open.discard(name)
+        self._transactional.pop(name).close(0)
+
+    def copy_in_transaction(
+        self, name: str, group: str, source: str, target: str, count: int, outcome: str
+    ) -> list[Received]:
+        got: list[Received] = []
+        producer = self._transactional[name]
+        config = {"group_id": group, "auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        with _errors(), self._consumer(**config) as consumer:
+            consumer.subscribe([source])
+            deadline = time.monotonic() + 60
+            while len(got) < count:
+                assert time.monotonic() < deadline, f"{len(got)} of {count} records of {source} in 60 s"
+                for messages in consumer.poll(timeout_ms=200, max_records=count - len(got)).values():
+                    got += [_received(m) for m in messages]
+            producer.begin_transaction()
+            for each in got:
+                producer.send(target, (each.value or b"").upper(), partition=each.partition)
+            ends = {TopicPartition(source, p): OffsetAndMetadata(end, "", -1) for p, end in next_offsets(got).items()}
+            producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+            (producer.commit_transaction if outcome == "commit" else producer.abort_transaction)()
+        return got
+
     @contextmanager
-    def _consumer(self) -> Iterator[KafkaConsumer]:
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=None,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            max_partition_fetch_bytes=4 << 20,
-        )
+    def _consumer(self, **more: Any) -> Iterator[KafkaConsumer]:
+        config = {"group_id": None, "enable_auto_commit": False, "auto_offset_reset": "none", **more}
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, max_partition_fetch_bytes=4 << 20, **config)
         try:
             yield consumer
         finally:
@@ -197,6 +259,10 @@ def _topic(name: str, configs: dict[str, Any]) -> ConfigResource:
 def _check(code: int, about: str) -> None:
     if code:
         raise ClientError(code, about)
+
+
+def _received(m: Any) -> Received:
+    return Received(m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
 
 
 @contextmanager

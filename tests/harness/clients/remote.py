@@ -71,25 +71,15 @@ class Remote(Client):
     def produce(
         self, topic: str, records: Sequence[Record], *, codec: str = "none", acks: int = -1, idempotent: bool = False
     ) -> list[tuple[int, int]]:
-        packed = [
-            {
-                "key": _pack(r.key),
-                "value": _pack(r.value),
-                "headers": [[k, _pack(v)] for k, v in r.headers],
-                "timestamp": r.timestamp,
-                "partition": r.partition,
-            }
-            for r in records
-        ]
-        placed = self._ask("produce", topic=topic, codec=codec, acks=acks, idempotent=idempotent, records=packed)
+        placed = self._ask(
+            "produce", topic=topic, codec=codec, acks=acks, idempotent=idempotent, records=_sent(records)
+        )
         return [(p, offset) for p, offset in placed]
 
     def fetch(self, topic: str, start: Mapping[int, int], end: Mapping[int, int]) -> dict[int, list[Received]]:
         got: dict[int, list[Received]] = {p: [] for p in start}
-        for r in self._ask("fetch", topic=topic, start=start, end=end):
-            headers = tuple((k, _unpack(v)) for k, v in r["headers"])
-            key, value = _unpack(r["key"]), _unpack(r["value"])
-            got[r["partition"]].append(Received(r["partition"], r["offset"], r["timestamp"], key, value, headers))
+        for received in _received(self._ask("fetch", topic=topic, start=start, end=end)):
+            got[received.partition].append(received)
         return got
 
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
@@ -153,6 +143,37 @@ class Remote(Client):
     def elect_leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         return _by_partition(self._ask("elect_leaders", topic=topic, partitions=list(partitions)))
 
+    def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
+        asked = {"topic": topic, "partitions": list(partitions), "last": _pack(last), "committed": committed}
+        return _received(self._ask("read_until", **asked))
+
+    def open_transactional(self, name: str, *, timeout_ms: int = 60_000) -> None:
+        self._ask("open_transactional", name=name, timeout_ms=timeout_ms)
+
+    def transact(self, name: str, topic: str, records: Sequence[Record], outcome: str) -> None:
+        self._ask("transact", name=name, topic=topic, records=_sent(records), outcome=outcome)
+
+    def finish(self, name: str, outcome: str) -> None:
+        self._ask("finish", name=name, outcome=outcome)
+
+    def close_transactional(self, name: str) -> None:
+        self._ask("close_transactional", name=name)
+
+    def copy_in_transaction(
+        self, name: str, group: str, source: str, target: str, count: int, outcome: str
+    ) -> list[Received]:
+        asked = {"name": name, "group": group, "topic": source, "target": target, "total": count, "outcome": outcome}
+        return _received(self._ask("copy_in_transaction", **asked))
+
+
+def java_command(version: str, main: str) -> list[str]:
+    """Starts one of the Java programs with the clients of a version."""
+    classpath = toolchain.maven_classpath(INTEROP / "java" / "pom.xml", version)
+    classes = toolchain.java_classes(INTEROP / "java", classpath)
+    java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return [*java, quiet, "-cp", f"{classes}:{classpath}", main]
+
 
 class Java(Remote):
     """The Java clients; the program is compiled against the version it runs with."""
@@ -160,11 +181,7 @@ class Java(Remote):
     version: str
 
     def command(self, bootstrap: str) -> list[str]:
-        classpath = toolchain.maven_classpath(INTEROP / "java" / "pom.xml", self.version)
-        classes = toolchain.java_classes(INTEROP / "java", classpath)
-        java = [toolchain.find("java"), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
-        return [*java, quiet, "-cp", f"{classes}:{classpath}", "kafkapy.interop.Main", bootstrap]
+        return [*java_command(self.version, "kafkapy.interop.Main"), bootstrap]
 
 
 class Java3(Java):
@@ -194,6 +211,33 @@ class KafkaJs(Remote):
 
     def command(self, bootstrap: str) -> list[str]:
         return [toolchain.find("node"), str(toolchain.node_modules(INTEROP / "node") / "main.js"), bootstrap]
+
+
+def _sent(records: Sequence[Record]) -> list[dict[str, Any]]:
+    return [
+        {
+            "key": _pack(r.key),
+            "value": _pack(r.value),
+            "headers": [[k, _pack(v)] for k, v in r.headers],
+            "timestamp": r.timestamp,
+            "partition": r.partition,
+        }
+        for r in records
+    ]
+
+
+def _received(records: list[dict[str, Any]]) -> list[Received]:
+    return [
+        Received(
+            r["partition"],
+            r["offset"],
+            r["timestamp"],
+            _unpack(r["key"]),
+            _unpack(r["value"]),
+            tuple((k, _unpack(v)) for k, v in r["headers"]),
+        )
+        for r in records
+    ]
 
 
 def _pack(value: bytes | None) -> str | None:

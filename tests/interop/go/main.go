@@ -6,13 +6,11 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -33,6 +31,12 @@ type request struct {
 	Configs      map[string]*string
 	ValidateOnly bool `json:"validate_only"`
 	Name         string
+	TimeoutMs    int64 `json:"timeout_ms"`
+	Outcome      string
+	Last         *string
+	Committed    bool
+	Group        string
+	Target       string
 	Broker       string
 }
 
@@ -47,18 +51,23 @@ type record struct {
 }
 
 type client struct {
-	seeds string
-	admin *kadm.Client
+	seeds         string
+	admin         *kadm.Client
+	transactional map[string]*transactional
 }
 
 func main() {
+	if len(os.Args) > 2 && os.Args[2] == "members" {
+		serveMembers(os.Args[1])
+		return
+	}
 	connection, err := kgo.NewClient(kgo.SeedBrokers(os.Args[1]), kgo.MetadataMinAge(10*time.Millisecond))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	defer connection.Close()
-	it := &client{os.Args[1], kadm.NewClient(connection)}
+	it := &client{os.Args[1], kadm.NewClient(connection), map[string]*transactional{}}
 	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := json.NewEncoder(os.Stdout)
 	for {
@@ -72,12 +81,7 @@ func main() {
 			result, err = it.handle(asked)
 		}
 		if err != nil {
-			code := int16(-1)
-			var known *kerr.Error
-			if errors.As(err, &known) {
-				code = known.Code
-			}
-			err = out.Encode(map[string]any{"error": code, "message": err.Error()})
+			err = out.Encode(map[string]any{"error": codeOf(err), "message": err.Error()})
 		} else {
 			err = out.Encode(map[string]any{"result": result})
 		}
@@ -96,6 +100,8 @@ func (it *client) handle(r request) (any, error) {
 		return it.produce(ctx, r)
 	case "fetch":
 		return it.fetch(ctx, r)
+	case "read_until", "open_transactional", "transact", "finish", "close_transactional", "copy_in_transaction":
+		return it.transact(ctx, r)
 	default:
 		return it.administer(ctx, r)
 	}

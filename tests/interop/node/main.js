@@ -14,6 +14,7 @@ const kafka = new Kafka({
 const admin = kafka.admin()
 
 const unpack = (text) => (text === null ? null : Buffer.from(text, 'base64'))
+const pack = (value) => (value === null || value === undefined ? null : value.toString('base64'))
 const byPartition = (entries) => Object.fromEntries(entries)
 
 async function produce({ topic, codec, acks, idempotent, records }) {
@@ -42,6 +43,84 @@ async function produce({ topic, codec, acks, idempotent, records }) {
   }
 }
 
+async function read(config, topic, isEnough) {
+  const consumer = kafka.consumer({ maxWaitTimeInMs: 100, retry: { retries: 10 }, ...config })
+  const got = []
+  await consumer.connect()
+  await consumer.subscribe({ topics: [topic], fromBeginning: true })
+  return {
+    consumer,
+    got: await new Promise((resolve, reject) => {
+      consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error))
+      const eachBatch = async ({ batch }) => {
+        for (const each of batch.messages) {
+          if (isEnough(got)) break
+          const headers = Object.entries(each.headers).map(([name, value]) => [name, pack(value)])
+          const place = { partition: batch.partition, offset: Number(each.offset), timestamp: Number(each.timestamp) }
+          got.push({ ...place, headers, key: pack(each.key), value: pack(each.value) })
+        }
+        if (isEnough(got)) resolve(got)
+      }
+      consumer.run({ autoCommit: false, eachBatch }).catch(reject)
+    }),
+  }
+}
+
+const transactional = new Map() // name -> { producer, open: transaction or undefined }
+
+async function finish({ name, outcome }) {
+  const kept = transactional.get(name)
+  const ending = kept.open
+  kept.open = undefined
+  await (outcome === 'commit' ? ending.commit() : ending.abort())
+  return null
+}
+
+// kafkajs reads only as a member of a group, so each reading is a group of its own.
+const transactions = {
+  async read_until({ topic, partitions, last, committed }) {
+    const groupId = `reads-${topic}-${Math.random()}`
+    const seen = (got) => new Set(got.filter((each) => each.value === last).map((each) => each.partition)).size
+    const { consumer, got } = await read({ groupId, readUncommitted: !committed }, topic, (sofar) => seen(sofar) === partitions.length)
+    await consumer.disconnect()
+    return got
+  },
+  async open_transactional({ name, timeout_ms: transactionTimeout }) {
+    const producer = kafka.producer({ transactionalId: name, idempotent: true, maxInFlightRequests: 1, transactionTimeout })
+    await producer.connect()
+    transactional.set(name, { producer, open: await producer.transaction() }) // which asks for the producer id
+    return null
+  },
+  async transact({ name, topic, records, outcome }) {
+    const kept = transactional.get(name)
+    kept.open = kept.open || (await kept.producer.transaction())
+    const messages = records.map((r) => ({ key: unpack(r.key), value: unpack(r.value), partition: r.partition ?? undefined }))
+    await kept.open.send({ topic, messages })
+    return outcome === 'open' ? null : finish({ name, outcome })
+  },
+  finish,
+  async close_transactional({ name }) {
+    await transactional.get(name).producer.disconnect()
+    transactional.delete(name)
+    return null
+  },
+  async copy_in_transaction({ name, group, topic, target, total, outcome }) {
+    const { consumer, got } = await read({ groupId: group, readUncommitted: false }, topic, (sofar) => sofar.length === total)
+    const kept = transactional.get(name)
+    const transaction = kept.open || (await kept.producer.transaction())
+    kept.open = undefined
+    const messages = got.map((each) => ({ partition: each.partition, value: unpack(each.value).toString('latin1').toUpperCase() }))
+    await transaction.send({ topic: target, messages })
+    const ends = new Map()
+    for (const each of got) ends.set(each.partition, Math.max(each.offset + 1, ends.get(each.partition) || 0))
+    const partitions = [...ends].map(([partition, offset]) => ({ partition, offset: String(offset) }))
+    await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic, partitions }] })
+    await (outcome === 'commit' ? transaction.commit() : transaction.abort())
+    await consumer.disconnect()
+    return got
+  },
+}
+
 async function configs(type, name) {
   const told = await admin.describeConfigs({ includeSynonyms: false, resources: [{ type, name }] })
   return byPartition(told.resources[0].configEntries.map((entry) => [entry.configName, entry.configValue]))
@@ -49,6 +128,7 @@ async function configs(type, name) {
 
 const answers = {
   produce,
+  ...transactions,
   async offsets_for_times({ topic, times }) {
     const found = {}
     for (const [partition, at] of Object.entries(times)) {
@@ -139,6 +219,7 @@ async function main() {
     process.stdout.write(JSON.stringify(answer) + '\n')
   }
   await admin.disconnect()
+  process.exit(0) // producers that nobody closed would keep it running
 }
 
 main().catch((error) => {

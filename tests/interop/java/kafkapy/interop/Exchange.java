@@ -120,7 +120,7 @@ final class Exchange {
         return got;
     }
 
-    private static Map<String, Object> describe(ConsumerRecord<byte[], byte[]> record) {
+    static Map<String, Object> describe(ConsumerRecord<byte[], byte[]> record) {
         List<Object[]> headers = new ArrayList<>();
         for (Header header : record.headers()) {
             headers.add(new Object[] {header.key(), pack(header.value())});
@@ -169,11 +169,11 @@ final class Exchange {
         return values;
     }
 
-    private static byte[] unpack(JsonNode value) {
+    static byte[] unpack(JsonNode value) {
         return value.isNull() ? null : Base64.getDecoder().decode(value.asText());
     }
 
-    private static String pack(byte[] value) {
+    static String pack(byte[] value) {
         return value == null ? null : Base64.getEncoder().encodeToString(value);
     }
 }

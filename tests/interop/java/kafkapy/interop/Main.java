@@ -22,11 +22,13 @@ public final class Main {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 20);
         try (Administer admin = new Administer(arguments[0])) {
             Exchange exchange = new Exchange(arguments[0]);
+            Transactions transactions = new Transactions(arguments[0]);
             for (String line = in.readLine(); line != null; line = in.readLine()) {
                 JsonNode request = JSON.readTree(line);
                 ObjectNode answer = JSON.createObjectNode();
                 try {
                     Object result = exchange.handle(request);
+                    result = result == Exchange.NOT_MINE ? transactions.handle(request) : result;
                     answer.set("result", JSON.valueToTree(result == Exchange.NOT_MINE ? admin.handle(request) : result));
                 } catch (Exception failure) {
                     Throwable reason = failure;

@@ -1,0 +1,305 @@
+"""Groups of members that run in processes of their own, in every language, and what they say of themselves.
+
+A Host is a process with members of one kind; a Group collects what all its members report, from whatever hosts. See
+tests/interop/python/host.py for the commands and events; the other languages' programs speak the same.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from harness import toolchain
+from harness.clients.remote import INTEROP, FranzGo, Java3, Java4, KafkaJs, java_command
+
+PATIENCE_S = 30.0
+KINDS = ("confluent-kafka", "kafka-python", "aiokafka", Java3.name, Java4.name, FranzGo.name, KafkaJs.name)
+STATIC_KINDS = tuple(kind for kind in KINDS if kind != KafkaJs.name)  # kafkajs 2.2.4 knows no group.instance.id
+FENCING_KINDS = tuple(kind for kind in STATIC_KINDS if kind != "aiokafka")  # which takes the error for any other
+COOPERATIVE_KINDS = ("confluent-kafka", "kafka-python", Java3.name, Java4.name, FranzGo.name)
+
+
+def host_command(kind: str, bootstrap: str) -> list[str]:
+    """The command line of a host; builds it first where that is needed."""
+    versions = {each.name: each.version for each in (Java3, Java4)}
+    if kind in versions:
+        return [*java_command(versions[kind], "kafkapy.interop.Members"), bootstrap]
+    if kind == FranzGo.name:
+        return [str(toolchain.go_program(INTEROP / "go")), bootstrap, "members"]
+    if kind == KafkaJs.name:
+        return [toolchain.find("node"), str(toolchain.node_modules(INTEROP / "node") / "members.js"), bootstrap]
+    return [sys.executable, str(INTEROP / "python" / "main.py"), bootstrap, kind]
+
+
+class Host:
+    """A process that can have any number of members, and dies with all of them."""
+
+    def __init__(self, kind: str, bootstrap: str) -> None:
+        self.kind = kind
+        self.hear: dict[str, Callable[[dict[str, Any]], None]] = {}
+        self._complaints: list[str] = []
+        self.child = subprocess.Popen(
+            host_command(kind, bootstrap),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent,
+        )
+        self._listeners = [
+            threading.Thread(target=listen, daemon=True) for listen in (self._read_events, self._read_complaints)
+        ]
+        for listener in self._listeners:
+            listener.start()
+
+    def _read_events(self) -> None:
+        assert self.child.stdout is not None
+        for line in self.child.stdout:
+            event = json.loads(line) if line.endswith("\n") else {"member": None}  # cut short by SIGKILL
+            if event["member"] in self.hear:
+                self.hear[event["member"]](event)
+
+    def _read_complaints(self) -> None:
+        assert self.child.stderr is not None
+        for line in self.child.stderr:
+            self._complaints.append(line)
+            del self._complaints[:-100]
+
+    @property
+    def complaints(self) -> str:
+        """The end of its standard error, and its exit code if it is over."""
+        code = self.child.poll()
+        return "".join(self._complaints)[-2000:] + ("" if code is None else f"{self.kind} ended with {code}\n")
+
+    def tell(self, op: str, member: str, **arguments: Any) -> None:
+        """A command."""
+        assert self.child.stdin is not None
+        self.child.stdin.write(json.dumps({"op": op, "member": member, **arguments}) + "\n")
+        self.child.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL; what it said before has been heard when this returns."""
+        self.child.kill()
+        self.child.wait(30)
+        for listener in self._listeners:
+            listener.join(10)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it does nothing at all, and does not know it."""
+        self.child.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.child.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """All members leave, and the process ends."""
+        if self.child.poll() is None:
+            assert self.child.stdin is not None
+            self.child.stdin.close()
+            try:
+                self.child.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Hosts:
+    """One host of each kind for all tests, made at its first use; those that a test will kill are its own."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._shared: dict[str, Host] = {}
+        self._own: list[Host] = []
+
+    def shared(self, kind: str) -> Host:
+        """Do not kill or freeze this one."""
+        if kind not in self._shared:
+            self._shared[kind] = Host(kind, self._bootstrap)
+        return self._shared[kind]
+
+    def own(self, kind: str) -> Host:
+        """A new one."""
+        self._own.append(Host(kind, self._bootstrap))
+        return self._own[-1]
+
+    def close(self) -> None:
+        """Ends all."""
+        for host in [*self._shared.values(), *self._own]:
+            host.close()
+
+
+@dataclass
+class Member:
+    """A member as far as it was heard of."""
+
+    name: str
+    host: Host
+    address: str  # what its host calls it
+    generation: int = -1
+    id: str = ""
+    owned: set[int] = field(default_factory=set)
+    assignments: int = 0  # how many rebalances it took part in
+    ended: dict[str, Any] | None = None  # its `left` or `failed`
+
+
+class Group:
+    """A group that reads one topic."""
+
+    def __init__(self, name: str, topic: str, partitions: int, *, assignor: str = "range") -> None:
+        self.name = name
+        self.topic = topic
+        self.partitions = partitions
+        self.assignor = assignor
+        self.events: list[dict[str, Any]] = []  # of all members, in the order in which they were heard
+        self.members: dict[str, Member] = {}
+        self.done: dict[int, set[int]] = {p: set() for p in range(partitions)}  # offsets that someone processed
+        self._joins = 0
+        self._news = threading.Condition()
+
+    def join(
+        self,
+        name: str,
+        host: Host,
+        *,
+        session_ms: int = 30_000,
+        rebalance_ms: int = 60_000,
+        instance: str | None = None,
+    ) -> Member:
+        """Starts a member; `name` is its name among the members of the group."""
+        self._joins += 1
+        member = self.members[name] = Member(name, host, f"{self.name}/{name}/{self._joins}")
+        host.hear[member.address] = lambda event: self._hear(member, event)
+        host.tell(
+            "join",
+            member.address,
+            group=self.name,
+            topic=self.topic,
+            assignor=self.assignor,
+            session_ms=session_ms,
+            rebalance_ms=rebalance_ms,
+            instance=instance,
+        )
+        return member
+
+    def tell(self, name: str, op: str) -> None:
+        """`leave`, `stall` or `resume`."""
+        member = self.members[name]
+        member.host.tell(op, member.address)
+
+    def leave(self, *names: str) -> None:
+        """They leave as a program that ends does."""
+        for name in names:
+            self.tell(name, "leave")
+        self.until(lambda: all(self.members[name].ended for name in names), f"{names} to leave")
+        for name in names:
+            ended = self.members.pop(name).ended
+            assert ended is not None
+            assert ended["event"] == "left", ended
+
+    def lose(self, name: str) -> Member:
+        """The member's process is killed."""
+        member = self.members.pop(name)
+        member.host.kill()
+        return member
+
+    def _hear(self, member: Member, event: dict[str, Any]) -> None:
+        with self._news:
+            self.events.append({**event, "member": member.name})
+            if event["event"] == "assigned":
+                member.generation, member.id, member.owned = event["generation"], event["id"], set(event["owned"])
+                member.assignments += 1
+            elif event["event"] in ("revoked", "lost"):
+                member.owned -= set(event["partitions"])
+            elif event["event"] == "records":
+                for p, first, last in event["runs"]:
+                    self.done[p].update(range(first, last + 1))
+            elif event["event"] in ("left", "failed"):
+                member.owned = set()
+                member.ended = event
+            self._news.notify_all()
+
+    def until(self, condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> None:
+        """Waits for news until the condition holds."""
+        deadline = time.monotonic() + seconds
+        with self._news:
+            while not condition():
+                left = deadline - time.monotonic()
+                assert left > 0, f"waited {seconds} s for {what}\n{self.story()}"
+                self._news.wait(min(left, 0.5))
+
+    def story(self, last: int = 60) -> str:
+        """The latest events, for people."""
+        quiet = ("records", "committed", "commit_failed")
+        shown = [event for event in self.events if event["event"] not in quiet][-last:]
+        states = [
+            f"{m.name} ({m.host.kind}): {m.generation} {sorted(m.owned)} {m.ended}" for m in self.members.values()
+        ]
+        complaints = [m.host.complaints for m in self.members.values()]
+        done = {p: len(offsets) for p, offsets in self.done.items()}
+        return "\n".join([*map(json.dumps, shown), *states, f"processed: {done}", *complaints])
+
+    def is_settled(self, among: Collection[str] | None = None) -> bool:
+        """Each partition has one owner, and no member has two more than another."""
+        members = [m for name, m in self.members.items() if among is None or name in among]
+        shares = [len(m.owned) for m in members]
+        everything = [p for m in members for p in m.owned]
+        return sorted(everything) == list(range(self.partitions)) and max(shares) - min(shares) <= 1
+
+    def settle(self, among: Collection[str] | None = None) -> None:
+        """Waits until it is."""
+        self.until(lambda: self.is_settled(among), f"{self.name} to settle")
+
+    def drain(self, ends: dict[int, int]) -> None:
+        """Waits until all records were processed."""
+        self.until(
+            lambda: all(len(self.done[p]) == end for p, end in ends.items()), f"all records of {ends} to be processed"
+        )
+
+
+class Feed:
+    """Writes a few records to every partition all the time, so that members always have something to do."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self.ends = dict.fromkeys(range(partitions), 0)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0})
+        self._stopping = threading.Event()
+        self._failed: list[Any] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Feed":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        """All of it is in the topic."""
+        self._stopping.set()
+        self._thread.join()
+        left = self._producer.flush(30)
+        assert not self._failed, self._failed[0]
+        assert left == 0
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.wait(0.03):
+            for partition in range(self._partitions):
+                for _ in range(3):
+                    self._producer.produce(
+                        self._topic, b"%d" % number, partition=partition, on_delivery=self._delivered
+                    )
+                    number += 1
+                self.ends[partition] += 3
+            self._producer.poll(0)
+
+    def _delivered(self, error: Any, _message: Any) -> None:
+        if error is not None:
+            self._failed.append(error)

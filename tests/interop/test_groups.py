@@ -1,0 +1,110 @@
+"""Consumer groups of one kind of client: members come and go, die and stall, and every record is processed."""
+
+import pytest
+from harness import brokers
+from harness.clients.confluent import Confluent
+from harness.clients.registry import Clients
+from harness.members import COOPERATIVE_KINDS, FENCING_KINDS, KINDS, STATIC_KINDS, Feed, Group, Hosts
+from harness.ownership import repeated_without_reason, violations
+
+PARTITIONS = 6
+WAYS = [
+    *((kind, "roundrobin" if kind == "aiokafka" else "range") for kind in KINDS),
+    *((kind, "cooperative-sticky") for kind in COOPERATIVE_KINDS),
+]
+
+
+@pytest.fixture
+def admin(coordinated: Clients) -> Confluent:
+    client = coordinated["confluent-kafka"]
+    assert isinstance(client, Confluent)
+    return client
+
+
+def group_of(admin: Confluent, name: str, assignor: str = "range", partitions: int = PARTITIONS) -> Group:
+    """A group that is named as its topic, which is new."""
+    admin.create_topic(name, partitions)
+    return Group(name, name, partitions, assignor=assignor)
+
+
+@pytest.mark.parametrize(("kind", "assignor"), WAYS)
+def test_each_record_is_processed_once_while_members_join_and_leave(
+    kind: str, assignor: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
+) -> None:
+    group = group_of(admin, topic_name, assignor)
+    host = hosts.shared(kind)
+    with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
+        for name in "abc":
+            group.join(name, host)
+            group.settle()
+        group.leave("a")
+        group.settle()
+        group.join("d", host)
+        group.settle()
+    group.drain(feed.ends)
+    group.until(lambda: admin.committed(topic_name, topic_name) == feed.ends, "the last commits")
+    group.leave("b", "c", "d")
+    assert not violations(group.events)
+    assert not repeated_without_reason(group.events)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_living_take_over_from_one_that_dies_and_one_that_stalls(
+    kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
+) -> None:
+    group = group_of(admin, topic_name)
+    frozen, doomed = hosts.own(kind), hosts.own(kind)
+    with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
+        group.join("living", hosts.shared(kind), session_ms=2000)
+        group.join("frozen", frozen, session_ms=2000)
+        group.join("doomed", doomed, session_ms=2000)
+        group.settle()
+        group.lose("doomed")
+        frozen.freeze()
+        group.settle(among=["living"])
+        frozen.thaw()
+        group.members["frozen"].owned.clear()  # what it had, as it will soon know
+        group.settle()
+    group.drain(feed.ends)
+    group.leave("frozen", "living")
+    assert not violations(group.events)
+    assert admin.committed(topic_name, topic_name) == feed.ends
+
+
+@pytest.mark.parametrize("kind", STATIC_KINDS)
+def test_a_static_member_that_comes_back_has_its_partitions_and_nobody_else_notices(
+    kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
+) -> None:
+    group = group_of(admin, topic_name)
+    with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
+        group.join("other", hosts.shared(kind), instance="other")
+        group.join("first", hosts.own(kind), instance="one")
+        group.settle()
+        group.join("twin", hosts.shared(kind), instance="twin")
+        group.settle()
+        before = group.members["other"].generation, group.members["other"].assignments
+        dead = group.lose("first")
+        again = group.join("second", hosts.shared(kind), instance="one")
+        group.until(lambda: again.owned == dead.owned, "the partitions of the one before")
+        assert again.generation == dead.generation
+        assert again.id != dead.id
+    group.drain(feed.ends)
+    assert (group.members["other"].generation, group.members["other"].assignments) == before
+    assert not [each for each in violations(group.events) if "two owners, first and second" not in each]
+
+
+@pytest.mark.parametrize("kind", FENCING_KINDS)
+def test_of_two_that_say_they_are_the_same_instance_the_first_is_fenced(
+    kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
+) -> None:
+    group = group_of(admin, topic_name)
+    with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
+        first = group.join("first", hosts.shared(kind), instance="one")
+        group.settle()
+        second = group.join("second", hosts.shared(kind), instance="one")
+        group.until(lambda: first.ended, "the first to end")
+        assert first.ended is not None
+        assert first.ended["code"] == 82 or "fenced" in first.ended["message"], first.ended
+        group.until(lambda: second.owned == set(range(PARTITIONS)), "the second to have it all")
+    group.drain(feed.ends)
+    group.leave("second")
