@@ -162,13 +162,18 @@ class Shards(Generic[M]):
             self._queue.put(shard, partial(load, shard, partition, self._replay, self._block_bytes(), self._is_stopped))
 
     def lost(self, partition: Partition) -> None:
-        """This broker does not lead the partition any more: its shard ends."""
+        """This broker does not lead the partition any more: its shard ends, soon, on another thread.
+
+        Nothing is waited for here: a directory fails in the middle of an append, under the lock of whatever shard has
+        made it, and others of its shards may wait for that one.
+        """
         with self._lock:
             found = self._shards.get(partition.index)
             if found is None or found[0] is not partition:
                 return
             self._shards = {index: one for index, one in self._shards.items() if index != partition.index}
-        found[1].end()
+        self._queue.put(found[1], found[1].end)
+        self._queue.hasten(found[1])
 
     def stop(self) -> None:
         """Ends every shard: whoever waits is answered, and nobody appends any more."""

@@ -1,5 +1,6 @@
 """The shards of a topic: finding the one of a key, and their coming and going with the partitions."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,13 +179,53 @@ def test_a_partition_that_is_not_led(shards: Shards[KeyValues], broker: Broker, 
     assert shards.is_loading == (code == Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def test_a_lost_partition_has_another_coordinator(shards: Shards[KeyValues], tmp_path: Path) -> None:
+def test_a_lost_partition_has_another_coordinator(shards: Shards[KeyValues], tmp_path: Path, queue: Held) -> None:
     partition = lead(tmp_path, index=0)
     shards.led(partition)
     shard = shards.of(key_of(0))
     shards.lost(partition)
+    assert shards.active() == []
+    queue.run()
     assert (shard.state, shard.machine.seen) == (UNLOADED, ["loaded", "unloaded"])
     assert code_of(shards, key_of(0)) == Errors.NOT_COORDINATOR
+
+
+def test_a_directory_that_fails_under_two_shards_holds_neither_up(tmp_path: Path) -> None:
+    """Each is in the middle of a step, and learns that both are lost; neither waits for the other's end."""
+    broker: Any = Broker(2)
+    queue = LoadQueue()
+    clock = ManualClock()
+    shards = Shards(
+        TOPIC,
+        lambda index: KeyValues(),
+        topics=broker,
+        replicas=broker,
+        queue=queue,
+        clock=clock,
+        timer=Timer(clock),
+        partitions=lambda: 2,
+        block_bytes=lambda: 1000,
+    )
+    partitions = [lead(tmp_path, index=index) for index in range(2)]
+    for partition in partitions:
+        shards.led(partition)
+    both = threading.Barrier(2)
+
+    def step(machine: KeyValues) -> None:
+        both.wait(10)
+        for partition in partitions:
+            shards.lost(partition)
+
+    at = [shards.of(key_of(index, 2)) for index in range(2)]
+    threads = [threading.Thread(target=shard.run, args=(step,), daemon=True) for shard in at]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    with queue._changed:
+        assert queue._changed.wait_for(lambda: queue._running == 0, 10)
+    assert [shard.state for shard in at] == [UNLOADED, UNLOADED]
 
 
 def test_the_loss_of_an_older_leadership_changes_nothing(shards: Shards[KeyValues], tmp_path: Path) -> None:
@@ -193,7 +234,7 @@ def test_the_loss_of_an_older_leadership_changes_nothing(shards: Shards[KeyValue
     first = shards.of(key_of(0))
     shards.led(after)
     shards.lost(before)
-    assert first.state == UNLOADED
+    assert first.state == UNLOADED  # by the next one
     assert shards.of(key_of(0)).state == ACTIVE
 
 
@@ -211,6 +252,7 @@ def test_a_partition_that_is_lost_while_it_waits_is_not_loaded(
     shards.led(partition)
     shard: Shard[KeyValues] | None = shards.at(0)
     assert shard is not None
+    partition.remove(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION))
     shards.lost(partition)
     queue.run()
     assert (shard.state, shard.machine.seen) == (UNLOADED, [])
