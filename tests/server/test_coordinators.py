@@ -19,6 +19,7 @@ from kafkapy.protocol.apis import (
     DELETE_RECORDS,
     DELETE_TOPICS,
     FIND_COORDINATOR,
+    JOIN_GROUP,
     METADATA,
     PRODUCE,
 )
@@ -264,6 +265,28 @@ def test_more_partitions_count_from_the_next_start_on(tmp_path: Path) -> None:
     server = start_broker(tmp_path, offsets_topic_num_partitions="2")
     assert server.services.coordinators.group_shards.partition_for(key) == partition_of(key, 7)
     server.stop()
+
+
+def test_a_stop_answers_members_that_wait(tmp_path: Path) -> None:
+    server = start_broker(tmp_path)  # the first members of a group wait 3 s for more
+    wire = Wire(server)
+    find(wire, "key")
+    make = JOIN_GROUP.Request
+    join = make(
+        group_id="key",
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=30_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[make.Protocols(name="range", metadata=b"")],
+    )
+    wire.send(JOIN_GROUP, 3, join)
+    shard = server.services.coordinators.group_shards.of("key")
+    eventually(lambda: bool(shard.read(lambda home: home.groups)))
+    server.stop()
+    assert wire.receive(JOIN_GROUP, 3)[1].error_code == Errors.NOT_COORDINATOR
+    assert wire.closed()
+    wire.close()
 
 
 # --- loading
