@@ -46,12 +46,13 @@ def reset_offsets(
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
     shift_by: Annotated[int | None, typer.Option("--shift-by", help="By so many records; -10: ten back.")] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", metavar="FILE", help="To the offsets that --export wrote; - reads.")
+        Path | None,
+        typer.Option("--from-file", metavar="FILE", help="To the offsets in a file of --export."),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without this the plan is shown only.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan, as without --execute.")] = False,
     export: Annotated[
-        Path | None, typer.Option("--export", metavar="FILE", help="Write the plan as lines with commas; - prints it.")
+        Path | None, typer.Option("--export", metavar="FILE", help="Write the plan as lines with commas; -: print it.")
     ] = None,
     servers: Servers = DEFAULT_SERVER,
     as_json: Json = False,

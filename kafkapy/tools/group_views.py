@@ -57,19 +57,14 @@ def print_offsets(group: GroupDescription, progress: list[Progress]) -> None:
     if not progress:
         print("It has committed nothing, and nothing is assigned to it.")
         return
-    print_table(
-        ["topic", "partition>", "committed>", "end>", "lag>", "member", "host", "client id"],
-        [
-            (
-                *one.partition,
-                _dash(one.committed and one.committed.offset),
-                _dash(one.end),
-                _dash(one.lag),
-                *((one.member.id, one.member.host, one.member.client_id) if one.member else "---"),
-            )
-            for one in progress
-        ],
-    )
+    owned = any(one.member for one in progress)
+    rows: list[tuple[object, ...]] = []
+    for one in progress:
+        who = (one.member.id, one.member.host, one.member.client_id) if one.member else ("-", "-", "-")
+        offset = one.committed and one.committed.offset
+        rows.append((*one.partition, _dash(offset), _dash(one.end), _dash(one.lag), *(who if owned else ())))
+    columns = ["topic", "partition>", "committed>", "end>", "lag>"]
+    print_table([*columns, "member", "host", "client id"] if owned else columns, rows)
 
 
 def print_members(group: GroupDescription) -> None:
