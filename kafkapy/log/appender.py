@@ -8,6 +8,7 @@ indexed message by message, as Kafka does since 3.9.1. Source: Kafka's UnifiedLo
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,7 @@ class Append:
 
     def __init__(self, log: LogState, leader_epoch: int, now_ms: int, check_sequences: bool) -> None:
         self._log = log
+        log.write_seconds = 0.0
         self._log_start = log.log_start_offset
         self._epoch = leader_epoch
         self._now_ms = now_ms
@@ -206,7 +208,9 @@ class Append:
         log = self._log
         segment = log.segments.active
         position = segment.size
+        began = time.monotonic()
         segment.write(self._buffers)
+        self._log.write_seconds += time.monotonic() - began
         for batch, base_offset in pending:
             if batch.magic < 2 and _is_set(batch):
                 _index_set(segment, batch, base_offset)

@@ -63,6 +63,7 @@ class LogState:
         self.upkeep = Upkeep()
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
+        self.write_seconds = 0.0  # that the last append has waited for the system to take its bytes
         self.verifies_transactions = False  # whether one may begin only after its coordinator was asked (KIP-890)
         self._limit: tuple[int, tuple[Segment, int]] | None = None
         self.rules = AppendRules(config, self.env.max_decompressed)

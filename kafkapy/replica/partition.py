@@ -7,7 +7,6 @@ follows the log's end as soon as an append is in the log.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -83,13 +82,12 @@ class Partition:
         if done is None:
             return self._append_waiting(sets, origin)
         if not self._queue.busy and not self._stall.stalled:
-            started = time.monotonic()
             try:
                 verdicts = self.log.append(sets, self.leader_epoch, origin=origin, blocking=False, flush=False)
             except LogDirFailure as failure:
                 return [failure] * len(sets)
             if not isinstance(verdicts, Busy):
-                self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+                self._observe(sets)
                 if self.log.is_flush_due:
                     self._queue.put_written(sets, verdicts, done)
                     return None
@@ -123,13 +121,17 @@ class Partition:
         if self.log.is_long_work(sets):  # the time that it takes says nothing of the disk
             verdicts = self._convert(sets, origin)
         else:
-            started = time.monotonic()
             verdicts = self._write_now(sets, origin)
-            self._stall.observe(time.monotonic() - started, sum(map(len, sets)))
+            self._observe(sets)
         if self.log.is_flush_due:
             return verdicts, True
         self._appended()
         return verdicts, False
+
+    def _observe(self, sets: Sequence[memoryview]) -> None:
+        # The system call alone: waiting for the interpreter's lock, or for a core, says nothing of the disk, and a
+        # pool that is taken for a slow disk for that would go on waiting for it.
+        self._stall.observe(self.log.write_seconds, sum(map(len, sets)))
 
     def _convert(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
         """A few sets at a time: a hostile request may hold a thousand that take a second each."""
