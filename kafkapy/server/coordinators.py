@@ -144,7 +144,7 @@ class Coordinators:
         from kafkapy.coordinator.transactions.machine import TransactionMachine
         from kafkapy.coordinator.transactions.upkeep import Upkeep
 
-        completion = Completion(self.markers, self._exists)
+        completion = Completion(self.markers, self._exists, self._services.disk_pool.submit)
         upkeep = Upkeep(self._transaction_settings)
         return self._make_shards(
             TRANSACTIONS,

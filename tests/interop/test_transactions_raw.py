@@ -138,6 +138,10 @@ def test_partitions_are_added_all_or_none(wire: Wire, topic: str, name: str, ver
         Errors.UNKNOWN_TOPIC_OR_PARTITION,
         Errors.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+    assert wire.add(name, producer, [both[0], ("__transaction_state", 0)], version) == [
+        Errors.OPERATION_NOT_ATTEMPTED,
+        Errors.TOPIC_AUTHORIZATION_FAILED,
+    ]
     assert wire.describe(name).transaction_state == "Empty"
     assert wire.add(name, producer, both, version) == [Errors.NONE] * 2
     assert wire.add(name, producer, both[:1], version) == [Errors.NONE]

@@ -8,6 +8,7 @@ TransactionMarkerRequestCompletionHandler.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.coordinator.transactions")
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
+MOST_INLINE = 32  # markers: about a millisecond
+MARKERS_A_SLICE = 8
 
 # A partition that can have no transactional records needs no marker.
 _NOTHING_TO_MARK = (Errors.NONE, Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION)
@@ -44,56 +47,70 @@ class Markers(Protocol):
 
 
 class Completion:
-    """`exists` says whether there is still such a partition: one that was deleted needs no marker."""
-
-    def __init__(self, markers: Markers, exists: Callable[[str, int], bool]) -> None:
-        self._markers = markers
-        self._exists = exists
-
-    def begin(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
-        """Completes a transaction whose state is prepared, at once where nothing has to wait."""
-        _Completing(self._markers, self._exists, machine, transactional_id, entry).write_markers()
-
-
-class _Completing:
-    """One transaction on its way. Its methods run under the shard's lock."""
+    """`exists` says whether there is still such a partition: one that was deleted needs no marker. `in_pool` runs a
+    function on another thread: a network thread has no time for many markers."""
 
     def __init__(
         self,
         markers: Markers,
         exists: Callable[[str, int], bool],
-        machine: TransactionMachine,
-        transactional_id: str,
-        entry: Entry,
+        in_pool: Callable[[Callable[[], None]], object],
     ) -> None:
+        self.markers = markers
+        self.exists = exists
+        self.in_pool = in_pool
+
+    def begin(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
+        """Completes a transaction whose state is prepared, at once where nothing has to wait."""
+        _Completing(self, machine, transactional_id, entry).write_markers()
+
+
+class _Completing:
+    """One transaction on its way. Its methods run under the shard's lock, but for `_write_many`."""
+
+    def __init__(self, means: Completion, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
         assert entry.state is not None
-        self._markers = markers
-        self._exists = exists
+        self._means = means
         self._machine = machine
         self._id = transactional_id
         self._entry = entry
         self._prepared = entry.state
         self._attempts = 0
         self._delay_s = FIRST_RETRY_S
-        self._left = entry.unmarked = transitions.one_by_one(entry.state.partitions)
+        self._unanswered = 0
+        self._failed: dict[TopicPartition, int] = {}
+        self._left = entry.unmarked = dict.fromkeys(transitions.one_by_one(entry.state.partitions))
         entry.pending = transitions.completed(entry.state, 0).state
 
-    def write_markers(self) -> Effects | None:
+    def write_markers(self) -> None:
         self._attempts += 1
-        self._keep([one for one in self._left if self._exists(*one)])
-        if not self._left:
+        for one in [one for one in self._left if not self._means.exists(*one)]:
+            del self._left[one]
+        left = list(self._left)
+        self._unanswered = len(left)
+        self._failed = {}
+        if not left:
             self._machine.shard.run(lambda _: self._record())
-            return None
+        elif len(left) <= MOST_INLINE:
+            self._write(left)
+        else:
+            self._means.in_pool(lambda: self._write_many(left))
+
+    def _write_many(self, partitions: list[TopicPartition]) -> None:
+        for at in range(0, len(partitions), MARKERS_A_SLICE):
+            self._write(partitions[at : at + MARKERS_A_SLICE])
+            time.sleep(0)  # lets a network thread have the interpreter
+
+    def _write(self, partitions: list[TopicPartition]) -> None:
         prepared = self._prepared
-        self._markers.write(
+        self._means.markers.write(
             prepared.producer_id,
             prepared.producer_epoch,
             self._machine.shard.leader_epoch,
             prepared.state == PREPARE_COMMIT,
-            self._left,
+            partitions,
             self._written,
         )
-        return None
 
     def _written(self, codes: Mapping[TopicPartition, int]) -> None:
         try:
@@ -102,22 +119,26 @@ class _Completing:
             log.info("the completion of %r ends here: %s", self._id, error)
 
     def _judge(self, codes: Mapping[TopicPartition, int]) -> Effects | None:
-        failed = {one: code for one, code in codes.items() if code not in _NOTHING_TO_MARK}
-        self._keep([one for one in self._left if one in failed or one not in codes])
-        for (topic, index), code in failed.items():
+        self._unanswered -= len(codes)
+        for one, code in codes.items():
+            if code in _NOTHING_TO_MARK:
+                self._left.pop(one, None)
+            else:
+                self._failed[one] = code
+        if self._unanswered:
+            return None
+        if not self._left:
+            return self._record()
+        for (topic, index), code in self._failed.items():
             if code in _TAKEN_OVER:
                 log.warning("%r gets no marker in %s-%d: %s", self._id, topic, index, name_of(code))
                 return None
-        if not self._left:
-            return self._record()
-        (topic, index), code = next(iter(failed.items()))
+        (topic, index), code = next(iter(self._failed.items()))
         self._retry(
-            self.write_markers, f"{len(failed)} markers are missing, one in {topic}-{index} because of {name_of(code)}"
+            self.write_markers,
+            f"{len(self._failed)} markers are missing, one in {topic}-{index} because of {name_of(code)}",
         )
         return None
-
-    def _keep(self, left: list[TopicPartition]) -> None:
-        self._left = self._entry.unmarked = left
 
     def _record(self) -> Effects:
         """All markers are there."""

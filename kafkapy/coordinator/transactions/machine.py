@@ -58,7 +58,7 @@ class Entry:
         self.state = state
         self.pending: int | None = None
         self.previous: Producer | None = None
-        self.unmarked: list[TopicPartition] | None = None
+        self.unmarked: dict[TopicPartition, None] | None = None
 
 
 class TransactionMachine:

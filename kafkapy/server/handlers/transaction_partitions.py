@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.internal_topics import GROUPS
 from kafkapy.errors import Errors
+from kafkapy.metadata.topics import is_internal
 from kafkapy.protocol.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
@@ -66,10 +67,10 @@ def _add_partitions(
     partitions: list[TopicPartition],
     told: Callable[[Codes], object],
 ) -> None:
-    """All of them or none."""
-    unknown = _unknown(broker, partitions)
-    if unknown:
-        told(unknown)
+    """All of them or none. Internal topics are not for clients to add: AddOffsetsToTxn does, and brokers do."""
+    refused = _refused(broker, partitions, call.version < BATCHED_SINCE)
+    if refused:
+        told(refused)
         return
     broker.transactions.add_partitions(
         transactional_id,
@@ -80,26 +81,22 @@ def _add_partitions(
 
 
 def _verify(broker: Services, one: Any, partitions: list[TopicPartition], told: Callable[[Codes], object]) -> None:
-    unknown = _unknown(broker, partitions)
-    if unknown:
-        told(unknown)
+    refused = _refused(broker, partitions, False)
+    if refused:
+        told(refused)
     else:
         broker.transactions.verify(one.transactional_id, one.producer_id, one.producer_epoch, partitions, told)
 
 
-def _unknown(broker: Services, partitions: list[TopicPartition]) -> Codes:
-    """Codes for all partitions if some of them do not exist; none if they all do."""
-    exists = [(topic, index) for topic, index in partitions if _exists(broker, topic, index)]
-    if len(exists) == len(partitions):
-        return {}
-    codes = dict.fromkeys(partitions, Errors.UNKNOWN_TOPIC_OR_PARTITION)
-    codes.update(dict.fromkeys(exists, Errors.OPERATION_NOT_ATTEMPTED))
-    return codes
-
-
-def _exists(broker: Services, name: str, index: int) -> bool:
-    topic = broker.topics.get(name)
-    return topic is not None and index in topic.assignment
+def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool) -> Codes:
+    """Codes for all partitions if some of them cannot be added; none if they all can."""
+    codes: dict[TopicPartition, int] = {}
+    for topic, index in partitions:
+        if is_client and is_internal(topic):
+            codes[topic, index] = Errors.TOPIC_AUTHORIZATION_FAILED
+        elif (known := broker.topics.get(topic)) is None or index not in known.assignment:
+            codes[topic, index] = Errors.UNKNOWN_TOPIC_OR_PARTITION
+    return {one: codes.get(one, Errors.OPERATION_NOT_ATTEMPTED) for one in partitions} if codes else {}
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:

@@ -44,6 +44,22 @@ def test_a_marker_that_fails_is_written_later(world: World, code: int) -> None:
     assert marked(world, producer) == [P, Q]
 
 
+def test_many_markers_are_left_to_the_pool(world: World) -> None:
+    partitions = [("topic", index) for index in range(100)]
+    producer = world.producer("tx")
+    world.add("tx", producer, *partitions)
+    world.markers.codes[("topic", 50)] = Errors.NOT_LEADER_OR_FOLLOWER
+    assert world.commit("tx", producer) == Errors.NONE
+    assert not world.markers.written
+    world.run_pool()
+    assert marked(world, producer) == [one for one in partitions if one != ("topic", 50)]
+    assert world.coordinator.describe("tx").partitions == (("topic", (50,)),)
+    world.markers.codes.clear()
+    world.timer.advance(1)
+    assert world.state("tx") == "CompleteCommit"
+    assert set(marked(world, producer)) == set(partitions)
+
+
 @pytest.mark.parametrize("code", [Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION])
 def test_a_partition_that_can_have_no_markers_needs_none(world: World, code: int) -> None:
     producer = world.producer("tx")

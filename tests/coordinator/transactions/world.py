@@ -133,7 +133,10 @@ class World:
             self.shard.end()
         self.timer = HandTimer(self.clock)
         self.markers = MemoryMarkers(self.on_marker)
-        completion = Completion(self.markers, lambda topic, index: (topic, index) not in self.deleted)
+        self.pooled: list[Callable[[], None]] = []
+        completion = Completion(
+            self.markers, lambda topic, index: (topic, index) not in self.deleted, self.pooled.append
+        )
         self.machine = TransactionMachine(completion, Upkeep(lambda: self.settings))
         timer: Any = self.timer
         self.shard: Shard[TransactionMachine] = Shard(TOPIC, 0, self.machine, self.log, clock=self.clock, timer=timer)
@@ -143,6 +146,10 @@ class World:
         self.coordinator = TransactionCoordinator(shards, self.ids, lambda: self.settings, self.clock)
         replay(self.machine, self.log.batches)
         self.shard.begin()
+
+    def run_pool(self) -> None:
+        while self.pooled:
+            self.pooled.pop(0)()
 
     def on_marker(self, producer: Producer, commit: bool, partition: TopicPartition) -> None:
         """A marker is about to be written."""
