@@ -115,6 +115,7 @@ class Shard(Generic[M]):
         # Reentrant: `then` is part of a step's work and may run the next step.
         self._lock = threading.RLock()
         self._under_way: deque[_Append] = deque()
+        self._is_open = False
 
     def __repr__(self) -> str:
         return f"Shard({self.name}, {self.state})"
@@ -127,6 +128,11 @@ class Shard(Generic[M]):
     @property
     def has_ended(self) -> bool:
         return self.state in (FAILED, UNLOADED)
+
+    @property
+    def is_loading(self) -> bool:
+        """Until the machine is done with `loaded` too: a network thread that came sooner would wait for the lock."""
+        return not (self._is_open or self.has_ended)
 
     def run(self, step: Callable[[M], Effects | None]) -> None:
         """Runs a step and appends what it answers. Raises KafkaError: what the step refuses, or why none can run."""
@@ -209,6 +215,7 @@ class Shard(Generic[M]):
                     return False
                 self.state = ACTIVE
                 self.machine.loaded()
+                self._is_open = True
             return True
 
     def end(self, state: str = UNLOADED) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kafkapy.coordinator.coordinator_log import NO_SEQUENCE, CoordinatorLog
 from kafkapy.coordinator.java_hash import partition_of
 from kafkapy.coordinator.loading import LoadQueue, Replay, load, replay_batches
-from kafkapy.coordinator.shard import ACTIVE, LOADING, Machine, Record, Shard
+from kafkapy.coordinator.shard import ACTIVE, Machine, Record, Shard
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.compression import NONE
 
@@ -104,8 +104,9 @@ class Shards(Generic[M]):
         shard = self.at(index)
         if shard is None:
             raise self._why_absent(index)
-        if shard.state == LOADING:
+        if shard.is_loading:
             self._queue.hasten(shard)
+            raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{shard.name} is being loaded")
         shard.check()
         return shard
 
@@ -116,12 +117,14 @@ class Shards(Generic[M]):
 
     def active(self) -> list[Shard[M]]:
         """Those that are loaded, by index."""
-        return [shard for _, (_, shard) in sorted(self._shards.items()) if shard.state == ACTIVE]
+        return [
+            shard for _, (_, shard) in sorted(self._shards.items()) if shard.state == ACTIVE and not shard.is_loading
+        ]
 
     @property
     def is_loading(self) -> bool:
         """Whether some shard is not loaded yet: who lists everything would miss what is in it."""
-        if any(shard.state == LOADING for _, shard in self._shards.values()):
+        if any(shard.is_loading for _, shard in self._shards.values()):
             return True
         topic = self._topics.get(self.topic)
         return topic is not None and any(self._is_coming(index) for index in topic.assignment)

@@ -164,6 +164,24 @@ def test_while_it_loads_a_client_is_told_so_and_makes_it_come_first(
     assert shards.of(key_of(2)).machine.values == {b"key": b"value"}
 
 
+def test_nobody_waits_for_a_machine_that_is_not_done_with_its_load(
+    shards: Shards[KeyValues], tmp_path: Path, queue: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+
+    def loaded(machine: KeyValues) -> None:
+        asking = threading.Thread(target=lambda: seen.append((code_of(shards, key_of(1)), shards.active())))
+        asking.start()
+        asking.join(10)
+        machine.shard.run(lambda machine: seen.append("its own step"))
+
+    monkeypatch.setattr(KeyValues, "loaded", loaded)
+    shards.led(written(tmp_path, 1))
+    queue.run()
+    assert seen == [(Errors.COORDINATOR_LOAD_IN_PROGRESS, []), "its own step"]
+    assert shards.active() == [shards.of(key_of(1))]
+
+
 @pytest.mark.parametrize(
     ("why", "code"),
     [
