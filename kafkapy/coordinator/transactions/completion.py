@@ -64,6 +64,11 @@ class Completion:
         """Completes a transaction whose state is prepared, at once where nothing has to wait."""
         _Completing(self, machine, transactional_id, entry).write_markers()
 
+    def resume(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
+        """The same after a load, soon: there may be many of them."""
+        completing = _Completing(self, machine, transactional_id, entry)
+        machine.shard.after(0, lambda _: completing.write_markers())
+
 
 class _Completing:
     """One transaction on its way. Its methods run under the shard's lock, but for `_write_many`."""

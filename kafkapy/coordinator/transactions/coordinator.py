@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.coordinator.transactions")
 
+LONGEST_ID = 32767  # bytes: what the key of a record can hold
 NO_PRODUCER = Producer(-1, -1)
 
 CodeAnswer = Callable[[int], object]
@@ -81,7 +82,7 @@ class TransactionCoordinator:
                 lambda machine: machine.init_producer_id(transactional_id, timeout_ms, expected, fresh_id, recorded)
             )
         except KafkaError as error:
-            log.info("InitProducerId of %r is refused: %s", transactional_id, error)
+            log.debug("InitProducerId of %r is refused: %s", transactional_id, error)
             answer(error.code, NO_PRODUCER)
 
     def add_partitions(
@@ -160,3 +161,5 @@ class TransactionCoordinator:
 def _check_id(transactional_id: str) -> None:
     if not transactional_id:
         raise KafkaError(Errors.INVALID_REQUEST, "a transactional id is not empty")
+    if len(transactional_id) > LONGEST_ID // 4 and len(transactional_id.encode()) > LONGEST_ID:
+        raise KafkaError(Errors.INVALID_REQUEST, f"a transactional id has at most {LONGEST_ID} bytes")

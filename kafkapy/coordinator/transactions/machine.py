@@ -120,7 +120,7 @@ class TransactionMachine:
         for transactional_id, entry in list(self.entries.items()):
             if entry.state is not None and entry.state.state in PREPARED:
                 log.info("completing the transaction of %r, which was prepared before", transactional_id)
-                self._completion.begin(self, transactional_id, entry)
+                self._completion.resume(self, transactional_id, entry)
         self._upkeep.begin(self)
 
     def unloaded(self, reason: KafkaError) -> None:
@@ -229,6 +229,7 @@ class TransactionMachine:
 
     def move(self, transactional_id: str, entry: Entry, state: TransactionState, then: Answer) -> Effects:
         """Records the id's next state; `then` is told how that went."""
+        record = (encode_key(transactional_id), encode_state(state))
         entry.pending = state.state
 
         def recorded(error: KafkaError | None) -> None:
@@ -237,7 +238,7 @@ class TransactionMachine:
                 self.entries.pop(transactional_id, None)
             then(error)
 
-        return Effects([(encode_key(transactional_id), encode_state(state))], recorded)
+        return Effects([record], recorded)
 
     def _prepare(self, transactional_id: str, entry: Entry, state: TransactionState, answer: Answer) -> Effects:
         """From here on the transaction is decided: answered first, then completed, whatever happens in between."""

@@ -50,6 +50,13 @@ def test_an_empty_id_is_an_invalid_request(world: World) -> None:
         world.coordinator.describe("")
 
 
+def test_an_id_that_no_record_can_hold_is_an_invalid_request(world: World) -> None:
+    for longest in ("x" * 32767, "é" * 16383):
+        assert isinstance(world.init(longest), Producer)
+        assert world.init(longest + "x" * 2) == Errors.INVALID_REQUEST
+    assert len(world.machine.entries) == 2
+
+
 def test_a_client_that_goes_on_is_bumped_once_however_often_it_asks(world: World) -> None:
     first = world.producer("tx")
     bumped = world.init("tx", expected=first)

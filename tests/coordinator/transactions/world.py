@@ -146,6 +146,7 @@ class World:
         self.coordinator = TransactionCoordinator(shards, self.ids, lambda: self.settings, self.clock)
         replay(self.machine, self.log.batches)
         self.shard.begin()
+        self.timer.advance(0)
 
     def run_pool(self) -> None:
         while self.pooled:
