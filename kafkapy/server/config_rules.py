@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
 from kafkapy.log.versions import first_with_format, format_can_be_chosen, newest_format
+from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config_listeners import ANY_ADDRESSES, SUPPORTED_PROTOCOLS
 
@@ -22,6 +23,7 @@ def check(config: BrokerConfig) -> None:
     _check_log(config)
     _check_listeners(config)
     _check_limits(config)
+    _check_coordinators(config)
 
 
 def _check_home(config: BrokerConfig) -> None:
@@ -138,3 +140,17 @@ def _check_limits(config: BrokerConfig) -> None:
         raise ConfigError(
             "connection.failed.authentication.delay.ms", delay, f"must be below connections.max.idle.ms ({idle})"
         )
+
+
+def _check_coordinators(config: BrokerConfig) -> None:
+    acks, replicas = config["offsets.commit.required.acks"], config["offsets.topic.replication.factor"]
+    if not -1 <= acks <= replicas:
+        raise ConfigError(
+            "offsets.commit.required.acks",
+            acks,
+            f"must be from -1 to offsets.topic.replication.factor, which is {replicas}",
+        )
+    codec = config["offsets.topic.compression.codec"]
+    if not 0 <= codec < len(NAMES):
+        codecs = ", ".join(f"{number} ({name})" for number, name in enumerate(NAMES))
+        raise ConfigError("offsets.topic.compression.codec", codec, f"must be one of {codecs}")

@@ -38,6 +38,7 @@ class InternalTopics:
         self._services = services
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Then]] = {}
+        self._told: dict[str, str] = {}  # why a topic could not be made
 
     def partitions_of(self, topic: str) -> int:
         """How many it has, or will have."""
@@ -76,7 +77,7 @@ class InternalTopics:
             )
         except KafkaError as error:
             if error.code != Errors.TOPIC_ALREADY_EXISTS or topic not in self._services.topics:
-                log.error("topic %s cannot be made: %s", topic, error.message)
+                self._warn(topic, error)
                 self._tell(topic, error)
                 return
         except Exception as error:
@@ -84,6 +85,14 @@ class InternalTopics:
             self._tell(topic, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
             return
         self._tell(topic, None)
+
+    def _warn(self, topic: str, error: KafkaError) -> None:
+        """Clients ask again and again; a person is told once."""
+        if self._told.get(topic) == error.message:
+            return
+        self._told[topic] = error.message
+        advice = f"; {_shape(topic).replicas} says how many" if error.code == Errors.INVALID_REPLICATION_FACTOR else ""
+        log.error("topic %s cannot be made, and without it there is no coordinator: %s%s", topic, error.message, advice)
 
     def _tell(self, topic: str, error: KafkaError | None) -> None:
         with self._lock:
