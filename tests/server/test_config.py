@@ -184,7 +184,10 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ({"kafkapy.metrics.listen": "9404"}, r"kafkapy\.metrics\.listen=9404: must be HOST:PORT"),
         ({"listener.name.in.ssl.enabled.protocols": "x", "controller.quorum.voters": "h:1"}, "must be a list of ID@"),
         ({"offsets.commit.required.acks": "2"}, r"offsets\.commit\.required\.acks=2: must be from -1 to"),
-        ({"offsets.topic.compression.codec": "5"}, r"offsets\.topic\.compression\.codec=5: must be one of 0 \(none\), 1"),
+        (
+            {"offsets.topic.compression.codec": "5"},
+            r"offsets\.topic\.compression\.codec=5: must be one of 0 \(none\), 1",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_with_key_value_and_rule(settings: dict[str, str], message: str) -> None:
