@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.assigned import AssignedPartitions
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.connection import Connection
@@ -56,8 +56,8 @@ class GroupFetcher:
 
     def reset(self, partitions: Iterable[TopicPartition]) -> None:
         """Finds the positions of partitions that are to go to EARLIEST, LATEST or a timestamp. Raises KafkaError."""
-        by_leader = self._by_leader(partitions)
-        for its_partitions in by_leader.values():
+        too_young: list[TopicPartition] = []  # no record is as young as the timestamp
+        for its_partitions in self._by_leader(partitions).values():
             wanted = {}
             for where in its_partitions:
                 reset_to = self._assigned.state(where).reset_to
@@ -74,7 +74,10 @@ class GroupFetcher:
                 if one.offset >= 0:
                     self._assigned.state(where).seek(one.offset)
                 else:
-                    self._assigned.state(where).reset(-1)  # no record is that young: the end, with the next try
+                    self._assigned.state(where).reset(LATEST)
+                    too_young.append(where)
+        if too_young:
+            self.reset(too_young)
 
     def fetch(self, max_wait_ms: int) -> None:
         """Asks every leader once and takes what it has within `max_wait_ms`.
@@ -173,7 +176,7 @@ class GroupFetcher:
         if code == Errors.OFFSET_OUT_OF_RANGE:
             if self._reset_to is None:
                 return KafkaError(code, f"{said} Seek to one of them, or choose auto_offset_reset earliest or latest.")
-            log.warning("%s Goes on at the %s record.", said, "earliest" if self._reset_to == -2 else "latest")
+            log.warning("%s Goes on at the %s record.", said, "earliest" if self._reset_to == EARLIEST else "latest")
             state.reset(self._reset_to)
             return None
         if not is_retriable(code):

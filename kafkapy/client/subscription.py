@@ -3,6 +3,7 @@
 Source: Kafka's ConsumerCoordinator (metadata, onLeaderElected) and ConsumerProtocol.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,6 +14,8 @@ from kafkapy.client.assignors import ASSIGNORS, Assignor, Member
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
+
+log = logging.getLogger(__name__)
 
 LATEST_SUBSCRIPTION, LATEST_ASSIGNMENT = 3, 3  # the versions that are written
 
@@ -32,6 +35,7 @@ class Subscription:
         self._cluster = cluster
         self._max_age_s = max_age_s
         self._group_topics: frozenset[str] = frozenset()
+        self._missing: frozenset[str] = frozenset()
         self._look_at = 0.0
         if isinstance(topics, re.Pattern):
             self.pattern = topics
@@ -64,11 +68,15 @@ class Subscription:
             found = [topic for topic in self._cluster.topics.values() if not topic.internal]
             self.topics = frozenset(topic.name for topic in found if self.covers(topic.name))
         else:
-            self._cluster.refresh(self.topics | self._group_topics, create=True)
+            self._cluster.refresh(self.topics | self._group_topics)
         self.counts = self._count(self.topics | self._group_topics)
         self._look_at = time.monotonic() + self._max_age_s
-        if any(name not in self.counts for name in self.topics):
+        missing = self.topics.difference(self.counts)
+        if missing:
             self._look_at = time.monotonic() + min(1.0, self._max_age_s)  # it may be made any moment
+        if missing - self._missing:
+            log.warning("no such topic yet: %s; it is read as soon as it is there", ", ".join(sorted(missing)))
+        self._missing = missing
         leads = bool(self._group_topics)
         return self.topics != before[0] or (leads and self.counts != before[1])
 
