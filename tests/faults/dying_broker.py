@@ -1,0 +1,59 @@
+"""`kafkapy start`, by a program that kills itself between the preparation of a transaction and its completion.
+
+`python dying_broker.py SEED KAFKAPY start ...`: after a random number of records that prepare a commit or an abort it
+lets a random number of writes to log files through, and sends itself SIGKILL before, or in the middle of, the next one.
+"""
+
+import os
+import random
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.coordinator.transaction_records import STATES, decode_state
+from kafkapy.log.files import Buffer, Files
+from kafkapy.record.batch import records_of
+from kafkapy.tools.main import main
+
+TOPIC = "__transaction_state"
+PREPARED = (STATES.index("PrepareCommit"), STATES.index("PrepareAbort"))
+MOST_PREPARED = 60
+MOST_WRITES = 12  # the markers and the last record of one transaction, more or less
+
+
+class Death:
+    """Counts what is written."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random.Random(seed)
+        self._prepared = rng.randint(1, MOST_PREPARED)
+        self._writes = rng.randint(0, MOST_WRITES)
+        self._torn = rng.random() < 0.3
+        self._write = Files.pwritev
+
+    def pwritev(self, files: Files, file: Any, buffers: Sequence[Buffer], position: int) -> int:
+        path = str(file.path)
+        if not self._prepared and path.endswith(".log"):
+            if not self._writes:
+                data = b"".join(buffers)
+                if self._torn:
+                    self._write(files, file, [data[: len(data) // 2]], position)
+                os.kill(os.getpid(), signal.SIGKILL)
+            self._writes -= 1
+        written = self._write(files, file, buffers, position)
+        if self._prepared and TOPIC in path and path.endswith(".log") and _prepares(b"".join(buffers)):
+            self._prepared -= 1
+        return written
+
+
+def _prepares(data: bytes) -> bool:
+    records = [one for batch in iter_batches(data) for one in records_of(data, batch)]
+    return any(one.value is not None and decode_state(one.value).state in PREPARED for one in records)
+
+
+if __name__ == "__main__":
+    death = Death(int(sys.argv[1]))
+    Files.pwritev = lambda *arguments: death.pwritev(*arguments)  # type: ignore[method-assign]
+    sys.exit(main(sys.argv[3:]))
