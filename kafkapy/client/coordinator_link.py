@@ -19,6 +19,8 @@ from kafkapy.protocol.apis import Api
 # Codes with which a broker says that somebody else is to be asked.
 MOVED = (Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE)
 
+MARKERS_S = 0.005  # the markers of the last transaction are being written: that is soon done
+
 T = TypeVar("T")
 
 Then = Callable[["Any | ClientError"], None]
@@ -135,4 +137,5 @@ class CoordinatorLink:
             except (KafkaError, ConnectionFailed) as error:
                 if not self.heals(error) or time.monotonic() >= deadline:
                     raise
-            time.sleep(BACKOFF_S)
+                concurrent = isinstance(error, KafkaError) and error.code == Errors.CONCURRENT_TRANSACTIONS
+            time.sleep(MARKERS_S if concurrent else BACKOFF_S)

@@ -227,5 +227,5 @@ def meaning(transactional_id: str, code: int, what: str = "") -> TransactionFail
             f"{what}: the consumer that read the records has lost its partitions; abort, poll, and read them again",
         )
     if code in ABORTABLE:
-        return TransactionAborted(transactional_id, code, f"{said} Abort the transaction and begin anew.")
+        return TransactionAborted(transactional_id, code, f"{said.rstrip('.')}; abort the transaction and begin anew")
     return ProducerFailed(transactional_id, code, said)

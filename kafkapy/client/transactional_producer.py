@@ -281,7 +281,6 @@ class TransactionalProducer(Producer):
             self._note(meaning(self._transactional_id, error.code))
         else:
             code = error.code if isinstance(error, KafkaError) else Errors.NETWORK_EXCEPTION
-            told = f"{batch.count} records for {batch.where[0]}-{batch.where[1]} were not stored: {error}"
-            self._note(
-                TransactionAborted(self._transactional_id, code, f"{told} Abort the transaction and begin anew.")
-            )
+            where = f"{batch.where[0]}-{batch.where[1]}"
+            told = f"records for {where} were not stored ({error}); abort the transaction and begin anew"
+            self._note(TransactionAborted(self._transactional_id, code, told))
