@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from typing import Literal
 
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.errors import CommitFailed
+from kafkapy.client.errors import CommitFailed, ConnectionFailed
 from kafkapy.client.fetched import ConsumerRecord, Isolation
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import OffsetAndMetadata, RebalanceListener
+from kafkapy.errors import KafkaError, is_retriable
 
 COMMIT_EVERY_S = 1.0  # at most, while records come; when none come, at once
 
@@ -106,7 +107,7 @@ class _Done(RebalanceListener):
     def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
         if error is None:
             self._known.update({where: one.offset for where, one in offsets.items() if where in self._done})
-        elif not isinstance(error, CommitFailed):  # that comes with a rebalance, before which `commit` is called
+        elif not _may_pass(error):
             self._failure = error
 
     def commit(self) -> None:
@@ -129,6 +130,13 @@ class _Done(RebalanceListener):
             self._ends.update(self._consumer.end_offsets(unknown))
         positions = self._consumer.positions()
         return all(positions.get(where, -1) >= (end or 0) for where, end in self._ends.items())
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a later commit may do: the broker is away, or a rebalance is near, before which `commit` is called."""
+    if isinstance(error, KafkaError) and is_retriable(error.code):
+        return True
+    return isinstance(error, CommitFailed | ConnectionFailed)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -70,12 +71,12 @@ def member(group_broker, tmp_path):
     """Starts `kafkapy consume TOPIC --group GROUP --follow` in a process; its output goes to a file."""
     children = []
 
-    def start(topic, group):
+    def start(topic, group, address=group_broker.bootstrap_servers):
         output = tmp_path / f"member-{len(children)}"
         with output.open("wb") as file:
             child = subprocess.Popen(
                 [sys.executable, "-m", "kafkapy", "consume", topic, "--group", group, "--follow"],
-                env={**os.environ, "KAFKAPY_BOOTSTRAP_SERVER": group_broker.bootstrap_servers},
+                env={**os.environ, "KAFKAPY_BOOTSTRAP_SERVER": address},
                 stdout=file,
                 stderr=subprocess.PIPE,
             )
@@ -167,6 +168,26 @@ def test_members_share_the_partitions_and_each_record_is_printed_once(run, topic
     printed = Counter(line for child in members for line in child.lines())
     assert set(printed) == everything(range(30))
     assert set(printed.values()) == {1}
+
+
+def test_a_member_survives_a_broker_that_dies_and_comes_back(tmp_path, monkeypatch, member):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", address)
+    settings = {"listeners": f"PLAINTEXT://{address}", "group.initial.rebalance.delay.ms": 0, "num.partitions": 3}
+    broker = Broker(tmp_path / "data", process=True, config=settings)
+    with broker:
+        send(broker, "endures", range(10))
+        child = member("endures", "endures", address)
+        until(lambda: len(child.lines()) == 30)
+        broker.kill()
+        broker.start()
+        send(broker, "endures", range(10, 20))
+        until(lambda: set(child.lines()) == everything(range(20)))
+        child.send_signal(signal.SIGINT)
+        assert child.wait(20) == 130
+        assert child.stderr.read() == b""
 
 
 def test_records_of_open_and_aborted_transactions_can_be_left_out(run, topic, group_broker):
