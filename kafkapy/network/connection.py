@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 class Connection:
-    """For handlers: `id`, `name`, `peer`, `listener`, `session`, `on_close` and `closed`. The rest is the network's.
+    """For handlers: `id`, `name`, `peer`, `listener`, `session`, `patient`, `on_close` and `closed`. The rest is the
+    network's.
 
-    `session` is the handler's own to set. `on_close`, if set, is called once, on the processor, when it is closed.
+    `session` is the handler's own to set. `patient`, too: the connection then comes behind the others, with a few of
+    its like at a time, because there may be a thousand that have something to do at once. `on_close`, if set, is
+    called once, on the processor, when it is closed.
     """
 
     __slots__ = (
@@ -41,6 +44,7 @@ class Connection:
         "on_close",
         "outbox",
         "parked",
+        "patient",
         "peer",
         "pending",
         "processor",
@@ -61,6 +65,7 @@ class Connection:
         self.processor = processor
         self.session: Any = None
         self.on_close: Callable[[], object] | None = None
+        self.patient = False
         self.closed = False
 
         # Receiving. Bytes that belong to no handled frame yet are in `carry` (small) or `big` (one large frame).

@@ -39,6 +39,7 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _TRIM_S = 3.0
+_PATIENT_TURNS = 8
 
 
 class Processor:
@@ -70,6 +71,7 @@ class Processor:
         self._messages: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._ready: deque[Connection] = deque()
+        self._patient: deque[Connection] = deque()
         self._now = clock.monotonic()
         self._next_trim = 0.0
         self._opened = 0
@@ -168,7 +170,7 @@ class Processor:
         epoll = self._epoll.fileno()
         events = syscalls.epoll_wait(epoll, 0)
         self._now = self._clock.monotonic()
-        if not events and not self._ready and not self._messages:
+        if not events and not self._ready and not self._patient and not self._messages:
             events = syscalls.epoll_wait(epoll, self._timeout_ms())
             before, self._now = self._now, self._clock.monotonic()
             self.sleeping_s += self._now - before
@@ -201,13 +203,20 @@ class Processor:
             fn(*args)
 
     def _serve_ready(self) -> None:
-        """One turn for each connection that was ready when we began; those with more to do come again."""
+        """One turn for each connection that was ready when we began; those with more to do come again.
+
+        Of the patient ones only a few get theirs before others are looked for: each takes some 30 µs.
+        """
         for _ in range(len(self._ready)):
-            conn = self._ready.popleft()
-            conn.queued = False
-            if not conn.closed:
-                conn.last_active = self._now
-                self._serving.serve(conn)
+            self._serve(self._ready.popleft())
+        for _ in range(min(len(self._patient), _PATIENT_TURNS)):
+            self._serve(self._patient.popleft())
+
+    def _serve(self, conn: Connection) -> None:
+        conn.queued = False
+        if not conn.closed:
+            conn.last_active = self._now
+            self._serving.serve(conn)
 
     # Connections
 
@@ -220,7 +229,7 @@ class Processor:
         """Gives the connection a turn, in this round of the loop or the next."""
         if not conn.queued:
             conn.queued = True
-            self._ready.append(conn)
+            (self._patient if conn.patient else self._ready).append(conn)
 
     def _add_connection(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
         if self._drain_until is not None:

@@ -126,7 +126,10 @@ class _Soon:
             if later is None:
                 self._message = message
                 return
-        later.complete(message)
+        # Made where handlers run: whoever gives many answers at a time holds nobody up longer than it must. Without
+        # `self` in it: that would be a circle, through `later`, which only a collection ends.
+        call = self._call
+        later.complete_with(lambda: as_reply(call, message))
 
     def leave(self) -> Any:
         with self._lock:

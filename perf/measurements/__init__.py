@@ -15,6 +15,7 @@ from perf.measurements.log_tools import LogTools
 from perf.measurements.memory import Memory
 from perf.measurements.offsets_load import OffsetsLoad
 from perf.measurements.produce import Produce
+from perf.measurements.rebalance import Rebalance
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
@@ -36,6 +37,7 @@ ALL: tuple[Measurement, ...] = (
     Compaction(),
     RecoveryBeside(),
     LogTools(),
+    Rebalance(),
     Commits(),
     OffsetsLoad(),
     Transactions(),

@@ -111,8 +111,7 @@ class Group:
 
     def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
         """What it said in another join."""
-        self._count_support(member.protocols, -1)
-        self._count_support(protocols, 1)
+        self._support_instead(member.protocols, protocols)
         member.protocols = protocols
         member.rebalance_ms = rebalance_ms
         member.session_ms = session_ms
@@ -146,30 +145,39 @@ class Group:
             if not self._support[name]:
                 del self._support[name]
 
+    def _support_instead(self, before: Protocols, after: Protocols) -> None:
+        if [name for name, _ in before] != [name for name, _ in after]:  # nearly always it is the metadata that changes
+            self._count_support(before, -1)
+            self._count_support(after, 1)
+
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member that knows these may join: there is one that every other member knows too."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
-        return protocol_type == self.protocol_type and any(
-            self._support[name] == len(self.members) for name, _ in protocols
-        )
+        if protocol_type != self.protocol_type:
+            return False
+        count = len(self.members)
+        for name, _ in protocols:  # no generator: a thousand members join at once
+            if self._support[name] == count:
+                return True
+        return False
 
     def choose_protocol(self) -> str:
         """The one that most members prefer, out of those that all of them support."""
         candidates = {name for name, count in self._support.items() if count == len(self.members)}
+        if len(candidates) == 1:
+            return next(iter(candidates))
         return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
 
     def would_choose(self, member: Member, protocols: Protocols) -> str:
         """The choice if the member knew these instead."""
         present, member.protocols = member.protocols, protocols
-        self._count_support(present, -1)
-        self._count_support(protocols, 1)
+        self._support_instead(present, protocols)
         try:
             return self.choose_protocol()
         finally:
             member.protocols = present
-            self._count_support(protocols, -1)
-            self._count_support(present, 1)
+            self._support_instead(protocols, present)
 
     def subscribed_topics(self) -> set[str] | None:
         """What the members of a consumer group want to read; None where nobody knows."""

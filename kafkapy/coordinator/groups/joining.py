@@ -118,7 +118,7 @@ def _join_known(rebalances: Rebalances, group: Group, request: Join) -> Effects 
         return None
     group.update(member, request.protocols, request.rebalance_ms, request.session_ms)
     group.await_join(member, request.reply)
-    return rebalances.changed(group, f"{member} joins again ({request.reason or 'no reason given'})")
+    return rebalances.changed(group, member, f"joins again ({request.reason or 'no reason given'})")
 
 
 def _add(rebalances: Rebalances, group: Group, request: Join, member_id: str) -> Effects | None:
@@ -137,7 +137,7 @@ def _add(rebalances: Rebalances, group: Group, request: Join, member_id: str) ->
         group.more_came = True
     group.add(member, request.protocol_type, request.reply)
     rebalances.watch(group, member.deadline)
-    return rebalances.changed(group, f"{member} joins ({request.reason or 'no reason given'})")
+    return rebalances.changed(group, member, f"joins ({request.reason or 'no reason given'})")
 
 
 # --- a static member that comes back without its id
@@ -190,7 +190,7 @@ def _replace(
         request.reply(_unchanged(group, new_id, request.may_skip, former_leader))
         return None
     group.await_join(member, request.reply)
-    return rebalances.changed(group, f"instance {request.instance_id!r} came back")
+    return rebalances.changed(group, member, "came back")
 
 
 def _unchanged(group: Group, new_id: str, may_skip: bool, former_leader: str | None) -> Any:

@@ -37,7 +37,7 @@ def leave(rebalances: Rebalances, group_id: str, leaving: Sequence[Any], reply: 
     if not left:  # at most ids that nobody had joined with yet
         return rebalances.try_complete(group)
     reasons = {one.reason for one in leaving if one.reason}
-    return rebalances.changed(group, f"{left} members left ({', '.join(sorted(reasons)) or 'no reason given'})")
+    return rebalances.changed(group, f"{left} members", f"left ({', '.join(sorted(reasons)) or 'no reason given'})")
 
 
 def _leave(rebalances: Rebalances, group: Group, member_id: str, instance_id: str | None) -> int:

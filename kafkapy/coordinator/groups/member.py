@@ -73,8 +73,14 @@ class Member:
 
     def metadata(self, protocol: str) -> bytes:
         """What it said with `protocol`, which it supports."""
-        return next(metadata for name, metadata in self.protocols if name == protocol)
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise ValueError(f"{self} does not support {protocol!r}")
 
     def vote(self, candidates: set[str]) -> str:
         """The protocol that it prefers, out of those that every member supports."""
-        return next(name for name, _ in self.protocols if name in candidates)
+        for name, _ in self.protocols:
+            if name in candidates:
+                return name
+        raise ValueError(f"{self} supports none of {candidates}")

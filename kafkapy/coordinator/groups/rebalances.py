@@ -74,7 +74,7 @@ class Rebalances:
         """The groups were read from the log: their members' sessions begin anew."""
         for group in self.home.groups.values():
             if len(group.members) > self.settings()["group.max.size"]:
-                self.prepare(group, "it was loaded with more members than group.max.size")
+                self.prepare(group, f"{len(group.members)} members", "were loaded, more than group.max.size")
             for member in group.members.values():
                 group.touch(member)
             self._watch_all(group)
@@ -91,14 +91,14 @@ class Rebalances:
 
     # --- joining
 
-    def changed(self, group: Group, reason: str) -> Effects | None:
+    def changed(self, group: Group, who: object, reason: str) -> Effects | None:
         """Members came, left or changed their minds: where no rebalance is under way, one begins."""
         if group.state in (STABLE, COMPLETING) or (group.state == EMPTY and group.members):
-            self.prepare(group, reason)
+            self.prepare(group, who, reason)
         return self.try_complete(group)
 
-    def prepare(self, group: Group, reason: str) -> None:
-        log.info("group %r rebalances after generation %d: %s", group.id, group.generation, reason)
+    def prepare(self, group: Group, who: object, reason: str) -> None:
+        log.info("group %r rebalances after generation %d: %s %s", group.id, group.generation, who, reason)
         if group.state == COMPLETING:
             self.tell_synced(group, Errors.REBALANCE_IN_PROGRESS, {})
         group.unsynced.clear()
@@ -162,8 +162,8 @@ class Rebalances:
                 group.await_join(member, None)
             member.is_new = False
             member.deadline = now + member.session_ms / 1000
-            group.unsynced.add(member.id)
-        self._watch_all(group)
+        group.unsynced.update(group.members)
+        self.watch(group, min(member.deadline for member in group.members.values()))
         waiting.sort(key=lambda one: one[1] != group.leader)  # the leader first: the others wait for what it says
         answer, leader, members = generation_of(group), group.leader, members_of(group)
         self._answers.give(
@@ -183,7 +183,7 @@ class Rebalances:
         missing = [group.members[id] for id in group.unsynced]
         for member in missing:
             group.remove(member.id)
-        self.prepare(group, f"{len(missing)} members did not ask for their assignment in time")
+        self.prepare(group, f"{len(missing)} members", "did not ask for their assignment in time")
         return self.try_complete(group)
 
     def has_synced(self, group: Group, member: Member) -> None:
@@ -204,7 +204,7 @@ class Rebalances:
                 group.move_to(STABLE)
             else:
                 self.tell_synced(group, self.append_error(error), {})
-                self.prepare(group, f"its assignments could not be written: {error}")
+                self.prepare(group, "its assignments", f"could not be written: {error}")
 
         return Effects([group_record(group, assignments)], then)
 
@@ -268,5 +268,5 @@ class Rebalances:
             group.remove(id)
         self._watch_all(group)
         if gone:
-            return self.changed(group, f"{len(gone)} members were not heard of in time")
+            return self.changed(group, f"{len(gone)} members", "were not heard of in time")
         return self.try_complete(group)

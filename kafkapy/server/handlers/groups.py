@@ -27,6 +27,9 @@ BATCHED_SINCE = 3  # LeaveGroup
 def join_group(broker: Services, call: Call, request: Any) -> Any:
     from kafkapy.coordinator.groups.joining import Join
 
+    # When a group rebalances, all its members ask at once: they are not to hold up others.
+    call.connection.patient = True
+
     def begin(reply: Reply) -> None:
         def in_version(response: Any) -> None:
             if call.version < NULL_PROTOCOL_SINCE and response.protocol_name is None:

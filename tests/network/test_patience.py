@@ -1,0 +1,47 @@
+"""Patient connections: a thousand of them with something to do hold nobody else up."""
+
+import threading
+
+from kafkapy.network.connection import Connection
+from kafkapy.network.replies import Reply
+
+from .conftest import LONG, Echo, Serve, framed
+
+
+class Gated(Echo):
+    """Frames that begin with "m" make their connection a patient one; "stop" waits for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped = threading.Event()
+        self.go_on = threading.Event()
+
+    def answer(self, connection: Connection, frame: bytes) -> Reply:
+        if frame.startswith(b"m"):
+            connection.patient = True
+        if frame == b"stop":
+            self.stopped.set()
+            assert self.go_on.wait(LONG)
+        return [framed(frame)]
+
+
+def test_patient_connections_come_behind_others_and_a_few_at_a_time(serve: Serve) -> None:
+    running = serve(Gated())
+    members = [running.connect() for _ in range(60)]
+    for number, member in enumerate(members):
+        member.send(b"m%d" % number)
+    for number, member in enumerate(members):
+        assert member.frame() == b"m%d" % number
+    gate, other = running.connect(), running.connect()
+    gate.send(b"stop")
+    assert running.handler.stopped.wait(LONG)
+    for member in members:
+        member.send(b"more")
+    other.send(b"now")
+    running.handler.go_on.set()
+    assert other.frame() == b"now"
+    assert [member.frame() for member in members] == [b"more"] * 60
+    turns = [turn[0] for turn in running.handler.turns]
+    handled = turns[turns.index(b"stop") + 1 :]
+    assert sorted(handled) == [b"more"] * 60 + [b"now"]
+    assert handled.index(b"now") < 20
