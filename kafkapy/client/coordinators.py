@@ -14,6 +14,7 @@ from kafkapy.protocol.apis import FIND_COORDINATOR
 
 GROUP, TRANSACTION = 0, 1  # Kafka's FindCoordinatorRequest.CoordinatorType
 
+LONGEST = 32_767  # bytes that a string on the wire can have
 BATCHED_FROM = 4  # the first version that takes several keys (KIP-699)
 
 _WORDS = {GROUP: "group", TRANSACTION: "transactional id"}
@@ -95,6 +96,10 @@ class Coordinators:
     def _unanswered(self, key: str) -> KafkaError:
         return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"{_WORDS[self._kind]} {key!r}: its coordinator left it out")
 
+    def _too_long(self, key: str) -> KafkaError:
+        code = Errors.INVALID_GROUP_ID if self._kind == GROUP else Errors.INVALID_REQUEST
+        return KafkaError(code, f"{_WORDS[self._kind]} {key[:20]!r}...: it is longer than {LONGEST} bytes")
+
     def _by_node(self, keys: Iterable[str]) -> dict[int, list[str]]:
         nodes: dict[int, list[str]] = {}
         for key in keys:
@@ -104,7 +109,8 @@ class Coordinators:
 
     def _find(self, keys: list[str]) -> dict[str, KafkaError]:
         """Looks the keys up, and returns why those are not found that are not."""
-        failed: dict[str, KafkaError] = {}
+        failed = {key: self._too_long(key) for key in keys if len(key.encode("utf-8", "replace")) > LONGEST}
+        keys = [key for key in keys if key not in failed]
         if not keys:
             return failed
         for key, answer in self._look_up(keys):

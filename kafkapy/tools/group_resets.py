@@ -72,6 +72,8 @@ def reset_offsets(
     goal, number = _goal(to_earliest, to_latest, to_current, to_datetime, by_duration, to_offset, shift_by, from_file)
     if bool(names) + all_groups != 1 and (from_file is None or names or all_groups):
         raise CallError("say which groups: their names, or --all-groups")
+    if "" in (names or ()):
+        raise CallError("the name of a group is empty, and a reset would make a group of that name")
     if (topic is not None) + all_topics + (from_file is not None) != 1:
         raise CallError(
             "--from-file names topics itself, so neither --topic nor --all-topics goes with it"

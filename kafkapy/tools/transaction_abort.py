@@ -44,6 +44,8 @@ def abort(
         kafkapy transactions abort --topic flights --partition 0 --start-offset 4711
     """
     in_partition = (topic, partition, start_offset)
+    if id == "":
+        raise CallError("the transactional id is empty, which none can be")
     if id is not None and in_partition == (None, None, None) and not force:
         with cluster_of(servers) as cluster:
             _abort_id(TransactionAdmin(cluster), id)

@@ -99,6 +99,8 @@ def describe_transactions(
 
     Example: kafkapy transactions describe copier-1
     """
+    if "" in (ids or ()):
+        raise CallError("a transactional id is empty, which none can be")
     with cluster_of(servers) as cluster:
         admin = TransactionAdmin(cluster)
         answers = admin.describe(ids or [one.id for one in admin.list_transactions()])

@@ -124,6 +124,9 @@ def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
         (["groups", "reset-offsets", "g", "-t", "t", "--to-offset", "3", "--to-latest"], "say one thing to reset to: "),
         (["groups", "reset-offsets", "-t", "t", "--to-latest"], "say which groups: their names, or --all-groups."),
         (["groups", "reset-offsets", "g", "--all-groups", "-t", "t", "--to-latest"], "say which groups: "),
+        (["groups", "reset-offsets", "", "-t", "t", "--to-latest"], "the name of a group is empty, and a reset would "),
+        (["transactions", "describe", ""], "a transactional id is empty, which none can be."),
+        (["transactions", "abort", ""], "the transactional id is empty, which none can be."),
         (["groups", "reset-offsets", "g", "--to-latest"], "say which topics: --topic TOPIC, "),
         (["groups", "reset-offsets", "g", "--from-file", "f", "-t", "t"], "--from-file names topics itself"),
         (
