@@ -96,9 +96,15 @@ class Coordinators:
     def _unanswered(self, key: str) -> KafkaError:
         return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"{_WORDS[self._kind]} {key!r}: its coordinator left it out")
 
-    def _too_long(self, key: str) -> KafkaError:
+    def _unsayable(self, key: str) -> KafkaError | None:
+        """Why no request can carry the key."""
         code = Errors.INVALID_GROUP_ID if self._kind == GROUP else Errors.INVALID_REQUEST
-        return KafkaError(code, f"{_WORDS[self._kind]} {key[:20]!r}...: it is longer than {LONGEST} bytes")
+        try:
+            if len(key.encode()) <= LONGEST:
+                return None
+            return KafkaError(code, f"{_WORDS[self._kind]} {key[:20]!r}...: it is longer than {LONGEST} bytes")
+        except UnicodeEncodeError:
+            return KafkaError(code, f"{_WORDS[self._kind]} {key[:20]!r}: it is not in UTF-8")
 
     def _by_node(self, keys: Iterable[str]) -> dict[int, list[str]]:
         nodes: dict[int, list[str]] = {}
@@ -109,7 +115,7 @@ class Coordinators:
 
     def _find(self, keys: list[str]) -> dict[str, KafkaError]:
         """Looks the keys up, and returns why those are not found that are not."""
-        failed = {key: self._too_long(key) for key in keys if len(key.encode("utf-8", "replace")) > LONGEST}
+        failed = {key: error for key in keys if (error := self._unsayable(key))}
         keys = [key for key in keys if key not in failed]
         if not keys:
             return failed

@@ -117,10 +117,12 @@ def test_a_key_that_has_no_coordinator_has_an_error_of_its_own(fake_broker, node
 
 def test_a_key_that_no_request_can_carry_is_an_error_of_its_own(fake_broker, nodes, cluster):
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = described([{}])
-    answers = Coordinators(cluster, GROUP).ask_each(["ü" * 20_000, "a"], describe)
-    (error, here) = answers.values()
-    assert str(error) == f"INVALID_GROUP_ID: group {'ü' * 20!r}...: it is longer than 32767 bytes"
-    assert here == "here"
+    answers = Coordinators(cluster, GROUP).ask_each(["ü" * 20_000, "b\udcff", "a"], describe)
+    assert list(map(str, answers.values())) == [
+        f"INVALID_GROUP_ID: group {'ü' * 20!r}...: it is longer than 32767 bytes",
+        "INVALID_GROUP_ID: group 'b\\udcff': it is not in UTF-8",
+        "here",
+    ]
 
 
 def test_what_does_not_heal_in_time_is_the_answer(fake_broker, nodes, cluster):
