@@ -35,8 +35,10 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self.table = OffsetTable()
-        # By group: how many commits and transactions are about to change a partition's offset.
-        self._unstable: dict[str, dict[TopicPartition, int]] = {}
+        # By group: what the commits under way are of, each in one piece.
+        self._commits: dict[str, list[Sequence[TopicPartition]]] = {}
+        # By group: how many open transactions are about to commit a partition.
+        self._staged: dict[str, dict[TopicPartition, int]] = {}
         # By producer: what its open transaction is about to commit.
         self._transactions: dict[int, set[tuple[str, TopicPartition]]] = {}
 
@@ -77,16 +79,19 @@ class OffsetStore:
 
     def groups(self) -> list[str]:
         """The groups that have offsets, or are about to have some."""
-        return list({*self.table.groups(), *self._unstable})
+        return list({*self.table.groups(), *self._commits, *self._staged})
 
     def count(self, group_id: str) -> int:
         """How many offsets the group has, with those that it is about to have."""
-        return self.table.count(group_id) + len(self._unstable.get(group_id, ()))
+        count = self.table.count(group_id)
+        if self._commits or self._staged:
+            count += sum(map(len, self._commits.get(group_id, ()))) + len(self._staged.get(group_id, ()))
+        return count
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether the offset may be another one soon (UNSTABLE_OFFSET_COMMIT)."""
-        unstable = self._unstable.get(group_id)
-        return unstable is not None and (topic, partition) in unstable
+        one = (topic, partition)
+        return one in self._staged.get(group_id, ()) or any(one in each for each in self._commits.get(group_id, ()))
 
     def tombstones(self, group_id: str) -> list[Record]:
         """What deletes all offsets of the group."""
@@ -103,14 +108,15 @@ class OffsetStore:
 
     # --- commits under way
 
-    def commit_begins(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        for partition in partitions:
-            self._mark(group_id, partition)
+    def commit_begins(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        self._commits.setdefault(group_id, []).append(partitions)
 
-    def commit_ends(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    def commit_ends(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         """It is in the log and applied, or has failed."""
-        for partition in partitions:
-            self._unmark(group_id, partition)
+        commits = self._commits[group_id]
+        commits.remove(partitions)
+        if not commits:
+            del self._commits[group_id]
 
     # --- transactions
 
@@ -140,11 +146,11 @@ class OffsetStore:
 
     def forget_staged(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """These are deleted: a transaction that is open will not bring them back."""
-        unstable = self._unstable.get(group_id)
-        if unstable is None:
+        staged_here = self._staged.get(group_id)
+        if staged_here is None:
             return
         for partition in list(partitions):
-            if partition not in unstable:
+            if partition not in staged_here:
                 continue
             self.table.unstage(group_id, *partition)
             for producer_id, staged in list(self._transactions.items()):
@@ -160,16 +166,14 @@ class OffsetStore:
         return True
 
     def _mark(self, group_id: str, partition: TopicPartition) -> None:
-        unstable = self._unstable.get(group_id)
-        if unstable is None:
-            unstable = self._unstable[group_id] = {}
-        unstable[partition] = unstable.get(partition, 0) + 1
+        staged = self._staged.setdefault(group_id, {})
+        staged[partition] = staged.get(partition, 0) + 1
 
     def _unmark(self, group_id: str, partition: TopicPartition) -> None:
-        unstable = self._unstable[group_id]
-        if unstable[partition] > 1:
-            unstable[partition] -= 1
+        staged = self._staged[group_id]
+        if staged[partition] > 1:
+            staged[partition] -= 1
             return
-        del unstable[partition]
-        if not unstable:
-            del self._unstable[group_id]
+        del staged[partition]
+        if not staged:
+            del self._staged[group_id]
