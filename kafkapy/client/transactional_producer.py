@@ -258,11 +258,12 @@ class TransactionalProducer(Producer):
             raise self._failure from None
 
     def _note(self, failure: TransactionFailed) -> None:
+        if not failure.fatal and not self.in_transaction:
+            return  # nothing to abort: the call can be made again
         self._must_recover = True
+        self._state = State.FAILED
         if self._failure is None or (failure.fatal and not self._failure.fatal):
             self._failure = failure
-        if self._state is State.OPEN or failure.fatal:
-            self._state = State.FAILED
 
     def _before_sending(self, batches: list[PendingBatch]) -> None:
         new = {batch.where for batch in batches} - self._added

@@ -1,0 +1,445 @@
+"""What the group consumer makes of a coordinator's answers, one by one."""
+
+import socket
+import time
+from collections import defaultdict
+
+import pytest
+
+from kafkapy.client import (
+    CommitFailed,
+    ConnectionFailed,
+    GroupConsumer,
+    GroupFailed,
+    OffsetAndMetadata,
+    RebalanceListener,
+    coordinator_link,
+    group_fetcher,
+    membership,
+)
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol import apis
+from kafkapy.protocol.consumer_protocol import SUBSCRIPTION
+from kafkapy.record.batch import build
+
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def hardly_any_pauses(monkeypatch):
+    for module in (coordinator_link, group_fetcher, membership):
+        monkeypatch.setattr(module, "BACKOFF_S", 0.001)
+
+
+class Coordinator:
+    """One group on a fake broker: whoever joins is the only member. `errors[api]` are told before anything works."""
+
+    def __init__(self, broker, node=1):
+        self.broker = broker
+        self.node = node
+        self.errors = defaultdict(list)
+        self.generation = 0
+        self.offsets = {("t", 0): (3, "")}
+        self.others = []  # more members, as JoinGroup tells the leader of them
+        self.shares = {}
+        broker.topics = {"t": [1, 1], "u": [1]}
+        for api in (
+            apis.FIND_COORDINATOR,
+            apis.JOIN_GROUP,
+            apis.SYNC_GROUP,
+            apis.HEARTBEAT,
+            apis.LEAVE_GROUP,
+            apis.OFFSET_COMMIT,
+            apis.OFFSET_FETCH,
+            apis.LIST_OFFSETS,
+            apis.FETCH,
+        ):
+            broker.answers[api.key] = lambda request, api=api: self.answer(api, request)
+
+    def answer(self, api, request):
+        error = self.errors[api.name].pop(0) if self.errors[api.name] else Errors.NONE
+        return error if not isinstance(error, int) else getattr(self, api.name)(request, error)
+
+    def FindCoordinator(self, request, code):
+        shape = apis.FIND_COORDINATOR.Response
+        port = self.broker.nodes[self.node]
+        coordinators = [
+            shape.Coordinators(key=key, node_id=self.node, host="127.0.0.1", port=port, error_code=code)
+            for key in request.coordinator_keys
+        ]
+        more = {"node_id": self.node, "host": "127.0.0.1", "port": port, "error_code": code}
+        return shape(coordinators=coordinators, **(more if request.key else {}))
+
+    def JoinGroup(self, request, code):
+        shape = apis.JOIN_GROUP.Response
+        if code:
+            return shape(error_code=code, member_id="given" if code == Errors.MEMBER_ID_REQUIRED else "")
+        self.generation += 1
+        member = request.member_id or f"member-{self.generation}"
+        chosen = request.protocols[0]
+        members = [shape.Members(member_id=member, metadata=bytes(chosen.metadata)), *self.others]
+        return shape(
+            generation_id=self.generation, protocol_name=chosen.name, leader=member, member_id=member, members=members
+        )
+
+    def SyncGroup(self, request, code):
+        self.shares = {one.member_id: bytes(one.assignment) for one in request.assignments}
+        return apis.SYNC_GROUP.Response(error_code=code, assignment=self.shares.get(request.member_id, b""))
+
+    def Heartbeat(self, request, code):
+        return apis.HEARTBEAT.Response(error_code=code)
+
+    def LeaveGroup(self, request, code):
+        return apis.LEAVE_GROUP.Response(error_code=code)
+
+    def OffsetCommit(self, request, code):
+        shape = apis.OFFSET_COMMIT.Response.Topics
+        topics = []
+        for topic in request.topics:
+            for one in topic.partitions:
+                if not code:
+                    self.offsets[topic.name, one.partition_index] = one.committed_offset, one.committed_metadata
+            answers = [
+                shape.Partitions(partition_index=one.partition_index, error_code=code) for one in topic.partitions
+            ]
+            topics.append(shape(name=topic.name, partitions=answers))
+        return apis.OFFSET_COMMIT.Response(topics=topics)
+
+    def OffsetFetch(self, request, code):
+        shape = apis.OFFSET_FETCH.Response.Topics
+        return apis.OFFSET_FETCH.Response(
+            topics=[
+                shape(
+                    name=topic.name,
+                    partitions=[
+                        shape.Partitions(
+                            partition_index=index,
+                            committed_offset=self.offsets.get((topic.name, index), (-1, ""))[0],
+                            metadata=self.offsets.get((topic.name, index), (-1, ""))[1],
+                            error_code=code,
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def ListOffsets(self, request, code):
+        shape = apis.LIST_OFFSETS.Response.Topics
+        return apis.LIST_OFFSETS.Response(
+            topics=[
+                shape(
+                    name=topic.name,
+                    partitions=[
+                        shape.Partitions(partition_index=one.partition_index, offset=0, error_code=code)
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+    def Fetch(self, request, code):
+        """Ten records in each partition, and nothing behind them."""
+        shape = apis.FETCH.Response.Responses
+        data = build([(0, None, b"%d" % number, ()) for number in range(10)])
+        if not any(one.fetch_offset < 10 for topic in request.topics for one in topic.partitions):
+            time.sleep(request.max_wait_ms / 1000)
+        return apis.FETCH.Response(
+            responses=[
+                shape(
+                    topic=topic.topic,
+                    partitions=[
+                        shape.Partitions(
+                            partition_index=one.partition,
+                            error_code=code,
+                            high_watermark=10,
+                            records=data if one.fetch_offset < 10 and not code else None,
+                        )
+                        for one in topic.partitions
+                    ],
+                )
+                for topic in request.topics
+            ]
+        )
+
+
+class Events(RebalanceListener):
+    def __init__(self):
+        self.told = []
+
+    def on_assigned(self, partitions):
+        self.told.append(("assigned", sorted(partitions)))
+
+    def on_revoked(self, partitions):
+        self.told.append(("revoked", sorted(partitions)))
+
+    def on_lost(self, partitions):
+        self.told.append(("lost", sorted(partitions)))
+
+
+@pytest.fixture
+def coordinator(fake_broker):
+    return Coordinator(fake_broker)
+
+
+@pytest.fixture
+def consumer_of(fake_broker):
+    made = []
+
+    def make(topics=("t",), listener=None, **more):
+        settings = {"auto_offset_reset": "earliest", "heartbeat_interval_s": 0.01, "timeout_s": 5.0, **more}
+        consumer = GroupConsumer(fake_broker.address, "g", **settings)
+        consumer.subscribe(topics, listener)
+        made.append(consumer)
+        return consumer
+
+    yield make
+    for consumer in made:
+        consumer.close()
+
+
+def poll_until(consumer, condition):
+    deadline = time.monotonic() + PATIENCE_S
+    records = []
+    while not condition():
+        records += consumer.poll(0.02)
+        assert time.monotonic() < deadline, "it does not happen"
+    return records
+
+
+def joined(consumer):
+    return lambda: consumer.positions()
+
+
+RETRIED = [
+    ("FindCoordinator", Errors.COORDINATOR_NOT_AVAILABLE),
+    ("JoinGroup", Errors.COORDINATOR_LOAD_IN_PROGRESS),
+    ("JoinGroup", Errors.NOT_COORDINATOR),
+    ("JoinGroup", Errors.COORDINATOR_NOT_AVAILABLE),
+    ("JoinGroup", Errors.UNKNOWN_MEMBER_ID),
+    ("JoinGroup", Errors.REBALANCE_IN_PROGRESS),
+    ("SyncGroup", Errors.REBALANCE_IN_PROGRESS),
+    ("SyncGroup", Errors.NOT_COORDINATOR),
+    ("SyncGroup", Errors.UNKNOWN_MEMBER_ID),
+    ("SyncGroup", Errors.ILLEGAL_GENERATION),
+    ("OffsetFetch", Errors.COORDINATOR_LOAD_IN_PROGRESS),
+    ("OffsetFetch", Errors.NOT_COORDINATOR),
+    ("OffsetFetch", Errors.UNSTABLE_OFFSET_COMMIT),
+    ("ListOffsets", Errors.NOT_LEADER_OR_FOLLOWER),
+    ("Fetch", Errors.NOT_LEADER_OR_FOLLOWER),
+    ("Fetch", Errors.UNKNOWN_TOPIC_OR_PARTITION),
+]
+
+
+@pytest.mark.parametrize(("api", "code"), RETRIED)
+def test_what_time_heals_is_tried_again(coordinator, consumer_of, api, code):
+    coordinator.errors[api] += [code, code]
+    consumer = consumer_of()
+    records = poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+    expected = [(0, offset) for offset in range(3, 10)] + [(1, offset) for offset in range(10)]
+    assert sorted((record.partition, record.offset) for record in records) == expected
+
+
+@pytest.mark.parametrize("api", ["FindCoordinator", "JoinGroup", "SyncGroup", "OffsetFetch", "ListOffsets", "Fetch"])
+def test_a_broker_that_hangs_up_is_asked_again(coordinator, consumer_of, hang_up, api):
+    consumer = consumer_of()
+    consumer.poll(0)  # the first time that no broker answers is told
+    coordinator.errors[api] += [hang_up, hang_up]
+    consumer.enforce_rebalance()
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+
+
+def test_a_coordinator_that_has_moved_is_found(coordinator, consumer_of, second_broker):
+    other = Coordinator(second_broker, node=2)
+    consumer = consumer_of(auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    coordinator.node = 2
+    coordinator.errors["OffsetCommit"].append(Errors.NOT_COORDINATOR)
+    coordinator.errors["Heartbeat"] += [Errors.NOT_COORDINATOR] * 3
+    consumer.commit({("t", 0): 7})
+    assert other.offsets["t", 0] == (7, "")
+    poll_until(consumer, lambda: second_broker.requests("Heartbeat"))
+
+
+def test_nobody_there_is_told_at_once():
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    with GroupConsumer(f"127.0.0.1:{port}", "g") as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ConnectionFailed, match="Is a broker listening there"):
+            consumer.poll()
+
+
+def test_the_member_id_that_it_is_given_is_used(fake_broker, coordinator, consumer_of):
+    coordinator.errors["JoinGroup"].append(Errors.MEMBER_ID_REQUIRED)
+    consumer = consumer_of()
+    poll_until(consumer, joined(consumer))
+    assert [request.member_id for request in fake_broker.requests("JoinGroup")] == ["", "given"]
+    assert consumer.group_metadata().member_id == "given"
+
+
+@pytest.mark.parametrize(
+    ("code", "what", "member_id"),
+    [
+        (Errors.REBALANCE_IN_PROGRESS, "revoked", "member-1"),
+        (Errors.UNKNOWN_MEMBER_ID, "lost", ""),
+        (Errors.ILLEGAL_GENERATION, "lost", "member-1"),
+    ],
+)
+def test_it_joins_again_when_a_heartbeat_says_so(fake_broker, coordinator, consumer_of, code, what, member_id):
+    events = Events()
+    consumer = consumer_of(listener=events, assignors=["range"])
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["Heartbeat"].append(code)
+    poll_until(consumer, lambda: coordinator.generation == 2 and consumer.positions())
+    held = [("t", 0), ("t", 1)]
+    assert events.told == [("assigned", held), (what, held), ("assigned", held)]
+    again = fake_broker.requests("JoinGroup")[1]
+    assert again.member_id == member_id
+    assert again.reason
+
+
+def test_heartbeats_go_on_until_the_caller_joins_again(fake_broker, coordinator, consumer_of):
+    consumer = consumer_of()
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["Heartbeat"] += [Errors.REBALANCE_IN_PROGRESS] * 3
+    deadline = time.monotonic() + PATIENCE_S
+    while coordinator.errors["Heartbeat"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    assert coordinator.generation == 1
+    poll_until(consumer, lambda: coordinator.generation == 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (Errors.FENCED_INSTANCE_ID, "another consumer has joined with the instance id 'i'"),
+        (Errors.INCONSISTENT_GROUP_PROTOCOL, "no assignor in common"),
+        (Errors.GROUP_MAX_SIZE_REACHED, r"group\.max\.size"),
+        (Errors.INVALID_SESSION_TIMEOUT, r"group\.min and group\.max\.session\.timeout\.ms"),
+        (Errors.GROUP_AUTHORIZATION_FAILED, "group 'g'"),
+    ],
+)
+def test_a_refusal_is_told_with_what_to_do(coordinator, consumer_of, code, advice):
+    coordinator.errors["JoinGroup"].append(code)
+    consumer = consumer_of(instance_id="i")
+    with pytest.raises(GroupFailed, match=advice) as error:
+        poll_until(consumer, joined(consumer))
+    assert error.value.code == code
+
+
+def test_an_instance_that_is_fenced_while_it_runs_is_told(coordinator, consumer_of):
+    consumer = consumer_of(instance_id="i")
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["Heartbeat"].append(Errors.FENCED_INSTANCE_ID)
+    with pytest.raises(GroupFailed, match="instance id 'i'"):
+        poll_until(consumer, lambda: False)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Errors.COORDINATOR_LOAD_IN_PROGRESS,
+        Errors.NOT_COORDINATOR,
+        Errors.COORDINATOR_NOT_AVAILABLE,
+        Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        Errors.REQUEST_TIMED_OUT,
+    ],
+)
+def test_a_commit_is_tried_again(coordinator, consumer_of, code):
+    consumer = consumer_of(auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["OffsetCommit"] += [code] * 3
+    consumer.commit({("t", 0): OffsetAndMetadata(7, "m")})
+    assert coordinator.offsets["t", 0] == (7, "m")
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (Errors.REBALANCE_IN_PROGRESS, r"call poll\(\) and then commit again"),
+        (Errors.UNKNOWN_MEMBER_ID, "poll more often"),
+        (Errors.ILLEGAL_GENERATION, "poll more often"),
+        (Errors.FENCED_INSTANCE_ID, "give each its own"),
+    ],
+)
+def test_a_commit_of_a_member_that_is_none_is_told_and_it_joins_again(coordinator, consumer_of, code, advice):
+    consumer = consumer_of(auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["OffsetCommit"].append(code)
+    with pytest.raises(CommitFailed, match=advice):
+        consumer.commit({("t", 0): 7})
+    if code != Errors.FENCED_INSTANCE_ID:
+        poll_until(consumer, lambda: coordinator.generation == 2 and consumer.positions())
+    consumer.commit({("t", 0): 8})
+    assert coordinator.offsets["t", 0] == (8, "")
+
+
+def test_a_commit_that_can_never_be_is_told_with_the_partition(coordinator, consumer_of):
+    consumer = consumer_of(auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["OffsetCommit"].append(Errors.OFFSET_METADATA_TOO_LARGE)
+    with pytest.raises(KafkaError, match="group 'g' in t-0"):
+        consumer.commit({("t", 0): 7})
+
+
+def test_nothing_is_committed_while_the_group_rebalances(coordinator, consumer_of, silence):
+    consumer = consumer_of(assignors=["cooperative-sticky"], auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["JoinGroup"].append(silence)
+    consumer.enforce_rebalance()
+    consumer.poll(0)
+    with pytest.raises(CommitFailed, match="commit again"):
+        consumer.commit()
+    assert consumer.committed([("t", 0)]) == {("t", 0): OffsetAndMetadata(3)}
+
+
+def test_a_cooperative_member_reads_while_it_waits(coordinator, consumer_of, silence):
+    consumer = consumer_of(assignors=["cooperative-sticky"], auto_commit=False, max_records=1)
+    poll_until(consumer, joined(consumer))
+    coordinator.errors["JoinGroup"].append(silence)
+    consumer.enforce_rebalance()
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+
+
+def test_it_leaves_with_a_word(fake_broker, coordinator, consumer_of):
+    consumer = consumer_of(auto_commit_interval_s=1000.0)
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+    consumer.close()
+    (left,) = fake_broker.requests("LeaveGroup")
+    assert [(one.member_id, one.reason) for one in left.members] == [("member-1", "it is closed")]
+    assert coordinator.offsets == {("t", 0): (10, ""), ("t", 1): (10, "")}
+
+
+def test_a_static_member_goes_without_a_word(fake_broker, coordinator, consumer_of):
+    consumer = consumer_of(instance_id="i")
+    poll_until(consumer, joined(consumer))
+    consumer.close()
+    assert fake_broker.requests("LeaveGroup") == []
+
+
+def test_the_leader_shares_out_what_the_group_subscribes(fake_broker, coordinator, consumer_of):
+    other = SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["u", "gone"]), 0)
+    future = (99).to_bytes(2, "big") + SUBSCRIPTION.encode(SUBSCRIPTION.Message(topics=["t"]), 3)[2:] + b"more"
+    shape = apis.JOIN_GROUP.Response.Members
+    coordinator.others = [shape(member_id="a", metadata=other), shape(member_id="b", metadata=future)]
+    consumer = consumer_of(assignors=["range"])
+    poll_until(consumer, joined(consumer))
+    assert sorted(consumer.assignment) == [("t", 1)]  # "b" comes before "member-1"
+    assert set(coordinator.shares) == {"a", "b", "member-1"}
+
+
+def test_an_old_broker_is_asked_as_it_knows_it(fake_broker, coordinator, consumer_of):
+    for api, newest in (("JOIN_GROUP", 0), ("SYNC_GROUP", 0), ("HEARTBEAT", 0), ("LEAVE_GROUP", 0)):
+        fake_broker.versions[getattr(apis, api).key] = (0, newest)
+    for api, newest in (("FIND_COORDINATOR", 0), ("OFFSET_COMMIT", 2), ("OFFSET_FETCH", 1), ("FETCH", 2)):
+        fake_broker.versions[getattr(apis, api).key] = (0, newest)
+    consumer = consumer_of()
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+    consumer.commit()
+    consumer.close()
+    assert coordinator.offsets == {("t", 0): (10, ""), ("t", 1): (10, "")}
+    assert [request.member_id for request in fake_broker.requests("LeaveGroup")] == ["member-1"]
