@@ -6,7 +6,15 @@ import ctypes
 import random
 import zlib
 
-from tests.fuzz import byte_targets, check_targets, cleaner_targets, column_targets, legacy_targets, wire_targets
+from tests.fuzz import (
+    byte_targets,
+    check_targets,
+    cleaner_targets,
+    column_targets,
+    legacy_targets,
+    offset_targets,
+    wire_targets,
+)
 from tests.fuzz.target import Target
 
 
@@ -16,7 +24,15 @@ class Failure(Exception):
 
 def all_targets() -> list[Target]:
     """Every parser that takes bytes from outside; a new parser's module adds its `targets()` here."""
-    layers = (byte_targets, legacy_targets, column_targets, check_targets, cleaner_targets, wire_targets)
+    layers = (
+        byte_targets,
+        legacy_targets,
+        column_targets,
+        check_targets,
+        cleaner_targets,
+        offset_targets,
+        wire_targets,
+    )
     return [target for layer in layers for target in layer.targets()]
 
 
