@@ -9,6 +9,7 @@ from kafkapy.errors import Errors
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build, records_of
+from kafkapy.replica import stall
 from kafkapy.server.handlers import produce as handler
 from tests.server.conftest import Wire, start_broker
 
@@ -228,8 +229,9 @@ def test_an_unforeseen_failure_of_one_partition_leaves_anothers_pooled_append_it
     server.stop()
 
 
-def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path):
+def test_pooled_appends_keep_order_and_append_each_request_once(tmp_path, monkeypatch):
     """With a stall threshold of 0 every append but the first of a while goes through the disk pool."""
+    monkeypatch.setattr(stall, "SECONDS_A_BYTE", 0.0)
     server = start_broker(tmp_path, kafkapy_stall_threshold_ms="0")
     wires = [Wire(server) for _ in range(3)]
     try:
