@@ -108,3 +108,24 @@ def test_of_two_that_say_they_are_the_same_instance_the_first_is_fenced(
         group.until(lambda: second.owned == set(range(PARTITIONS)), "the second to have it all")
     group.drain(feed.ends)
     group.leave("second")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "franz-go"])  # which knows no max.poll.interval.ms
+def test_a_member_that_asks_for_nothing_for_too_long_loses_its_partitions_and_comes_back(
+    kind: str, admin: Confluent, hosts: Hosts, topic_name: str, coordinator: brokers.Broker
+) -> None:
+    group = group_of(admin, topic_name)
+    with Feed(coordinator.bootstrap, topic_name, PARTITIONS) as feed:
+        group.join("busy", hosts.shared(kind), session_ms=2000, rebalance_ms=2000)
+        group.settle()
+        group.join("idle", hosts.shared(kind), session_ms=2000, rebalance_ms=2000)
+        group.settle()
+        group.tell("idle", "stall")
+        group.settle(among=["busy"])
+        group.members["idle"].owned.clear()  # what it had, as it will soon know
+        group.tell("idle", "resume")
+        group.settle()
+    group.drain(feed.ends)
+    group.leave("busy", "idle")
+    assert not violations(group.events)
+    assert admin.committed(topic_name, topic_name) == feed.ends

@@ -1,0 +1,76 @@
+"""The consumers among Apache Kafka 3.9.1's own tools, as members of groups."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from harness import brokers
+from harness.clients.base import Record
+from harness.clients.confluent import Confluent
+from harness.clients.registry import Clients
+from harness.kafka_tools import KafkaTools
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def tools() -> Iterator[KafkaTools]:
+    running = KafkaTools()
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def filled(coordinated: Clients, topic_name: str) -> tuple[str, list[bytes], Confluent]:
+    """A topic, the values in it, and a client that looks after it."""
+    admin = coordinated["confluent-kafka"]
+    assert isinstance(admin, Confluent)
+    admin.create_topic(topic_name, PARTITIONS)
+    values = [b"value %d" % number for number in range(3000)]
+    admin.produce(topic_name, [Record(value, partition=number % PARTITIONS) for number, value in enumerate(values)])
+    return topic_name, values, admin
+
+
+def test_the_console_consumer_reads_in_a_group_and_goes_on_where_it_was(
+    filled: tuple[str, list[bytes], Confluent], tools: KafkaTools, coordinator: brokers.Broker
+) -> None:
+    topic, values, admin = filled
+    options = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic, "--group", topic, "--from-beginning"]
+    read: list[str] = []
+    for count in (1000, 2000):  # it ends after so many, and commits where it is
+        said = tools.run("org.apache.kafka.tools.consumer.ConsoleConsumer", *options, "--max-messages", count)
+        assert f"Processed a total of {count} messages" in said.out + said.err
+        read += [line for line in said.out.splitlines() if line.startswith("value ")]
+    assert sorted(read) == sorted(value.decode() for value in values)
+    assert admin.committed(topic, topic) == dict.fromkeys(range(PARTITIONS), 1000)
+
+
+def test_the_console_consumer_reads_what_was_committed(
+    coordinated: Clients, tools: KafkaTools, coordinator: brokers.Broker, topic_name: str
+) -> None:
+    writer = coordinated["confluent-kafka"]
+    writer.create_topic(topic_name, 1)
+    writer.open_transactional(topic_name)
+    for word, outcome in (("kept", "commit"), ("regretted", "abort"), ("kept too", "commit")):
+        writer.transact(topic_name, topic_name, [Record(word.encode(), partition=0)], outcome)
+    writer.close_transactional(topic_name)
+    where = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic_name, "--from-beginning"]
+    said = tools.run(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *where,
+        *("--isolation-level", "read_committed", "--max-messages", 2),
+    )
+    assert [line for line in said.out.splitlines() if line] == ["kept", "kept too"], said
+
+
+def test_the_performance_test_of_consumers_reads_all_in_a_group(
+    filled: tuple[str, list[bytes], Confluent], tools: KafkaTools, coordinator: brokers.Broker
+) -> None:
+    topic, values, admin = filled
+    options = ["--bootstrap-server", coordinator.bootstrap, "--topic", topic, "--group", topic]
+    said = tools.run("org.apache.kafka.tools.ConsumerPerformance", *options, "--messages", len(values))
+    assert said.code == 0, said
+    figures = re.search(r"^20\d\d-.*$", said.out, re.MULTILINE)
+    assert figures is not None, said
+    assert int(figures[0].split(", ")[4]) == len(values)
+    assert admin.committed(topic, topic) == dict.fromkeys(range(PARTITIONS), 1000)
