@@ -6,7 +6,7 @@ Everything here waits for the tree: it is used at the start and on threads that 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
@@ -140,6 +140,28 @@ class ProducerIds:
                 self._end = self._next + self.BLOCK_SIZE
             self._next += 1
             return self._next - 1
+
+    def give(self, done: Callable[[int | KafkaError], object], in_pool: Callable[[Callable[[], None]], object]) -> None:
+        """Calls `done` with the next id: at once where nobody has to wait for it, else on a thread of the pool."""
+        if self._lock.acquire(blocking=False):
+            found = None
+            if self._next < self._end:
+                found = self._next
+                self._next += 1
+            self._lock.release()
+            if found is not None:
+                done(found)
+                return
+
+        def wait() -> None:
+            given: int | KafkaError
+            try:
+                given = self.next()
+            except KafkaError as error:
+                given = error
+            done(given)
+
+        in_pool(wait)
 
     def _take_block(self) -> int:
         """The first id of a block that is now this broker's."""

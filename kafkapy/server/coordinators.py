@@ -102,7 +102,10 @@ class Coordinators:
 
         services = self._services
         return TransactionCoordinator(
-            self.transaction_shards, services.producer_ids, self._transaction_settings, services.clock
+            self.transaction_shards,
+            lambda done: services.producer_ids.give(done, services.disk_pool.submit),
+            self._transaction_settings,
+            services.clock,
         )
 
     def _make_markers(self) -> MarkerWriter:

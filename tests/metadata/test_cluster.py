@@ -1,6 +1,6 @@
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -109,6 +109,20 @@ def test_producer_ids_come_in_blocks_of_a_thousand(tree: LocalTree, cluster: Clu
         "block_end": "1999",
     }
     assert ProducerIds(tree, 7).next() == 2000
+
+
+def test_producer_ids_are_given_at_once_unless_a_block_has_to_be_taken(
+    tree: LocalTree, cluster: ClusterRegistry
+) -> None:
+    ids = ProducerIds(tree, 7)
+    given: list[int | KafkaError] = []
+    waiting: list[Callable[[], None]] = []
+    ids.give(given.append, waiting.append)
+    assert not given
+    waiting.pop()()
+    ids.give(given.append, waiting.append)
+    assert given == [0, 1]
+    assert not waiting
 
 
 def test_producer_ids_are_unique_among_threads(tree: LocalTree, cluster: ClusterRegistry) -> None:

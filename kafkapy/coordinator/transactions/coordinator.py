@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.coordinator_log import coordinator_error
 from kafkapy.coordinator.shard import Effects, Producer
@@ -32,31 +32,28 @@ ProducerAnswer = Callable[[int, Producer], object]
 PartitionAnswer = Callable[[Mapping["TopicPartition", int]], object]
 
 
-class ProducerIds(Protocol):
-    """Producer ids that nobody had before; `next` may wait for the disk, and raises KafkaError."""
-
-    def next(self) -> int: ...
-
-
 class TransactionCoordinator:
-    """All shards of `__transaction_state` that this broker leads."""
+    """All shards of `__transaction_state` that this broker leads.
+
+    `give_id` calls back with a producer id that nobody had, at once or from another thread.
+    """
 
     def __init__(
         self,
         shards: Shards[TransactionMachine],
-        producer_ids: ProducerIds,
+        give_id: Callable[[Callable[[int | KafkaError], None]], object],
         settings: Callable[[], TransactionSettings],
         clock: Clock,
     ) -> None:
         self.shards = shards
-        self._producer_ids = producer_ids
+        self._give_id = give_id
         self._settings = settings
         self._clock = clock
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, answer: ProducerAnswer
     ) -> None:
-        """Answers (code, producer). May wait for the disk: not for a network thread.
+        """Answers (code, producer).
 
         `producer_id`, `epoch`: what the client has and wants to go on with, -1 and -1 if it begins (KIP-360).
         """
@@ -69,21 +66,32 @@ class TransactionCoordinator:
             else:
                 answer(coordinator_error(found), NO_PRODUCER)
 
+        def run(fresh_id: int | KafkaError | None) -> None:
+            try:
+                if isinstance(fresh_id, KafkaError):
+                    raise fresh_id
+                self.shards.of(transactional_id).run(
+                    lambda machine: machine.init_producer_id(transactional_id, timeout_ms, expected, fresh_id, recorded)
+                )
+            except KafkaError as error:
+                log.debug("InitProducerId of %r is refused: %s", transactional_id, error)
+                answer(error.code, NO_PRODUCER)
+
         try:
             _check_id(transactional_id)
             longest = self._settings().max_timeout_ms
             if not 0 < timeout_ms <= longest:
                 raise KafkaError(Errors.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms are not within 1 to {longest}")
-            shard = self.shards.of(transactional_id)
-            fresh_id = None
-            if shard.read(lambda machine: machine.needs_producer_id(transactional_id, expected)):
-                fresh_id = self._producer_ids.next()
-            shard.run(
-                lambda machine: machine.init_producer_id(transactional_id, timeout_ms, expected, fresh_id, recorded)
+            needs_id = self.shards.of(transactional_id).read(
+                lambda machine: machine.needs_producer_id(transactional_id, expected)
             )
         except KafkaError as error:
-            log.debug("InitProducerId of %r is refused: %s", transactional_id, error)
-            answer(error.code, NO_PRODUCER)
+            run(error)
+            return
+        if needs_id:
+            self._give_id(run)
+        else:
+            run(None)
 
     def add_partitions(
         self,

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
-from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
-
-log = logging.getLogger("kafkapy.server.producers")
 
 FENCED_SINCE = 4  # clients that know PRODUCER_FENCED
 NO_PRODUCER = (-1, -1)
@@ -32,29 +28,26 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
                 code = Errors.INVALID_PRODUCER_EPOCH
             reply(make(error_code=code, producer_id=producer[0], producer_epoch=producer[1]))
 
-        def failed(_: Any, error: BaseException | None) -> None:
-            if error is not None:
-                log.error("%s failed", call, exc_info=error)
-                reply(CLOSE)
+        def given(found: int | KafkaError) -> None:
+            if isinstance(found, KafkaError):
+                told(found.code, NO_PRODUCER)
+            else:
+                told(Errors.NONE, (found, 0))
 
-        # A new producer id has to be waited for, once in a thousand times.
-        broker.disk_pool.submit(_init_producer_id, broker, request, told, done=failed)
+        if (request.producer_id == -1) != (request.producer_epoch == -1):
+            told(Errors.INVALID_REQUEST, NO_PRODUCER)
+        elif request.transactional_id is None:
+            broker.producer_ids.give(given, broker.disk_pool.submit)
+        else:
+            broker.transactions.init_producer_id(
+                request.transactional_id,
+                request.transaction_timeout_ms,
+                request.producer_id,
+                request.producer_epoch,
+                told,
+            )
 
     return answered(call, begin)
-
-
-def _init_producer_id(broker: Services, request: Any, told: Callable[[int, tuple[int, int]], object]) -> None:
-    if (request.producer_id == -1) != (request.producer_epoch == -1):
-        told(Errors.INVALID_REQUEST, NO_PRODUCER)
-    elif request.transactional_id is not None:
-        broker.transactions.init_producer_id(
-            request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch, told
-        )
-    else:
-        try:
-            told(Errors.NONE, (broker.producer_ids.next(), 0))
-        except KafkaError as error:
-            told(error.code, NO_PRODUCER)
 
 
 @serves(DESCRIBE_PRODUCERS, pooled=True)

@@ -107,23 +107,13 @@ class OneShard:
         return self.shard.state == "loading"
 
 
-class Ids:
-    """Producer ids from 1000 on."""
-
-    def __init__(self) -> None:
-        self.given = count(1000)
-
-    def next(self) -> int:
-        return next(self.given)
-
-
 class World:
     """`restart` loses everything but the log, the clock and the ids given away."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.log = MemoryLog()
-        self.ids = Ids()
+        self.ids = count(1000)
         self.settings = SETTINGS
         self.deleted: set[TopicPartition] = set()
         self.restart()
@@ -143,7 +133,9 @@ class World:
         self.machine.shard = self.shard
         self.shard.leader_epoch = LEADER_EPOCH
         shards: Any = OneShard(self.shard)
-        self.coordinator = TransactionCoordinator(shards, self.ids, lambda: self.settings, self.clock)
+        self.coordinator = TransactionCoordinator(
+            shards, lambda done: done(next(self.ids)), lambda: self.settings, self.clock
+        )
         replay(self.machine, self.log.batches)
         self.shard.begin()
         self.timer.advance(0)

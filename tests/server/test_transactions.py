@@ -1,0 +1,103 @@
+"""The transaction coordinator inside a broker: its log, what a restart finds, what a stop interrupts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.protocol import apis
+from kafkapy.server.broker import BrokerServer
+from tests.harness.wire import Producer, Wire, eventually
+from tests.server.conftest import start_broker
+
+
+class Broker:
+    """A broker that can be started again on the same directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.start()
+
+    def start(self) -> None:
+        self.server: BrokerServer = start_broker(
+            self._directory,
+            transaction_state_log_num_partitions="3",
+            transaction_abort_timed_out_transaction_cleanup_interval_ms="100",
+        )
+        self.wire = Wire(self.server.bootstrap_servers)
+
+    def stop(self) -> None:
+        self.wire.socket.close()
+        self.server.stop()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def lose_markers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """From now on none is written, and nobody is told so: as if the broker died before each."""
+        monkeypatch.setattr(self.server.services.markers, "write", lambda *_: None)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(tmp_path)
+    running.wire.create_topic("topic", 2)
+    yield running
+    running.stop()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_that_was_decided_before_a_restart_is_completed_after_it(
+    broker: Broker, commit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = broker.wire.producer("tx")
+    broker.wire.add("tx", producer, [("topic", 0), ("topic", 1)])
+    broker.lose_markers(monkeypatch)
+    assert broker.wire.end("tx", producer, commit) == Errors.NONE
+    assert broker.wire.describe("tx").transaction_state == ("PrepareCommit" if commit else "PrepareAbort")
+    broker.restart()
+    broker.wire.wait_for_state("tx", "CompleteCommit" if commit else "CompleteAbort")
+    assert [broker.wire.end_offset("topic", index) for index in (0, 1)] == [1, 1]
+
+
+def test_a_transaction_goes_on_over_a_restart(broker: Broker) -> None:
+    producer = broker.wire.producer("tx")
+    broker.wire.add("tx", producer, [("topic", 0)])
+    broker.restart()
+    assert eventually(lambda: broker.wire.add("tx", producer, [("topic", 1)]) == [Errors.NONE])
+    assert broker.wire.end("tx", producer, True) == Errors.NONE
+    broker.wire.wait_for_state("tx", "CompleteCommit")
+    assert [broker.wire.end_offset("topic", index) for index in (0, 1)] == [1, 1]
+
+
+def test_a_transaction_that_timed_out_while_the_broker_was_down_is_aborted(broker: Broker) -> None:
+    producer = broker.wire.producer("tx", timeout_ms=1)
+    broker.wire.add("tx", producer, [("topic", 0)])
+    broker.restart()
+    broker.wire.wait_for_state("tx", "CompleteAbort")
+    assert broker.wire.end("tx", producer, True) == Errors.PRODUCER_FENCED
+
+
+def test_a_transaction_over_many_partitions_is_completed(broker: Broker) -> None:
+    broker.wire.create_topic("wide", 150)
+    producer = broker.wire.producer("tx")
+    wide = [("wide", index) for index in range(150)]
+    assert set(broker.wire.add("tx", producer, wide)) == {Errors.NONE}
+    assert broker.wire.end("tx", producer, False) == Errors.NONE
+    broker.wire.wait_for_state("tx", "CompleteAbort")
+    assert {broker.wire.end_offset(*one) for one in wide} == {1}
+
+
+def test_ids_have_no_coordinator_before_somebody_looks_for_it(broker: Broker) -> None:
+    nobody = Producer(1, 0)
+    assert broker.wire.init("tx") == Errors.NOT_COORDINATOR
+    assert broker.wire.add("tx", nobody, [("topic", 0)]) == [Errors.NOT_COORDINATOR]
+    assert broker.wire.end("tx", nobody, True) == Errors.NOT_COORDINATOR
+    assert broker.wire.describe("tx").error_code == Errors.NOT_COORDINATOR
+    listed: Any = broker.wire.call(apis.LIST_TRANSACTIONS, 0, state_filters=[], producer_id_filters=[])
+    assert (listed.error_code, listed.transaction_states) == (Errors.NONE, [])
