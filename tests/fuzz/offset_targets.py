@@ -1,4 +1,4 @@
-"""Fuzz target of the offsets' load: keys and values of `__consumer_offsets`, in batches that are right in themselves."""
+"""Fuzz target of the load of offsets: keys and values of `__consumer_offsets`, in batches that are right themselves."""
 
 from __future__ import annotations
 
