@@ -38,10 +38,12 @@ from kafkapy.client.errors import (
     TransactionFailed,
     UnsupportedByBroker,
 )
+from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from kafkapy.client.producer import Producer
 from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.txn_admin import TransactionAdmin
 
 __all__ = [
     "Admin",
@@ -54,6 +56,7 @@ __all__ = [
     "ConnectionFailed",
     "Consumer",
     "ConsumerRecord",
+    "GroupAdmin",
     "GroupConsumer",
     "GroupFailed",
     "GroupMetadata",
@@ -67,6 +70,7 @@ __all__ = [
     "RebalanceListener",
     "Topic",
     "TransactionAborted",
+    "TransactionAdmin",
     "TransactionFailed",
     "TransactionalProducer",
     "UnsupportedByBroker",

@@ -8,6 +8,8 @@ from kafkapy.client.answers import check, error_of, grouped
 from kafkapy.client.cluster import Broker, Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.coordinators import GROUP, Coordinators
+from kafkapy.client.group_offsets import commit_request
+from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata
 from kafkapy.errors import KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, PROTOCOL_TYPE, SUBSCRIPTION
@@ -56,15 +58,6 @@ class GroupDescription:
     @property
     def is_active(self) -> bool:
         return self.state not in (EMPTY, DEAD)
-
-
-@dataclass(frozen=True)
-class CommittedOffset:
-    """`leader_epoch` is that of the last record read, -1 where nobody said; `metadata` what the committer added."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class GroupAdmin:
@@ -119,29 +112,13 @@ class GroupAdmin:
             self.cluster.brokers[node],
         )
 
-    def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, CommittedOffset] | KafkaError]:
+    def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
         """What each group has committed, those of open transactions left out; empty for a group that is not there."""
         return self._coordinators.ask_each(groups, _fetch_offsets)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commits for a group without members; raises KafkaError, UNKNOWN_MEMBER_ID where it has some."""
-        shape = apis.OFFSET_COMMIT.Request.Topics
-        topics = [
-            shape(
-                name=topic,
-                partitions=[
-                    shape.Partitions(
-                        partition_index=index,
-                        committed_offset=offsets[topic, index].offset,
-                        committed_leader_epoch=offsets[topic, index].leader_epoch,
-                        committed_metadata=offsets[topic, index].metadata,
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in grouped(offsets).items()
-        ]
-        request = apis.OFFSET_COMMIT.Request(group_id=group, topics=topics)
+        request = commit_request(GroupMetadata(group), offsets)
 
         def ask(connection: Connection) -> None:
             for topic in connection.call(apis.OFFSET_COMMIT, request).topics:
@@ -192,7 +169,7 @@ class GroupAdmin:
 
 def _fetch_offsets(
     connection: Connection, groups: list[str]
-) -> dict[str, dict[TopicPartition, CommittedOffset] | KafkaError]:
+) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
     shape = apis.OFFSET_FETCH.Request
     if connection.version_of(apis.OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
         request = shape(groups=[shape.Groups(group_id=group, topics=None) for group in groups])
@@ -204,7 +181,7 @@ def _fetch_offsets(
     }
 
 
-def _committed(group: str, answer: Any) -> dict[TopicPartition, CommittedOffset] | KafkaError:
+def _committed(group: str, answer: Any) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
     if error := error_of(answer.error_code, f"group {group!r}"):
         return error
     found = {}
@@ -213,8 +190,8 @@ def _committed(group: str, answer: Any) -> dict[TopicPartition, CommittedOffset]
             if error := error_of(one.error_code, f"group {group!r}, {topic.name}-{one.partition_index}"):
                 return error
             if one.committed_offset >= 0:
-                found[topic.name, one.partition_index] = CommittedOffset(
-                    one.committed_offset, one.committed_leader_epoch, one.metadata or ""
+                found[topic.name, one.partition_index] = OffsetAndMetadata(
+                    one.committed_offset, one.metadata or "", one.committed_leader_epoch
                 )
     return found
 

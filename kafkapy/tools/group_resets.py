@@ -8,7 +8,8 @@ import typer
 
 from kafkapy.client.admin import Admin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_admin import CommittedOffset, GroupAdmin
+from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.group_answers import complain, found_and_refused
@@ -21,7 +22,7 @@ from kafkapy.tools.times import duration_of
 
 LAST_TIMESTAMP = 2**63 - 1
 
-Offsets = Mapping[TopicPartition, CommittedOffset]
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def reset_offsets(
@@ -178,7 +179,7 @@ def _commit(groups: GroupAdmin, group: str, plan: list[Reset]) -> None:
     if not plan:
         return
     try:
-        groups.commit(group, {(line.topic, line.partition): CommittedOffset(line.new) for line in plan})
+        groups.commit(group, {(line.topic, line.partition): OffsetAndMetadata(line.new) for line in plan})
     except KafkaError as error:
         if error.code != Errors.UNKNOWN_MEMBER_ID:
             raise

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from kafkapy.client.admin import LATEST, Admin
 from kafkapy.client.cluster import Broker, TopicPartition
-from kafkapy.client.group_admin import CommittedOffset, GroupDescription, Member
+from kafkapy.client.group_admin import GroupDescription, Member
+from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.runtime.addresses import host_port
 from kafkapy.tools.output import counted, print_table
 from kafkapy.tools.partition_words import in_words
@@ -15,7 +16,7 @@ class Progress(NamedTuple):
     """How far a group has come in one partition; None: nothing committed, no such partition, no member."""
 
     partition: TopicPartition
-    committed: CommittedOffset | None
+    committed: OffsetAndMetadata | None
     end: int | None
     member: Member | None
 
@@ -40,7 +41,7 @@ def end_offsets(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
 
 def progress_of(
     group: GroupDescription,
-    committed: Mapping[TopicPartition, CommittedOffset],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
     ends: Mapping[TopicPartition, int],
 ) -> list[Progress]:
     """Every partition that is assigned to a member or has an offset, in order."""

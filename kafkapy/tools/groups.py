@@ -6,7 +6,8 @@ import typer
 
 from kafkapy.client.admin import Admin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_admin import CommittedOffset, GroupAdmin
+from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.group_answers import complain, existing, found_and_refused, refusal
@@ -95,7 +96,7 @@ def describe_groups(
         groups = GroupAdmin(cluster)
         wanted = names or [listing.id for listing in groups.list_groups()]
         found, failed = existing(groups, wanted)
-        committed: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        committed: dict[str, dict[TopicPartition, OffsetAndMetadata]] = {}
         ends: dict[TopicPartition, int] = {}
         if not members and not state:
             committed, refused = found_and_refused(groups.offsets(group.id for group in found))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_admin import CommittedOffset
+from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.partition_words import in_words
 
@@ -43,7 +43,7 @@ def plan_goal(
     admin: Admin,
     group: str,
     partitions: Iterable[TopicPartition],
-    committed: Mapping[TopicPartition, CommittedOffset],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
     goal: Goal,
     number: int,
 ) -> list[Reset]:
@@ -74,7 +74,7 @@ def plan_offsets(
     admin: Admin,
     group: str,
     offsets: Mapping[TopicPartition, int],
-    committed: Mapping[TopicPartition, CommittedOffset],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> list[Reset]:
     """The plan that brings each partition to an offset of its own, as far as it has that."""
     before = {where: committed[where].offset for where in offsets if where in committed}

@@ -3,7 +3,8 @@
 import pytest
 
 from kafkapy.client.cluster import Broker, Cluster
-from kafkapy.client.group_admin import CommittedOffset, GroupAdmin, GroupDescription, GroupListing, Member
+from kafkapy.client.group_admin import GroupAdmin, GroupDescription, GroupListing, Member
+from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
@@ -119,7 +120,7 @@ def fetched(shape, **fields):
     )
 
 
-COMMITTED = {("t", 0): CommittedOffset(5, 3, "m"), ("t", 2): CommittedOffset(0)}
+COMMITTED = {("t", 0): OffsetAndMetadata(5, "m", 3), ("t", 2): OffsetAndMetadata(0)}
 
 
 def test_offsets_of_several_groups_are_asked_for_at_once(fake_broker, groups):
@@ -166,7 +167,7 @@ def test_offsets_are_committed_as_by_no_member(fake_broker, groups):
         )
 
     fake_broker.answers[apis.OFFSET_COMMIT.key] = answer
-    groups.commit("g", {("t", 1): CommittedOffset(7, 2, "why"), ("t", 0): CommittedOffset(8)})
+    groups.commit("g", {("t", 1): OffsetAndMetadata(7, "why", 2), ("t", 0): OffsetAndMetadata(8)})
     request = fake_broker.requests("OffsetCommit")[1]
     assert (request.group_id, request.generation_id_or_member_epoch, request.member_id) == ("g", -1, "")
     (topic,) = request.topics
@@ -175,7 +176,7 @@ def test_offsets_are_committed_as_by_no_member(fake_broker, groups):
         for one in topic.partitions
     ] == [(1, 7, 2, "why"), (0, 8, -1, "")]
     with pytest.raises(KafkaError, match=r"UNKNOWN_MEMBER_ID: group 'g', t-0: "):
-        groups.commit("g", {("t", 0): CommittedOffset(1)})
+        groups.commit("g", {("t", 0): OffsetAndMetadata(1)})
 
 
 def test_each_group_is_deleted_or_says_why_not(fake_broker, groups):

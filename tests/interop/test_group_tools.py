@@ -18,7 +18,8 @@ from harness.kafka_tools import KafkaTools, Said
 
 from kafkapy.client import Admin, Cluster, NewTopic, Producer
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_admin import CommittedOffset, GroupAdmin
+from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.group_types import OffsetAndMetadata
 
 T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 RECORDS = 60  # in each of the 3 partitions of `flights`, 1 s apart
@@ -127,7 +128,7 @@ def commit(bench: Bench, request: pytest.FixtureRequest) -> Commit:
         group = f"{request.function.__name__}-{suffix}"
         with Cluster(bench.bootstrap) as cluster:
             GroupAdmin(cluster).commit(
-                group, {where: CommittedOffset(offset, metadata="by hand") for where, offset in offsets.items()}
+                group, {where: OffsetAndMetadata(offset, metadata="by hand") for where, offset in offsets.items()}
             )
         return group
 

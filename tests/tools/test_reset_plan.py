@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.client.admin import EARLIEST, LATEST
 from kafkapy.client.descriptions import FoundOffset
-from kafkapy.client.group_admin import CommittedOffset
+from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.reset_plan import Goal, Reset, plan_goal, plan_offsets
 
@@ -31,7 +31,7 @@ def plan():
     """The plan of a goal for t-0 (committed: 150) and t-1 (nothing committed), as (new offset, note) pairs."""
 
     def make(goal, number=0, partitions=(("t", 1), ("t", 0))):
-        lines = plan_goal(Log(), "g", partitions, {("t", 0): CommittedOffset(150)}, goal, number)
+        lines = plan_goal(Log(), "g", partitions, {("t", 0): OffsetAndMetadata(150)}, goal, number)
         assert [line[:4] for line in lines] == [
             ("g", *where, 150 if where == ("t", 0) else None) for where in sorted(partitions)
         ]
@@ -83,7 +83,7 @@ def test_what_is_not_committed_cannot_be_shifted(plan):
 
 
 def test_each_partition_can_have_an_offset_of_its_own():
-    assert plan_offsets(Log(), "g", {("t", 1): 120, ("t", 0): 500}, {("t", 1): CommittedOffset(3)}) == [
+    assert plan_offsets(Log(), "g", {("t", 1): 120, ("t", 0): 500}, {("t", 1): OffsetAndMetadata(3)}) == [
         Reset("g", "t", 0, None, 200, "500 is behind the end"),
         Reset("g", "t", 1, 3, 120, ""),
     ]
