@@ -2,7 +2,8 @@
 //
 // copyjob BOOTSTRAP SOURCE SINK PARTITIONS GROUP ID SEED: a copy has partition and offset of its original as its key,
 // and goes to a partition chosen at random. It says a line for each transaction, "committed N" or "aborted N", and ends
-// with code 3 where only a new producer can go on. Now and then it aborts a transaction of its own accord.
+// with code 3 where only a new producer can go on. Now and then it aborts a transaction of its own accord, or kills itself
+// when the offsets are in a transaction that is not ended.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"math/rand"
 	"os"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,8 +21,22 @@ import (
 const (
 	fenced   = 3
 	aborts   = 0.1
+	deaths   = 0.01
 	together = 40 // records of a transaction, at most
+
+	txnOffsetCommit = 28
 )
+
+// Dies when it is told that offsets are in the transaction.
+type dying struct{ random *rand.Rand }
+
+func (it dying) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+	if key == txnOffsetCommit && it.random.Float64() < deaths {
+		syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+}
+
+var _ kgo.HookBrokerRead = dying{}
 
 func main() {
 	bootstrap, source, sink, group, id := os.Args[1], os.Args[2], os.Args[3], os.Args[5], os.Args[6]
@@ -39,6 +55,7 @@ func main() {
 		kgo.FetchMaxWait(50*time.Millisecond),
 		kgo.SessionTimeout(2*time.Second),
 		kgo.HeartbeatInterval(200*time.Millisecond),
+		kgo.WithHooks(dying{rand.New(rand.NewSource(seed + 1))}), // such answers come one by one
 		kgo.MetadataMinAge(20*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 	)
@@ -46,6 +63,10 @@ func main() {
 		end(err)
 	}
 	ctx := context.Background()
+	// At once: a transaction that a dead predecessor has left open holds its offsets back.
+	if _, _, err := session.Client().ProducerID(ctx); err != nil {
+		end(err)
+	}
 	for {
 		fetches := session.PollRecords(ctx, 1+random.Intn(together))
 		if fetches.NumRecords() == 0 {
