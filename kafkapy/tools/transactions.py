@@ -1,20 +1,25 @@
 """`kafkapy transactions`: list and describe transactions, find those that hang, and abort."""
 
-import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.txn_admin import HangingTransaction, ProducerState, TransactionAdmin, TransactionDescription
+from kafkapy.client.txn_admin import ProducerState, TransactionAdmin, TransactionDescription
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.main import sentence_of
 from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, named
 from kafkapy.tools.output import counted, print_json, print_table
-from kafkapy.tools.partition_words import in_words
-from kafkapy.tools.times import duration_of, duration_text, time_text
+from kafkapy.tools.times import duration_of
 from kafkapy.tools.transaction_abort import abort
+from kafkapy.tools.transaction_views import (
+    print_hanging,
+    print_producers,
+    print_transactions,
+    producer_document,
+    transaction_document,
+)
 
 # Kafka's TransactionState, as brokers write it.
 STATES = (
@@ -105,35 +110,10 @@ def describe_transactions(
         admin = TransactionAdmin(cluster)
         answers = admin.describe(ids or [one.id for one in admin.list_transactions()])
     found = [answer for answer in answers.values() if isinstance(answer, TransactionDescription)]
-    now = round(time.time() * 1000)
     if as_json:
-        print_json([_described(one) for one in found])
+        print_json([transaction_document(one) for one in found])
     elif found:
-        print_table(
-            [
-                "transactional id",
-                "state",
-                "producer id>",
-                "epoch>",
-                "began",
-                "time-out",
-                "partitions",
-                "coordinator>",
-            ],
-            [
-                (
-                    one.id,
-                    one.state,
-                    one.producer_id,
-                    one.producer_epoch,
-                    "-" if one.started_ms is None else f"{duration_text(now - one.started_ms)} ago",
-                    duration_text(one.timeout_ms),
-                    in_words(one.partitions),
-                    one.coordinator,
-                )
-                for one in found
-            ],
-        )
+        print_transactions(found)
     elif not answers:
         print("There are no transactional ids.")
     if failed := [_refusal(id, answer) for id, answer in answers.items() if isinstance(answer, KafkaError)]:
@@ -161,31 +141,9 @@ def describe_producers(
             raise states
         rows += [(where, state) for state in states]
     if as_json:
-        print_json([_producer(where, state) for where, state in rows])
+        print_json([producer_document(where, state) for where, state in rows])
     elif rows:
-        print_table(
-            [
-                "partition>",
-                "producer id>",
-                "epoch>",
-                "coordinator epoch>",
-                "last sequence>",
-                "last written",
-                "transaction from>",
-            ],
-            [
-                (
-                    where[1],
-                    state.producer_id,
-                    state.producer_epoch,
-                    state.coordinator_epoch,
-                    state.last_sequence,
-                    time_text(state.last_timestamp),
-                    "-" if state.txn_start_offset is None else state.txn_start_offset,
-                )
-                for where, state in rows
-            ],
-        )
+        print_producers(rows)
     else:
         print(f"No producer is remembered in {counted(len(wanted), 'partition')} of {topic}.")
 
@@ -215,12 +173,12 @@ def find_hanging(
         wanted = _partitions(cluster, topics, partition, broker)
         found = TransactionAdmin(cluster).find_hanging(wanted, older_ms, broker=broker)
     if as_json:
-        print_json([{**_producer(one.partition, one.producer), "transactionalId": one.id} for one in found])
+        print_json([{**producer_document(one.partition, one.producer), "transactionalId": one.id} for one in found])
         return
     if not found:
         print(f"No transaction hangs in {counted(len(wanted), 'partition')}.")
         return
-    _print_hanging(found)
+    print_hanging(found)
     (topic, index), first = found[0].partition, found[0].producer
     print(
         "This aborts the first: "
@@ -229,25 +187,6 @@ def find_hanging(
 
 
 app.command("abort")(abort)
-
-
-def _print_hanging(found: list[HangingTransaction]) -> None:
-    now = round(time.time() * 1000)
-    print_table(
-        ["topic", "partition>", "start offset>", "producer id>", "epoch>", "coordinator epoch>", "last written", "ago"],
-        [
-            (
-                *one.partition,
-                one.producer.txn_start_offset,
-                one.producer.producer_id,
-                one.producer.producer_epoch,
-                one.producer.coordinator_epoch,
-                time_text(one.producer.last_timestamp),
-                duration_text(now - one.producer.last_timestamp),
-            )
-            for one in found
-        ],
-    )
 
 
 def _partitions(
@@ -268,32 +207,6 @@ def _partitions(
         known = ", ".join(str(node) for node in sorted(cluster.brokers))
         raise ToolError(f"there is no broker {broker}; the cluster has {known}")
     return found
-
-
-def _described(one: TransactionDescription) -> dict[str, Any]:
-    return {
-        "transactionalId": one.id,
-        "state": one.state,
-        "producerId": one.producer_id,
-        "producerEpoch": one.producer_epoch,
-        "timeoutMs": one.timeout_ms,
-        "startedMs": one.started_ms,
-        "partitions": [{"topic": topic, "partition": index} for topic, index in one.partitions],
-        "coordinator": one.coordinator,
-    }
-
-
-def _producer(where: TopicPartition, state: ProducerState) -> dict[str, Any]:
-    return {
-        "topic": where[0],
-        "partition": where[1],
-        "producerId": state.producer_id,
-        "producerEpoch": state.producer_epoch,
-        "coordinatorEpoch": state.coordinator_epoch,
-        "lastSequence": state.last_sequence,
-        "lastTimestamp": state.last_timestamp,
-        "transactionStartOffset": state.txn_start_offset,
-    }
 
 
 def _refusal(id: str, error: KafkaError) -> str:
