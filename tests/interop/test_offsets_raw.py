@@ -108,6 +108,23 @@ def test_a_group_without_a_name_may_keep_offsets(wire: GroupWire, topic: str) ->
     assert wire.commit_in_transaction("id", (1, 0), "", {(topic, 0): 5}) == {(topic, 0): Errors.INVALID_GROUP_ID}
 
 
+def test_thousands_of_partitions_at_once(wire: GroupWire, topic: str, group: str) -> None:
+    """Of which most are named again and again: the last time counts."""
+    many = [(topic, index % 4) for index in range(10_000)]
+    request = apis.OFFSET_COMMIT.Request
+    partitions = [
+        request.Topics.Partitions(partition_index=index, committed_offset=number, committed_metadata="")
+        for number, (_, index) in enumerate(many)
+    ]
+    message = request(group_id=group, member_id="", topics=[request.Topics(name=topic, partitions=partitions)])
+    answer = wire.call(apis.OFFSET_COMMIT, 8, message)
+    assert {one.error_code for one in answer.topics[0].partitions} == {Errors.NONE}
+    assert wire.offsets(group) == {(topic, index): 9996 + index for index in range(4)}
+    found = wire.fetch(group, {topic: [index % 4 for index in range(5_000)], "no-such-topic": list(range(5_000))})
+    assert {offset for (name, _), (offset, *_) in found.items() if name == topic} == {9996, 9997, 9998, 9999}
+    assert len(found) == 5_004
+
+
 # --- what is refused
 
 

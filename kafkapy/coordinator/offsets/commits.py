@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkapy._ext.offset_commit import encode_key, encode_value
 from kafkapy.coordinator.coordinator_log import coordinator_error
-from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore
+from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore, TopicPartition
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.groups.group import Group
-    from kafkapy.coordinator.shard import Producer, Shard
+    from kafkapy.coordinator.shard import Producer, Record, Shard
 
 # One error code for each offset of a commit, in their order.
 Codes = Callable[[list[int]], None]
 
+_LEAST_RECORD = 46  # bytes of a commit's record with the shortest names
 _TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
 
 
@@ -47,18 +48,42 @@ class Commit(NamedTuple):
     producer: Producer | None = None
 
 
-def commit(home: Home, request: Commit, max_metadata: int, done: Codes) -> Effects | None:
-    """`max_metadata`: offset.metadata.max.bytes, in characters as Java counts them. Raises KafkaError."""
-    _check(home, request)
+class Prepared(NamedTuple):
+    """A commit as records: what can be done before the shard's turn. `codes`: of each offset, as far as is known."""
+
+    request: Commit
+    partitions: list[TopicPartition]
+    records: list[Record]
+    codes: list[int]
+
+
+def prepare(request: Commit, max_metadata: int, max_bytes: int) -> Prepared:
+    """`max_metadata`: offset.metadata.max.bytes, in characters as Java counts them; `max_bytes`: of a batch.
+
+    Raises KafkaError INVALID_COMMIT_OFFSET_SIZE for one that is far beyond it.
+    """
     accepted, codes = _accepted(request.offsets, max_metadata)
-    if not accepted:
+    group_id = request.group_id
+    # Of a partition that is named twice the last offset counts, as in Kafka.
+    by_key = {
+        encode_key(group_id, topic, partition): encode_value(*committed) for topic, partition, committed in accepted
+    }
+    records: list[Record] = list(by_key.items())
+    if len(records) * _LEAST_RECORD > max_bytes:
+        raise KafkaError(
+            Errors.INVALID_COMMIT_OFFSET_SIZE, f"a commit of {len(records)} offsets is more than {max_bytes} bytes"
+        )
+    return Prepared(request, [(one.topic, one.partition) for one in accepted], records, codes)
+
+
+def commit(home: Home, prepared: Prepared, done: Codes) -> Effects | None:
+    """The step. Raises KafkaError."""
+    request, partitions, records, codes = prepared
+    _check(home, request)
+    if not records:
         done(codes)
         return None
     store, group_id, producer = home.offsets, request.group_id, request.producer
-    partitions = [(one.topic, one.partition) for one in accepted]
-    records = [
-        (encode_key(group_id, topic, partition), encode_value(*committed)) for topic, partition, committed in accepted
-    ]
     if producer is None:
         store.commit_begins(group_id, partitions)
     else:

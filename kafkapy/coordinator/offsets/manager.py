@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.coordinator.groups.group import DEAD
 from kafkapy.coordinator.offset_records import CommittedOffset
-from kafkapy.coordinator.offsets.commits import Codes, Commit, commit, commit_error
+from kafkapy.coordinator.offsets.commits import Codes, Commit, commit, commit_error, prepare
 from kafkapy.coordinator.offsets.expiry import Look
 from kafkapy.coordinator.offsets.removals import check_deletion, remove
 from kafkapy.coordinator.offsets.store import TopicPartition
@@ -33,6 +33,11 @@ _LONGEST_GROUP = 32767  # bytes; what a record can hold
 
 # A code and what is committed, NONE_COMMITTED where there is nothing.
 Found = tuple[int, CommittedOffset]
+
+
+_NONE: Found = (Errors.NONE, NONE_COMMITTED)
+_UNSTABLE: Found = (Errors.UNSTABLE_OFFSET_COMMIT, NONE_COMMITTED)
+_A_TURN = 1000  # partitions that are looked up at a time
 
 
 class Settings(Protocol):
@@ -56,16 +61,17 @@ class OffsetManager:
         answer = _Answer(len(request.offsets), done)
         try:
             check_group_id(request.group_id, may_be_empty=request.producer is None)
-            limit = self._settings()["offset.metadata.max.bytes"]
+            settings = self._settings()
             shard = self._shards.of(request.group_id)
-            shard.run(lambda home: commit(home, request, limit, answer.give))
+            prepared = prepare(request, settings["offset.metadata.max.bytes"], settings["message.max.bytes"])
+            shard.run(lambda home: commit(home, prepared, answer.give))
         except KafkaError as error:
             log.debug("a commit of group %r is refused: %s", request.group_id, error)
             answer.fail(error.code)
             return
         if not answer.is_given:  # the append waits; so does whoever commits, but not for ever
             answer.entry = shard.after(
-                self._settings()["offsets.commit.timeout.ms"] / 1000,
+                settings["offsets.commit.timeout.ms"] / 1000,
                 lambda _: answer.fail(Errors.REQUEST_TIMED_OUT),
             )
 
@@ -102,36 +108,34 @@ class OffsetManager:
 
         Raises KafkaError.
         """
-
-        def look(home: GroupShard) -> list[Found]:
-            if not _is_alive(home, group_id):
-                return [(Errors.NONE, NONE_COMMITTED)] * len(partitions)
-            store = home.offsets
-            found = []
-            for topic, partition in partitions:
-                if require_stable and store.is_unstable(group_id, topic, partition):
-                    found.append((Errors.UNSTABLE_OFFSET_COMMIT, NONE_COMMITTED))
-                else:
-                    found.append((Errors.NONE, store.get(group_id, topic, partition) or NONE_COMMITTED))
-            return found
-
-        return self._shards.of(group_id).read(look)
+        shard = self._shards.of(group_id)
+        found: list[Found] = []
+        for at in range(0, len(partitions), _A_TURN):  # others have their turn in between
+            asked = partitions[at : at + _A_TURN]
+            found += shard.read(partial(_found, group_id, asked, require_stable))
+        return found
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[tuple[str, int, Found]]:
         """Everything that the group has committed, by topic and partition. Raises KafkaError."""
 
-        def look(home: GroupShard) -> list[tuple[str, int, Found]]:
+        def look(home: GroupShard) -> tuple[list[Any], Collection[TopicPartition]]:
             if not _is_alive(home, group_id):
-                return []
-            store = home.offsets
-            return [
-                (topic, partition, (Errors.UNSTABLE_OFFSET_COMMIT, NONE_COMMITTED))
-                if require_stable and store.is_unstable(group_id, topic, partition)
-                else (topic, partition, (Errors.NONE, committed))
-                for topic, partition, committed in store.of_group(group_id)
-            ]
+                return [], ()
+            return home.offsets.table.of_group(group_id), home.offsets.unstable(group_id) if require_stable else ()
 
-        return self._shards.of(group_id).read(look)
+        offsets, unstable = self._shards.of(group_id).read(look)
+        offsets.sort()
+        return [
+            (topic, partition, _UNSTABLE if (topic, partition) in unstable else (Errors.NONE, CommittedOffset(*commit)))
+            for topic, partition, commit in offsets
+        ]
+
+    def count(self, group_id: str) -> int:
+        """How many offsets the group has; 0 where that is not known here."""
+        try:
+            return self._shards.of(group_id).read(lambda home: home.offsets.count(group_id))
+        except KafkaError:
+            return 0
 
     # --- deletion
 
@@ -198,6 +202,21 @@ class OffsetManager:
         except KafkaError as error:  # the shard has ended
             log.debug("the offsets of %s do not expire here: %s", shard.name, error)
         return count
+
+
+def _found(group_id: str, partitions: Sequence[TopicPartition], require_stable: bool, home: GroupShard) -> list[Found]:
+    if not _is_alive(home, group_id):
+        return [_NONE] * len(partitions)
+    store = home.offsets
+    unstable = store.unstable(group_id) if require_stable else ()
+    found = []
+    for topic, partition in partitions:
+        if (topic, partition) in unstable:
+            found.append(_UNSTABLE)
+        else:
+            committed = store.get(group_id, topic, partition)
+            found.append(_NONE if committed is None else (Errors.NONE, committed))
+    return found
 
 
 def _of_topic(topic: str, begin: int, home: GroupShard) -> tuple[list[tuple[str, int]], int]:

@@ -7,7 +7,7 @@ Source: Kafka's GroupMetadata, whose pendingOffsetCommits and pendingTransaction
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy._ext.offset_commit import encode_key
@@ -92,6 +92,12 @@ class OffsetStore:
         """Whether the offset may be another one soon (UNSTABLE_OFFSET_COMMIT)."""
         one = (topic, partition)
         return one in self._staged.get(group_id, ()) or any(one in each for each in self._commits.get(group_id, ()))
+
+    def unstable(self, group_id: str) -> Collection[TopicPartition]:
+        """All that `is_unstable`."""
+        staged: Collection[TopicPartition] = self._staged.get(group_id, ())
+        commits = self._commits.get(group_id)
+        return {*staged, *(one for each in commits for one in each)} if commits else staged
 
     def tombstones(self, group_id: str) -> list[Record]:
         """What deletes all offsets of the group."""

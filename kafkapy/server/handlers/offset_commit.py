@@ -22,6 +22,7 @@ Reply = Callable[[Any], None]
 ABORTABLE_SINCE = 4  # clients know TRANSACTION_ABORTABLE
 LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may crash of COORDINATOR_LOAD_IN_PROGRESS
 NOT_SAID = -1
+LARGE = 2000  # offsets: some milliseconds
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -56,6 +57,13 @@ class Answers:
         return self._response(topics=self._topics)
 
 
+def in_its_place(broker: Services, count: int, begin: Callable[[Reply], None]) -> Callable[[Reply], None]:
+    """`begin`, on the disk pool where it is about so many offsets that the network thread would be held up."""
+    if count < LARGE:
+        return begin
+    return lambda reply: broker.disk_pool.submit(begin, reply)
+
+
 @serves(OFFSET_COMMIT)
 def commit(broker: Services, call: Call, request: Any) -> Any:
     from kafkapy.coordinator.offset_records import CommittedOffset
@@ -84,7 +92,11 @@ def commit(broker: Services, call: Call, request: Any) -> Any:
         request.generation_id_or_member_epoch,
         answers.offsets,
     )
-    return answered(call, lambda reply: broker.offsets.commit(what, lambda codes: reply(answers.message(codes))))
+
+    def begin(reply: Reply) -> None:
+        broker.offsets.commit(what, lambda codes: reply(answers.message(codes)))
+
+    return answered(call, in_its_place(broker, len(answers.offsets), begin))
 
 
 def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: Reply) -> None:
@@ -147,7 +159,7 @@ def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
 
         _verify(broker, call, request, verified)
 
-    return answered(call, begin)
+    return answered(call, in_its_place(broker, len(answers.offsets), begin))
 
 
 def _verify(broker: Services, call: Call, request: Any, then: Callable[[KafkaError | None], None]) -> None:

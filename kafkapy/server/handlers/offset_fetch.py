@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import OFFSET_FETCH
 from kafkapy.server.api_table import serves
-from kafkapy.server.call import Call
+from kafkapy.server.call import Call, answered
+from kafkapy.server.handlers.offset_commit import LARGE, in_its_place
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.offsets.manager import Found
@@ -23,6 +24,21 @@ NOTHING = -1
 
 @serves(OFFSET_FETCH)
 def fetch(broker: Services, call: Call, request: Any) -> Any:
+    groups = request.groups if call.version >= GROUPS_SINCE else [request]
+    count = sum(_count(broker, group) for group in groups) if call.version > 0 else 0
+    if count < LARGE:
+        return _fetch(broker, call, request)
+    return answered(call, in_its_place(broker, count, lambda reply: reply(_fetch(broker, call, request))))
+
+
+def _count(broker: Services, group: Any) -> int:
+    """How many offsets are asked for."""
+    if group.topics is None:
+        return broker.offsets.count(group.group_id)
+    return sum(len(topic.partition_indexes) for topic in group.topics)
+
+
+def _fetch(broker: Services, call: Call, request: Any) -> Any:
     make = OFFSET_FETCH.Response
     if call.version == 0:
         return make(topics=[_from_metadata(broker, request.group_id, topic) for topic in request.topics])

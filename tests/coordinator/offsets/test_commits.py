@@ -81,6 +81,19 @@ def test_the_limit_of_metadata_counts_utf_16_units(world: World) -> None:
     assert world.commit(world.offset("t", 0, 1, "é" * 16384)) == [too_long]
 
 
+def test_of_a_partition_that_is_named_twice_the_last_offset_counts(world: World) -> None:
+    codes = world.commit(world.offset("t", 0, 1), world.offset("t", 1, 5), world.offset("t", 0, 2))
+    assert codes == [NONE, NONE, NONE]
+    assert len(world.log.records) == 2
+    assert world.committed() == {("t", 0): 2, ("t", 1): 5}
+
+
+def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(world: World) -> None:
+    offsets = [world.offset("t", partition, 1) for partition in range(30_000)]
+    assert world.commit(*offsets) == [Errors.INVALID_COMMIT_OFFSET_SIZE] * 30_000
+    assert world.log.batches == []
+
+
 def test_an_append_that_takes_too_long_is_told_as_that_and_counts_when_it_is_there(world: World) -> None:
     world.log.held = True
     told = world.begin_commit(world.offset("t", 0, 1), world.offset("t", 1, 1))

@@ -46,6 +46,7 @@ class World:
         self.timer = HandTimer(self.clock)
         self.settings: dict[str, Any] = {
             "offset.metadata.max.bytes": 4096,
+            "message.max.bytes": 1_048_588,
             "offsets.commit.timeout.ms": 5000,
             "offsets.retention.minutes": 10,
             "group.max.size": 1000,
