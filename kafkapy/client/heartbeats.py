@@ -78,7 +78,7 @@ class Heartbeats:
             self._polled_at = time.monotonic()
 
     def news(self) -> int:
-        """What the coordinator said last to the member that was started: NONE, or the error code to act upon."""
+        """The error code that the member which was started has to act upon; NONE if there is none."""
         with self._changed:
             return self._news
 
@@ -145,7 +145,7 @@ class Heartbeats:
             code, pause = Errors.NONE, min(pause, BACKOFF_S)
         with self._changed:
             self._due = time.monotonic() + pause
-            if self._member == member:
+            if self._member == member and code:
                 self._news = code
                 if code in ENDS:
                     self._member = None
