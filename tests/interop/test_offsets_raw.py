@@ -332,9 +332,9 @@ def test_a_transaction_of_a_member_is_checked_as_its_commits_are(wire: GroupWire
     member, generation = wire.join(group, [topic], instance="i")
     wire.add_offsets(name, producer, group)
 
-    def commit(**who: object) -> int:
-        codes = wire.commit_in_transaction(name, producer, group, {(topic, 0): 1}, **who)  # type: ignore[arg-type]
-        return codes[topic, 0]
+    def commit(**who: Any) -> int:
+        code: int = wire.commit_in_transaction(name, producer, group, {(topic, 0): 1}, **who)[topic, 0]
+        return code
 
     assert commit(member="nobody", generation=generation) == Errors.UNKNOWN_MEMBER_ID
     assert commit(member=member, generation=generation + 1) == Errors.ILLEGAL_GENERATION
