@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, PRODUCE, WRITE_TXN_MARKERS
+from kafkapy.protocol.apis import DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, PRODUCE, WRITE_TXN_MARKERS
 from kafkapy.record.batch import build
 from kafkapy.replica.verification import TransactionVerifier
 from tests.server.conftest import Wire, start_broker
@@ -299,3 +299,26 @@ def test_a_commit_leaves_nothing_aborted(wire, topic, coordinator):
     read = fetched(wire.call(FETCH, 12, fetch_request(topic, 0)))
     assert (read.aborted_transactions, read.last_stable_offset) == ([], 2)
     assert latest(wire, topic, READ_COMMITTED) == 2
+
+
+def test_a_transaction_that_hangs_is_seen_and_ended_from_outside(wire, topic, coordinator):
+    """As TransactionsCommand does it: DescribeProducers finds it, WriteTxnMarkers with what was found aborts it."""
+    assert produce(wire, topic, {0: batch(b"before", transactional=False, producer_id=1)}) == {0: Errors.NONE}
+    assert produce(wire, topic, {0: batch(b"a", b"b", epoch=5)}) == {0: Errors.NONE}
+    found = producers_of(wire, topic)
+    assert found[1].current_txn_start_offset == -1
+    hanging = found[7]
+    assert (hanging.producer_epoch, hanging.last_sequence, hanging.coordinator_epoch) == (5, 1, -1)
+    assert (hanging.current_txn_start_offset, hanging.last_timestamp) == (1, NOW)
+    assert latest(wire, topic, READ_COMMITTED) == 1
+    assert mark(wire, topic, epoch=hanging.producer_epoch, commit=False) == Errors.NONE
+    assert latest(wire, topic, READ_COMMITTED) == 4
+    ended = producers_of(wire, topic)[7]
+    assert (ended.current_txn_start_offset, ended.coordinator_epoch) == (-1, 0)
+
+
+def producers_of(wire, topic):
+    make = DESCRIBE_PRODUCERS.Request
+    asked = make(topics=[make.Topics(name=topic, partition_indexes=[0])])
+    (answer,) = wire.call(DESCRIBE_PRODUCERS, 0, asked).topics[0].partitions
+    return {one.producer_id: one for one in answer.active_producers}

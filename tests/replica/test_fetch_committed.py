@@ -1,0 +1,98 @@
+"""Reading committed records on a network thread: what would wait for the disk is left to the disk pool."""
+
+import errno
+from types import SimpleNamespace
+
+import pytest
+
+from kafkapy.log.results import COORDINATOR
+from kafkapy.record.control import marker_batch
+from kafkapy.replica.fetch import FetchPlan
+from kafkapy.replica.partition import READ_COMMITTED, Partition
+from kafkapy.replica.stall import StallMonitor
+from tests.log.support import NOW, Bench, Files, idempotent
+
+
+class Disk(Files):
+    """Nothing of what a search without waiting asks for is in memory, where `cold`; counts the other reads."""
+
+    def __init__(self):
+        self.cold = False
+        self.reads = []
+
+    def ceiling_position(self, file, count, position, nowait=False):
+        if nowait and self.cold:
+            raise BlockingIOError(errno.EAGAIN, "not in memory")
+        self.reads.append(("search", nowait))
+        return super().ceiling_position(file, count, position, nowait)
+
+    def pread(self, file, size, position):
+        self.reads.append(("pread", str(file.path)))
+        return super().pread(file, size, position)
+
+    def read(self, path):
+        self.reads.append(("read", path))
+        return super().read(path)
+
+
+@pytest.fixture
+def disk():
+    return Disk()
+
+
+@pytest.fixture
+def partition(tmp_path, disk):
+    """Three sealed segments of aborted transactions, whose indexes are only in their files."""
+    bench = Bench(tmp_path, files=disk, segment_bytes=1000, index_interval_bytes=1, segment_ms=1 << 40)
+    log = bench.load()
+    partition = Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(9.0), on_append=lambda _: None
+    )
+    for number in range(20):
+        data = idempotent("x" * 50, producer_id=number, transactional=True)
+        partition.append([data], None)
+        marker = marker_batch(number, 0, commit=False, coordinator_epoch=0, timestamp=NOW)
+        partition.append([memoryview(marker)], None, COORDINATOR)
+    bench.scheduler.run_all()
+    assert len(list(log.segments)) > 3
+    yield partition
+    log.close()
+
+
+def plan(partition, offset, max_bytes):
+    asked = SimpleNamespace(fetch_offset=offset, max_bytes=max_bytes, current_leader_epoch=-1, last_fetched_epoch=-1)
+    return FetchPlan([(partition, asked)], min_bytes=1, max_bytes=1 << 20, isolation=READ_COMMITTED)
+
+
+def aborted(outcome):
+    """The region ends 4 bytes into the third batch, with which another transaction begins."""
+    reads, _, _ = outcome
+    return reads[0].aborted
+
+
+def test_what_is_in_memory_is_answered_without_a_read_that_could_wait(partition, disk):
+    disk.reads.clear()
+    assert aborted(plan(partition, 0, 200).read(blocking=False)) == [(0, 0), (1, 2)]
+    assert disk.reads == [("search", True)]
+
+
+def test_what_is_not_is_left_to_the_disk_pool(partition, disk):
+    disk.cold = True
+    disk.reads.clear()
+    one = plan(partition, 0, 200)
+    assert one.read(blocking=False) is None
+    assert not disk.reads
+    assert aborted(one.read(blocking=True)) == [(0, 0), (1, 2)]
+
+
+def test_a_fetch_that_is_woken_answers_empty_rather_than_wait(partition, disk):
+    disk.cold = True
+    ((read,), total, _) = plan(partition, 0, 200).read(blocking=False, busy_is_empty=True)
+    assert (read.records, total, read.last_stable_offset) == (None, 0, 40)
+
+
+def test_at_the_tail_the_index_is_in_memory(partition, disk):
+    disk.cold = True
+    disk.reads.clear()
+    assert aborted(plan(partition, 38, 1 << 20).read(blocking=False)) == [(19, 38)]
+    assert not disk.reads

@@ -1,0 +1,138 @@
+"""Markers for several partitions at once: one answer, whatever becomes of each, and offsets that count after theirs."""
+
+import threading
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.log.environment import Environment
+from kafkapy.log.files import Files
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.record.batch import build
+from kafkapy.replica.markers import OFFSETS_TOPIC, MarkerWriter
+from kafkapy.replica.partition import Partition
+from kafkapy.replica.stall import StallMonitor
+from kafkapy.runtime.clock import SYSTEM_CLOCK
+from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.scheduler import Scheduler
+
+
+class Replicas:
+    """Partitions of one log directory, made when they are named in `make`."""
+
+    def __init__(self, directory):
+        self.scheduler = Scheduler()
+        self.pool = DiskPool(1)
+        self._directory = directory
+        self._env = Environment(str(directory), Files(), SYSTEM_CLOCK, self.scheduler)
+        self._partitions = {}
+        self.woken = []
+
+    def make(self, topic, index, **config):
+        log = PartitionLog.load(self._env, str(self._directory / f"{topic}-{index}"), topic, index, LogConfig(config))
+        log.assign_leader_epoch(0)
+        self._partitions[topic, index] = partition = Partition(
+            log,
+            broker_id=0,
+            leader_epoch=0,
+            append_pool=self.pool,
+            stall=StallMonitor(10.0),
+            on_append=self.woken.append,
+        )
+        data = build([(-1, None, b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        partition.append([memoryview(bytearray(data))], None)
+        return partition
+
+    def get(self, topic, index):
+        if (topic, index) not in self._partitions:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, "none")
+        return self._partitions[topic, index]
+
+    def close(self):
+        self.pool.stop()
+        for partition in self._partitions.values():
+            partition.log.close()
+        self.scheduler.stop()
+
+
+@pytest.fixture
+def replicas(tmp_path):
+    replicas = Replicas(tmp_path)
+    yield replicas
+    replicas.close()
+
+
+class Offsets:
+    """Takes note of the ends of transactions; the last call's `then` waits in `waiting`."""
+
+    def __init__(self):
+        self.ended = []
+        self.waiting = []
+
+    def __call__(self, index, producer_id, committed, then):
+        self.ended.append((index, producer_id, committed))
+        self.waiting.append(then)
+
+
+def test_all_partitions_are_told_of_together(replicas):
+    one, other = replicas.make("t", 0), replicas.make("t", 1)
+    replicas.make("few", 0, **{"min.insync.replicas": 2})
+    answers = []
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(
+        7, 0, 3, True, [("t", 0), ("few", 0), ("t", 1), ("gone", 0)], answers.append
+    )
+    assert answers == [
+        {
+            ("t", 0): Errors.NONE,
+            ("few", 0): Errors.NOT_ENOUGH_REPLICAS,
+            ("t", 1): Errors.NONE,
+            ("gone", 0): Errors.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+    ]
+    assert one.log.last_stable_offset == other.log.last_stable_offset == 2
+    assert [log.active_producers()[0].coordinator_epoch for log in (one.log, other.log)] == [3, 3]
+    assert replicas.woken[-2:] == [one, other]
+
+
+def test_the_answer_waits_until_the_offsets_of_the_transaction_count(replicas):
+    replicas.make(OFFSETS_TOPIC, 4)
+    replicas.make("t", 0)
+    offsets, answers = Offsets(), []
+    writer = MarkerWriter(replicas, SYSTEM_CLOCK, offsets)
+    writer.write(7, 0, 0, False, [(OFFSETS_TOPIC, 4), ("t", 0)], answers.append)
+    assert (offsets.ended, answers) == ([(4, 7, False)], [])
+    offsets.waiting.pop()()
+    assert answers == [{(OFFSETS_TOPIC, 4): Errors.NONE, ("t", 0): Errors.NONE}]
+
+
+def test_a_marker_that_is_refused_ends_no_offsets(replicas):
+    partition = replicas.make(OFFSETS_TOPIC, 0)
+    offsets, answers = Offsets(), []
+    writer = MarkerWriter(replicas, SYSTEM_CLOCK, offsets)
+    writer.write(7, 1, 0, False, [(OFFSETS_TOPIC, 0)], answers.append)
+    offsets.waiting.pop()()
+    writer.write(7, 0, 0, True, [(OFFSETS_TOPIC, 0)], answers.append)
+    assert offsets.ended == [(0, 7, False)]
+    assert answers[1] == {(OFFSETS_TOPIC, 0): Errors.INVALID_PRODUCER_EPOCH}
+    assert partition.log.log_end_offset == 2
+
+
+def test_a_marker_that_has_to_wait_for_a_flush_is_told_then(replicas):
+    partition = replicas.make("t", 0, **{"flush.messages": 1})
+    told = threading.Event()
+    answers = []
+
+    def done(codes):
+        answers.append((codes, partition.log.recovery_point))
+        told.set()
+
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(7, 0, 0, True, [("t", 0)], done)
+    assert told.wait(30)
+    assert answers == [({("t", 0): Errors.NONE}, 2)]
+
+
+def test_without_partitions_there_is_nothing_to_wait_for(replicas):
+    answers = []
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(7, 0, 0, True, [], answers.append)
+    assert answers == [{}]
