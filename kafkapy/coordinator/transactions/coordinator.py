@@ -57,7 +57,7 @@ class TransactionCoordinator:
 
         `producer_id`, `epoch`: what the client has and wants to go on with, -1 and -1 if it begins (KIP-360).
         """
-        expected = None if producer_id < 0 else Producer(producer_id, epoch)
+        expected = None if producer_id == NO_PRODUCER.id else Producer(producer_id, epoch)
 
         def recorded(found: KafkaError | Producer) -> None:
             if isinstance(found, Producer):
