@@ -20,7 +20,7 @@ MOST_HELD = 4 << 20
 class AppendRules:
     """Made once for each change of the settings."""
 
-    __slots__ = ("_any_rules", "_rules", "_zstd", "older")
+    __slots__ = ("_any_rules", "_own_rules", "_rules", "_zstd", "older")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
         self._rules: dict[str, Any] = {
@@ -36,6 +36,7 @@ class AppendRules:
         if config.compression_type != "producer":
             self._rules["target_codec"] = codec_of(config.compression_type)
             self._rules["target_level"] = config.compression_level
+        self._own_rules = {**self._rules, "of_client": False}
         # Which formats a request may carry was looked at when it came.
         self._any_rules = {**self._rules, "target_magic": config.record_magic, "any_magic": True}
 
@@ -66,19 +67,20 @@ class AppendRules:
         self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
     ) -> ValidatedBatch | KafkaError:
         """The batch, checked and with timestamps as the topic wants them, or why it is refused. Format 2 alone."""
-        return self._checked(self._rules, records, now_ms, zstd_allowed, origin)
+        return self._checked(self._rules if origin == CLIENT else self._own_rules, records, now_ms, zstd_allowed)
 
     def validate_any(
         self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
     ) -> ValidatedBatch | KafkaError:
         """The same for records and topics of any message format; may take long."""
-        return self._checked(self._any_rules, records, now_ms, zstd_allowed, origin)
+        rules = self._any_rules if origin == CLIENT else {**self._any_rules, "of_client": False}
+        return self._checked(rules, records, now_ms, zstd_allowed)
 
     def _checked(
-        self, rules: dict[str, Any], records: memoryview, now_ms: int, zstd_allowed: bool, origin: int
+        self, rules: dict[str, Any], records: memoryview, now_ms: int, zstd_allowed: bool
     ) -> ValidatedBatch | KafkaError:
         try:
-            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, of_client=origin == CLIENT, **rules)
+            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **rules)
         except KafkaError as error:
             return error.as_value()
         if not self._zstd and batch.codec == ZSTD:

@@ -79,8 +79,8 @@ class Append:
         "_now_ms",
         "_patience_ms",
         "_pending",
-        "_producers",
         "_segment_bytes",
+        "_updates",
         "_written",
     )
 
@@ -99,7 +99,7 @@ class Append:
         self._bytes = 0
         self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
         self._entries_pending = 0  # index entries that they may add
-        self._producers = ProducerUpdates(log.producers, log.name, verifying=log.verifies_transactions)
+        self._updates: ProducerUpdates | None = None  # most appends have nothing to do with producers
         self._measure()
 
     def run(self, batches: Sequence[ValidatedBatch | KafkaError]) -> list[Verdict]:
@@ -120,7 +120,7 @@ class Append:
         last_offset = base_offset + batch.last_offset_delta
         known_producer = batch.producer_id >= 0
         if known_producer and self._check:
-            before = self._producers.duplicate_of(
+            before = self._producers().duplicate_of(
                 batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
             )
             if before is not None:
@@ -132,7 +132,7 @@ class Append:
             if batch.is_control:
                 self._end_transaction(batch, base_offset)
             elif known_producer:
-                self._producers.add(
+                self._producers().add(
                     batch.producer_id,
                     batch.producer_epoch,
                     batch.base_sequence,
@@ -151,11 +151,19 @@ class Append:
         self._next = last_offset + 1
         return AppendResult(base_offset, last_offset, self._append_time, self._log_start)
 
+    def _producers(self) -> ProducerUpdates:
+        """What the batches change in the producer state."""
+        updates = self._updates
+        if updates is None:
+            log = self._log
+            updates = self._updates = ProducerUpdates(log.producers, log.name, verifying=log.verifies_transactions)
+        return updates
+
     def _end_transaction(self, batch: ValidatedBatch, base_offset: int) -> None:
         marker = control_record_of(batch.data, read_header(batch.data))
         if marker is None or marker.coordinator_epoch is None:
             raise KafkaError(Errors.INVALID_RECORD, f"a control batch for {self._log.name} is no transaction marker")
-        self._producers.end(batch.producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
+        self._producers().end(batch.producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
 
     def _make_room(self, batch: ValidatedBatch, last_offset: int) -> None:
         """Rolls the log if the batch has to go to a new segment. Raises KafkaError where it fits into none."""
@@ -224,8 +232,9 @@ class Append:
         # The producers first: the high watermark may follow the log's end at once, on another thread, and a reader of
         # committed records must not get beyond a transaction that begins here, nor know of one that is aborted later
         # than it gets its records.
-        for aborted in self._producers.apply():
-            segment.txn_index.append(aborted)
+        if self._updates is not None:
+            for aborted in self._updates.apply():
+                segment.txn_index.append(aborted)
         log.producers.end_offset = self._next
         log.appended(self._written, position, self._next)
         self._written = self._next
