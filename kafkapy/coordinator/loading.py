@@ -63,10 +63,11 @@ def load(
         return
     except (KafkaError, ProtocolError, ValueError) as reason:
         log.error(
-            "%s cannot be loaded, and this broker answers NOT_COORDINATOR for what is in it: %s. `kafkapy log verify` "
-            "on its directory says more",
+            "%s cannot be loaded, and for what is in it this broker answers NOT_COORDINATOR until it is mended and the "
+            "broker started again: %s (`kafkapy log verify %s` says more)",
             shard.name,
             reason,
+            partition.log.directory,
         )
         shard.end(FAILED)
         return
