@@ -241,12 +241,17 @@ class TransactionMachine:
         return Effects([record], recorded)
 
     def _prepare(self, transactional_id: str, entry: Entry, state: TransactionState, answer: Answer) -> Effects:
-        """From here on the transaction is decided: answered first, then completed, whatever happens in between."""
+        """With this record the transaction is decided, and its client is told so, however long completing it takes.
+
+        What can be done at once is done before: a client that goes on is not told CONCURRENT_TRANSACTIONS then.
+        """
 
         def recorded(error: KafkaError | None) -> None:
-            answer(error)
-            if error is None:
-                self._completion.begin(self, transactional_id, entry)
+            try:
+                if error is None:
+                    self._completion.begin(self, transactional_id, entry)
+            finally:
+                answer(error)
 
         return self.move(transactional_id, entry, state, recorded)
 

@@ -217,5 +217,5 @@ class Transactions(RuleBasedStateMachine):
 TestTransactions = Transactions.TestCase
 # Without shrinking, which takes minutes here: the steps of a failure are few enough to be read.
 TestTransactions.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
+    max_examples=60, stateful_step_count=40, deadline=None, phases=set(Phase) - {Phase.shrink, Phase.explain}
 )
