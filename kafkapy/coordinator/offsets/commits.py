@@ -52,7 +52,7 @@ class Prepared(NamedTuple):
     """A commit as records: what can be done before the shard's turn. `codes`: of each offset, as far as is known."""
 
     request: Commit
-    partitions: list[TopicPartition]
+    accepted: list[GroupOffset]
     records: list[Record]
     codes: list[int]
 
@@ -73,27 +73,28 @@ def prepare(request: Commit, max_metadata: int, max_bytes: int) -> Prepared:
         raise KafkaError(
             Errors.INVALID_COMMIT_OFFSET_SIZE, f"a commit of {len(records)} offsets is more than {max_bytes} bytes"
         )
-    return Prepared(request, [(one.topic, one.partition) for one in accepted], records, codes)
+    return Prepared(request, accepted, records, codes)
 
 
 def commit(home: Home, prepared: Prepared, done: Codes) -> Effects | None:
     """The step. Raises KafkaError."""
-    request, partitions, records, codes = prepared
+    request, accepted, records, codes = prepared
     _check(home, request)
     if not records:
         done(codes)
         return None
     store, group_id, producer = home.offsets, request.group_id, request.producer
+    staged: list[TopicPartition] = []
     if producer is None:
-        store.commit_begins(group_id, partitions)
+        store.commit_begins(group_id, accepted)
     else:
-        partitions = store.staging_begins(producer.id, group_id, partitions)
+        staged = store.staging_begins(producer.id, group_id, [(one.topic, one.partition) for one in accepted])
 
     def then(error: KafkaError | None) -> None:
         if producer is None:
-            store.commit_ends(group_id, partitions)
+            store.commit_ends(group_id, accepted)
         elif error is not None:
-            store.staging_failed(producer.id, group_id, partitions)
+            store.staging_failed(producer.id, group_id, staged)
         if error is None:
             done(codes)
         else:

@@ -35,8 +35,8 @@ class OffsetStore:
 
     def __init__(self) -> None:
         self.table = OffsetTable()
-        # By group: what the commits under way are of, each in one piece.
-        self._commits: dict[str, list[Sequence[TopicPartition]]] = {}
+        # By group: the commits under way.
+        self._commits: dict[str, list[Sequence[GroupOffset]]] = {}
         # By group: how many open transactions are about to commit a partition.
         self._staged: dict[str, dict[TopicPartition, int]] = {}
         # By producer: what its open transaction is about to commit.
@@ -90,14 +90,15 @@ class OffsetStore:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether the offset may be another one soon (UNSTABLE_OFFSET_COMMIT)."""
-        one = (topic, partition)
-        return one in self._staged.get(group_id, ()) or any(one in each for each in self._commits.get(group_id, ()))
+        return (topic, partition) in self.unstable(group_id)
 
     def unstable(self, group_id: str) -> Collection[TopicPartition]:
-        """All that `is_unstable`."""
+        """All of the group that are."""
         staged: Collection[TopicPartition] = self._staged.get(group_id, ())
         commits = self._commits.get(group_id)
-        return {*staged, *(one for each in commits for one in each)} if commits else staged
+        if not commits:
+            return staged
+        return {*staged, *((one.topic, one.partition) for each in commits for one in each)}
 
     def tombstones(self, group_id: str) -> list[Record]:
         """What deletes all offsets of the group."""
@@ -114,13 +115,13 @@ class OffsetStore:
 
     # --- commits under way
 
-    def commit_begins(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-        self._commits.setdefault(group_id, []).append(partitions)
+    def commit_begins(self, group_id: str, offsets: Sequence[GroupOffset]) -> None:
+        self._commits.setdefault(group_id, []).append(offsets)
 
-    def commit_ends(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+    def commit_ends(self, group_id: str, offsets: Sequence[GroupOffset]) -> None:
         """It is in the log and applied, or has failed."""
         commits = self._commits[group_id]
-        commits.remove(partitions)
+        commits.remove(offsets)
         if not commits:
             del self._commits[group_id]
 

@@ -14,7 +14,7 @@ from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.offset_records import CommittedOffset
+    from kafkapy.server.committing import Answers
     from kafkapy.server.services import Services
 
 Reply = Callable[[Any], None]
@@ -26,37 +26,6 @@ LARGE = 2000  # offsets: some milliseconds
 _INT64_MAX = (1 << 63) - 1
 
 
-class Answers:
-    """The response in the order of the request, and those of its partitions that are there, which are committed."""
-
-    def __init__(self, broker: Services, response: Any, topics: list[Any], make: Callable[[Any], CommittedOffset]):
-        from kafkapy.coordinator.offsets.store import GroupOffset
-
-        self._response = response
-        self._topics = []
-        self._open: list[Any] = []  # what is answered for `offsets`, in their order
-        self.offsets: list[GroupOffset] = []
-        make_answer = response.Topics.Partitions
-        for topic in topics:
-            known = broker.topics.get(topic.name)
-            answers = []
-            for one in topic.partitions:
-                index = one.partition_index
-                answer = make_answer(partition_index=index, error_code=Errors.NONE)
-                if known is None or index not in known.assignment:
-                    answer.error_code = Errors.UNKNOWN_TOPIC_OR_PARTITION
-                else:
-                    self.offsets.append(GroupOffset(topic.name, index, make(one)))
-                    self._open.append(answer)
-                answers.append(answer)
-            self._topics.append(response.Topics(name=topic.name, partitions=answers))
-
-    def message(self, codes: list[int]) -> Any:
-        for answer, code in zip(self._open, codes, strict=True):
-            answer.error_code = code
-        return self._response(topics=self._topics)
-
-
 def in_its_place(broker: Services, count: int, begin: Callable[[Reply], None]) -> Callable[[Reply], None]:
     """`begin`, on the disk pool where it is about so many offsets that the network thread would be held up."""
     if count < LARGE:
@@ -66,21 +35,15 @@ def in_its_place(broker: Services, count: int, begin: Callable[[Reply], None]) -
 
 @serves(OFFSET_COMMIT)
 def commit(broker: Services, call: Call, request: Any) -> Any:
-    from kafkapy.coordinator.offset_records import CommittedOffset
-    from kafkapy.coordinator.offsets.commits import Commit
+    from kafkapy.server.committing import Answers, Commit
 
     now_ms = broker.clock.time_ms()
     expire_ms = NOT_SAID
     if request.retention_time_ms != NOT_SAID:
         expire_ms = max(0, min(now_ms + request.retention_time_ms, _INT64_MAX))
-
-    def committed(one: Any) -> CommittedOffset:
-        at_ms = now_ms if one.commit_timestamp == NOT_SAID else one.commit_timestamp
-        return CommittedOffset(
-            one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", at_ms, expire_ms
-        )
-
-    answers = Answers(broker, OFFSET_COMMIT.Response, request.topics, committed)
+    answers = Answers(
+        broker.topics, OFFSET_COMMIT.Response, request.topics, now_ms, expire_ms, own_times=call.version == 1
+    )
     if not answers.offsets:
         return answers.message([])
     if call.version == 0:
@@ -123,16 +86,9 @@ def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: 
 
 @serves(TXN_OFFSET_COMMIT)
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
-    from kafkapy.coordinator.offset_records import CommittedOffset
-    from kafkapy.coordinator.offsets.commits import Commit
-    from kafkapy.coordinator.shard import Producer
+    from kafkapy.server.committing import Answers, Commit, Producer
 
-    now_ms = broker.clock.time_ms()
-
-    def committed(one: Any) -> CommittedOffset:
-        return CommittedOffset(one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", now_ms)
-
-    answers = Answers(broker, TXN_OFFSET_COMMIT.Response, request.topics, committed)
+    answers = Answers(broker.topics, TXN_OFFSET_COMMIT.Response, request.topics, broker.clock.time_ms())
     if not answers.offsets:
         return answers.message([])
     what = Commit(

@@ -14,7 +14,7 @@ from kafkapy.coordinator.offset_records import (
     encode_offset,
     encode_offset_key,
 )
-from kafkapy.coordinator.offsets.store import OffsetStore
+from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -182,13 +182,15 @@ def test_a_marker_without_offsets_and_a_second_marker_change_nothing() -> None:
 
 def test_a_commit_under_way_is_unstable_until_it_ends() -> None:
     store = OffsetStore()
-    store.commit_begins("g", [("t", 0)])
-    store.commit_begins("g", [("t", 0)])
+    first, second = [GroupOffset("t", 0, CommittedOffset(1))], [GroupOffset("t", 0, CommittedOffset(2))]
+    store.commit_begins("g", first)
+    store.commit_begins("g", second)
     assert store.is_unstable("g", "t", 0)
+    assert not store.is_unstable("g", "t", 1)
     assert store.count("g") > 0
-    store.commit_ends("g", [("t", 0)])
+    store.commit_ends("g", first)
     assert store.is_unstable("g", "t", 0)
-    store.commit_ends("g", [("t", 0)])
+    store.commit_ends("g", second)
     assert not store.is_unstable("g", "t", 0)
     assert store.count("g") == 0
 

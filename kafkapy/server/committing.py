@@ -1,0 +1,70 @@
+"""What OffsetCommit and TxnOffsetCommit have in common: the offsets of a request, and the answer to each.
+
+Apart from the handlers, which the broker loads at its start: this is loaded with the first commit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.coordinator.offset_records import NO_TIMESTAMP, CommittedOffset
+from kafkapy.coordinator.offsets.commits import Commit
+from kafkapy.coordinator.offsets.store import GroupOffset
+from kafkapy.coordinator.shard import Producer
+from kafkapy.errors import Errors
+
+if TYPE_CHECKING:
+    from kafkapy.metadata.topics import TopicRegistry
+
+__all__ = ["Answers", "Commit", "Producer"]
+
+
+class Answers:
+    """`offsets`: of the partitions that there are, to be committed. The response is in the order of the request.
+
+    own_times: whether the client says when it committed (version 1). expire_ms: when they end by themselves, or -1.
+    """
+
+    __slots__ = ("_open", "_response", "_topics", "offsets")
+
+    def __init__(
+        self,
+        known_topics: TopicRegistry,
+        response: Any,
+        topics: list[Any],
+        now_ms: int,
+        expire_ms: int = NO_TIMESTAMP,
+        *,
+        own_times: bool = False,
+    ) -> None:
+        self._response = response
+        self._topics = []
+        self._open: list[Any] = []  # what is answered for `offsets`, in their order
+        self.offsets: list[GroupOffset] = []
+        make_topic, make_answer = response.Topics, response.Topics.Partitions
+        for topic in topics:
+            name = topic.name
+            known = known_topics.get(name)
+            indexes = () if known is None else known.assignment
+            answers = []
+            for one in topic.partitions:
+                index = one.partition_index
+                if index in indexes:
+                    at_ms = one.commit_timestamp if own_times and one.commit_timestamp != NO_TIMESTAMP else now_ms
+                    committed = CommittedOffset(
+                        one.committed_offset, one.committed_leader_epoch, one.committed_metadata or "", at_ms, expire_ms
+                    )
+                    self.offsets.append(GroupOffset(name, index, committed))
+                    answer = make_answer(partition_index=index, error_code=Errors.NONE)
+                    self._open.append(answer)
+                else:
+                    answer = make_answer(partition_index=index, error_code=Errors.UNKNOWN_TOPIC_OR_PARTITION)
+                answers.append(answer)
+            self._topics.append(make_topic(name=name, partitions=answers))
+
+    def message(self, codes: list[int]) -> Any:
+        """The response; a code for each of `offsets`."""
+        if any(codes):
+            for answer, code in zip(self._open, codes, strict=True):
+                answer.error_code = code
+        return self._response(topics=self._topics)
