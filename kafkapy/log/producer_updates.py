@@ -6,6 +6,7 @@ fails nothing has happened (Kafka does the same with one ProducerAppendInfo per 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 
 from kafkapy.errors import Errors, KafkaError
@@ -21,18 +22,14 @@ class ProducerUpdates:
     `verifying`: a transaction may begin only where its coordinator was asked (kafkapy.log.verifications).
     """
 
-    __slots__ = ("_begun", "_changed", "_ended", "_marked", "_state", "_verifying", "_where")
+    __slots__ = ("_changed", "_state", "_transactions", "_verifying", "_where")
 
     def __init__(self, state: ProducerState, where: str, *, verifying: bool = False) -> None:
         self._state = state
         self._where = where
         self._verifying = verifying
         self._changed: dict[int, ProducerEntry] = {}
-        # Transactions that begin in this group, as ProducerState.open, and those that end in it, with their last
-        # stable offsets.
-        self._begun: dict[int, int] = {}
-        self._ended: list[tuple[CompletedTxn, int]] = []
-        self._marked: set[int] = set()  # producers with a marker in this group, also one that ends nothing here
+        self._transactions: _Transactions | None = None  # where there are any
 
     def _entry(self, producer_id: int) -> ProducerEntry | None:
         return self._changed.get(producer_id) or self._state.producers.get(producer_id)
@@ -58,15 +55,10 @@ class ProducerUpdates:
         entry = self._entry(producer_id)
         begins = transactional and (entry is None or entry.txn_first_offset < 0)
         verification = self._verified(producer_id) if begins and self._verifying else None
-        if entry is not None:
+        if entry is not None and epoch < entry.epoch:  # looked at here: most batches need no call
             entry.check_epoch(self._where, epoch, first_offset)
-        if check and verification is not None and first_sequence > verification.lowest_sequence:
-            # What waits with a lower sequence would else never be in order again.
-            raise KafkaError(
-                Errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} at offset {first_offset} of {self._where} begins a transaction with sequence "
-                f"{first_sequence}, and {verification.lowest_sequence} was seen before",
-            )
+        if verification is not None and check:
+            verification.check_sequence(self._where, producer_id, first_sequence, first_offset)
         if entry is not None:
             if check:
                 entry.check_sequence(self._where, epoch, first_sequence, first_offset)
@@ -80,11 +72,12 @@ class ProducerUpdates:
         own.add(epoch, BatchNote(last_sequence, last_offset, last_offset - first_offset, timestamp))
         if begins:
             own.txn_first_offset = first_offset
-            self._begun[first_offset] = producer_id
+            self._transactions_of_group().begun[first_offset] = producer_id
 
     def _verified(self, producer_id: int) -> Verification:
         # A marker in this group has ended what was verified before it.
-        verification = None if producer_id in self._marked else self._state.verifications.of(producer_id)
+        ended = self._transactions is not None and producer_id in self._transactions.marked
+        verification = None if ended else self._state.verifications.of(producer_id)
         if verification is None or not verification.verified:
             raise KafkaError(
                 Errors.INVALID_TXN_STATE,
@@ -101,18 +94,17 @@ class ProducerUpdates:
         if entry is not None:
             entry.check_epoch(self._where, epoch, offset)
             entry.check_coordinator(self._where, coordinator_epoch, offset)
-        self._marked.add(producer_id)
+        transactions = self._transactions_of_group()
+        transactions.marked.add(producer_id)
         first_offset = self._own(producer_id, entry).end_transaction(epoch, coordinator_epoch, timestamp)
         if first_offset != NO_OFFSET:
             txn = CompletedTxn(producer_id, first_offset, offset, marker.type == ABORT)
-            self._ended.append((txn, self._last_stable_offset(txn)))
+            transactions.ended.append((txn, transactions.last_stable_offset(txn, self._state)))
 
-    def _last_stable_offset(self, txn: CompletedTxn) -> int:
-        """As ProducerState.last_stable_offset, as of this batch."""
-        ended = {other.first_offset for other, _ in self._ended}
-        ended.add(txn.first_offset)
-        others = (first for first in chain(self._state.open, self._begun) if first not in ended)
-        return next(others, txn.last_offset + 1)
+    def _transactions_of_group(self) -> _Transactions:
+        if self._transactions is None:
+            self._transactions = _Transactions()
+        return self._transactions
 
     def _own(self, producer_id: int, entry: ProducerEntry | None) -> ProducerEntry:
         own = self._changed.get(producer_id)
@@ -120,23 +112,41 @@ class ProducerUpdates:
             own = self._changed[producer_id] = entry.copy() if entry is not None else ProducerEntry(producer_id)
         return own
 
-    def apply(self) -> list[AbortedTxn]:
+    def apply(self) -> Sequence[AbortedTxn]:
         """Makes the changes; what they add to the transaction index."""
-        state = self._state
-        for first_offset, producer_id in self._begun.items():
-            state.begin(first_offset, producer_id)
+        transactions, self._transactions = self._transactions, None
+        if transactions is not None:
+            for first_offset, producer_id in transactions.begun.items():
+                self._state.begin(first_offset, producer_id)
         for entry in self._changed.values():
-            state.put(entry)
+            self._state.put(entry)
+        self._changed.clear()
+        return () if transactions is None else transactions.apply(self._state)
+
+
+class _Transactions:
+    """Those that begin and end in a group of batches."""
+
+    __slots__ = ("begun", "ended", "marked")
+
+    def __init__(self) -> None:
+        self.begun: dict[int, int] = {}  # as ProducerState.open
+        self.ended: list[tuple[CompletedTxn, int]] = []  # with the last stable offset
+        self.marked: set[int] = set()  # producers with a marker, also one that ends nothing here
+
+    def last_stable_offset(self, txn: CompletedTxn, state: ProducerState) -> int:
+        """As ProducerState.last_stable_offset, as of this batch."""
+        ended = {other.first_offset for other, _ in self.ended}
+        ended.add(txn.first_offset)
+        others = (first for first in chain(state.open, self.begun) if first not in ended)
+        return next(others, txn.last_offset + 1)
+
+    def apply(self, state: ProducerState) -> list[AbortedTxn]:
         aborted = []
-        for txn, last_stable_offset in self._ended:
+        for txn, last_stable_offset in self.ended:
             state.complete(txn)
             if txn.aborted:
                 aborted.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, last_stable_offset))
-        self._changed.clear()
-        if self._begun or self._marked:
-            for producer_id in self._marked.union(self._begun.values()):
-                state.verifications.forget(producer_id)
-            self._begun.clear()
-            self._ended.clear()
-            self._marked.clear()
+        for producer_id in self.marked.union(self.begun.values()):
+            state.verifications.forget(producer_id)
         return aborted

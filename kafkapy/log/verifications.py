@@ -14,6 +14,8 @@ import itertools
 import threading
 from collections.abc import Callable
 
+from kafkapy.errors import Errors, KafkaError
+
 NO_GUARD = 0
 
 _guards = itertools.count(1)
@@ -30,6 +32,15 @@ class Verification:
         self.created_ms = now_ms
         self.epoch = epoch
         self.lowest_sequence = sequence
+
+    def check_sequence(self, where: str, producer_id: int, first_sequence: int, offset: int) -> None:
+        """Raises KafkaError for a batch behind one that waits: that would never be in order again."""
+        if first_sequence > self.lowest_sequence:
+            raise KafkaError(
+                Errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} at offset {offset} of {where} begins a transaction with sequence "
+                f"{first_sequence}, and {self.lowest_sequence} was seen before",
+            )
 
     def lower(self, sequence: int, epoch: int) -> None:
         if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
