@@ -39,7 +39,7 @@ _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _TRIM_S = 3.0
-_PATIENT_TURNS = 8
+_PATIENT_TURNS = 4
 
 
 class Processor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -495,6 +496,7 @@ def test_whoever_the_leader_forgets_gets_nothing(group: Clients) -> None:
     second.take_an_id()
     first.join()
     second.send_join()
+    until(lambda: len(group.describe().members) == 2)
     first.send_join()
     assert first.joined().generation_id == second.joined().generation_id
     second.send_sync()
@@ -620,6 +622,7 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_that_
 def test_a_static_member_that_comes_back_before_the_assignment_begins_the_rebalance_again(group: Clients) -> None:
     leader, follower = group.stable(["i1", "i2"])
     leader.send_join()
+    assert leader.waits
     follower.send_join()
     assert leader.joined().generation_id == follower.joined().generation_id
     follower.send_sync()
@@ -689,3 +692,27 @@ def test_a_deleted_group_begins_anew(group: Clients) -> None:
     again = group.member()
     again.take_an_id()
     assert again.join().generation_id == 1
+
+
+def test_a_stable_group_is_there_after_a_restart(tmp_path: Path) -> None:
+    running = brokers.start(tmp_path, SETTINGS)
+    try:
+        before = Clients(running, "kept")
+        before.wait_for_coordinator()
+        members = before.stable(["i1", None])
+        before.close()
+        running.stop()
+        running = brokers.start(tmp_path, SETTINGS)
+        after = Clients(running, "kept")
+        after.wait_for_coordinator()
+        assert after.describe().group_state == "Stable"
+        for number, member in enumerate(members):
+            member.clients, member.connection = after, after.connect()
+            assert member.heartbeat() == Errors.NONE
+            assert member.sync().assignment == str(number).encode()
+        back = after.member("i1")
+        assert back.join().generation_id == members[0].generation
+        assert members[0].heartbeat() == Errors.FENCED_INSTANCE_ID
+        after.close()
+    finally:
+        running.stop()

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 NO_MEMBER = ""
 
-# A member's answer takes some 10 µs; this many are given at a time, with a pause in which others get their turn.
-_SLICE = 32
+# A member's answer takes some 3 µs here; this many are given at a time, with a pause in which others get their turn.
+_SLICE = 64
 _PAUSE_S = 0.0005
 
 
