@@ -20,11 +20,11 @@ from confluent_kafka import Producer
 from harness import toolchain
 from harness.clients.remote import INTEROP, FranzGo, Java3, Java4, KafkaJs, java_command
 
-PATIENCE_S = 30.0
-KINDS = ("confluent-kafka", "kafka-python", "aiokafka", Java3.name, Java4.name, FranzGo.name, KafkaJs.name)
+PATIENCE_S = 60.0
+KINDS = ("confluent-kafka", "kafka-python", "aiokafka", Java3.name, Java4.name, FranzGo.name, KafkaJs.name, "kafkapy")
 STATIC_KINDS = tuple(kind for kind in KINDS if kind != KafkaJs.name)  # kafkajs 2.2.4 knows no group.instance.id
 FENCING_KINDS = tuple(kind for kind in STATIC_KINDS if kind != "aiokafka")  # which takes the error for any other
-COOPERATIVE_KINDS = ("confluent-kafka", "kafka-python", Java3.name, Java4.name, FranzGo.name)
+COOPERATIVE_KINDS = ("confluent-kafka", "kafka-python", Java3.name, Java4.name, FranzGo.name, "kafkapy")
 
 
 def host_command(kind: str, bootstrap: str) -> list[str]:
@@ -256,6 +256,12 @@ class Group:
     def settle(self, among: Collection[str] | None = None) -> None:
         """Waits until it is."""
         self.until(lambda: self.is_settled(among), f"{self.name} to settle")
+
+    def drain_at_least(self, ends: dict[int, int]) -> None:
+        """Waits until the records before these offsets were processed."""
+        self.until(
+            lambda: all(self.done[p].issuperset(range(end)) for p, end in ends.items()), f"the records before {ends}"
+        )
 
     def drain(self, ends: dict[int, int]) -> None:
         """Waits until all records were processed."""
