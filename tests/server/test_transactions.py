@@ -18,8 +18,9 @@ from tests.server.conftest import start_broker
 class Broker:
     """A broker that can be started again on the same directory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **settings: str) -> None:
         self._directory = directory
+        self._settings = settings
         self.start()
 
     def start(self) -> None:
@@ -27,6 +28,7 @@ class Broker:
             self._directory,
             transaction_state_log_num_partitions="3",
             transaction_abort_timed_out_transaction_cleanup_interval_ms="100",
+            **self._settings,
         )
         self.wire = Wire(self.server.bootstrap_servers)
 
@@ -101,3 +103,20 @@ def test_ids_have_no_coordinator_before_somebody_looks_for_it(broker: Broker) ->
     assert broker.wire.describe("tx").error_code == Errors.NOT_COORDINATOR
     listed: Any = broker.wire.call(apis.LIST_TRANSACTIONS, 0, state_filters=[], producer_id_filters=[])
     assert (listed.error_code, listed.transaction_states) == (Errors.NONE, [])
+
+
+def test_ids_that_nobody_uses_are_forgotten_for_good(tmp_path: Path) -> None:
+    broker = Broker(
+        tmp_path,
+        transactional_id_expiration_ms="300",
+        transaction_remove_expired_transaction_cleanup_interval_ms="50",
+    )
+    broker.wire.create_topic("topic")
+    idle, busy = broker.wire.producer("idle"), broker.wire.producer("busy")
+    broker.wire.add("busy", busy, [("topic", 0)])
+    eventually(lambda: broker.wire.describe("idle").error_code == Errors.TRANSACTIONAL_ID_NOT_FOUND)
+    assert broker.wire.add("idle", idle, [("topic", 0)]) == [Errors.INVALID_PRODUCER_ID_MAPPING]
+    broker.restart()
+    assert eventually(lambda: broker.wire.describe("busy").transaction_state) == "Ongoing"
+    eventually(lambda: broker.wire.describe("idle").error_code == Errors.TRANSACTIONAL_ID_NOT_FOUND)
+    broker.stop()
