@@ -84,10 +84,13 @@ class LogState:
     @property
     def last_stable_offset(self) -> int:
         """Below it every transaction is decided (and the decision replicated); never above the high watermark."""
+        # In this order, without the lock: a transaction is known to be open before the high watermark passes its first
+        # record. The other way round it could begin, and be passed, between the two looks.
+        high_watermark = self.high_watermark
         unstable = self.producers.first_unstable_offset
         if unstable is None:
-            return self.high_watermark
-        return min(max(unstable, self.log_start_offset), self.high_watermark)
+            return high_watermark
+        return min(max(unstable, self.log_start_offset), high_watermark)
 
     @property
     def size(self) -> int:

@@ -110,6 +110,35 @@ def test_an_abort_is_in_the_index_with_the_last_stable_offset_of_its_time(tmp_pa
     assert aborted(log) == [AbortedTxn(2, 1, 2, 0), AbortedTxn(1, 0, 3, 4)]
 
 
+class Meanwhile:
+    """The producers of a log; when somebody has asked for the first unstable offset, `act` happens."""
+
+    def __init__(self, producers, act):
+        self._producers, self._act = producers, act
+
+    def __getattr__(self, name):
+        found = getattr(self._producers, name)
+        if name == "first_unstable_offset" and self._act is not None:
+            act, self._act = self._act, None
+            act()
+        return found
+
+
+def test_a_transaction_that_begins_while_a_reader_looks_is_not_read(tmp_path):
+    """Its records are appended, and passed by the high watermark, between two of the reader's looks."""
+    log = Bench(tmp_path).load()
+    append(log, batch("before"))
+    producers = log.producers
+
+    def begin():
+        log.producers = producers
+        append(log, transactional("a"))
+
+    log.producers = Meanwhile(producers, begin)
+    assert log.last_stable_offset == 1
+    assert (log.high_watermark, log.last_stable_offset) == (2, 1)
+
+
 def test_what_is_appended_together_is_as_if_it_came_one_by_one(tmp_path):
     sets = [
         lambda: transactional("a", producer_id=1),
