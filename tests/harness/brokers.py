@@ -22,6 +22,14 @@ from harness.raw import METADATA, Connection, array
 KAFKA_POM = Path(__file__).parents[1] / "interop" / "kafka" / "pom.xml"
 KAFKA_VERSION = "3.9.1"
 READY = re.compile(r"^kafkapy (?P<version>\S+) ready: (?P<addresses>.+) data=(?P<data>.+) pid=(?P<pid>\d+)$")
+# What Apache Kafka waits for is for people's convenience; tests of groups and transactions need not.
+QUICK = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "5",
+}
 LOG4J = """\
 log4j.rootLogger=WARN, stdout
 log4j.logger.kafka.server.KafkaServer=INFO

@@ -12,7 +12,7 @@ def violations(events: Iterable[dict[str, Any]]) -> list[str]:
     """What must not happen, empty if all is well:
 
     - two members that own a partition in one generation, or process records of it in one;
-    - a record that is processed twice in one generation;
+    - a record that is processed twice in one generation, although no commit of it was refused in between;
     - a record that is processed in a later generation than one in which a commit of it was acknowledged.
     """
     owner: dict[tuple[int, int], str] = {}  # (generation, partition) -> member that was given it or worked on it
@@ -31,6 +31,9 @@ def violations(events: Iterable[dict[str, Any]]) -> list[str]:
         if event["event"] == "assigned":
             for partition in event["owned"]:
                 claim(event["generation"], partition, member)
+        elif event["event"] == "commit_failed":  # a client may go back to where it was
+            for partition, first, last in event["runs"]:
+                seen.setdefault((event["generation"], partition), set()).difference_update(range(first, last + 1))
         elif event["event"] in ("records", "committed"):
             generation = event["generation"]
             for partition, first, last in event["runs"]:

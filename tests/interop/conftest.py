@@ -66,20 +66,10 @@ def admin(clients: Clients) -> Client:
     return clients["confluent-kafka"]
 
 
-# What Apache Kafka waits for is for people's convenience; tests of groups and transactions need not.
-QUICK = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "500",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-    "offsets.topic.num.partitions": "5",
-    "transaction.state.log.num.partitions": "5",
-}
-
-
 @pytest.fixture(scope="session")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
     """The broker that the tests of groups and transactions share; it must stop cleanly at the end."""
-    running = brokers.start(tmp_path_factory.mktemp("coordinator"), QUICK)
+    running = brokers.start(tmp_path_factory.mktemp("coordinator"), brokers.QUICK)
     yield running
     running.stop()
 

@@ -1,6 +1,7 @@
 """Groups whose members are clients of every kind, so that each must lead, follow and take over from the others."""
 
 import random
+from pathlib import Path
 
 import pytest
 from harness import brokers
@@ -79,3 +80,34 @@ def test_members_of_every_kind_die_and_stall_in_one_group(
     group.leave(*group.members)
     assert not violations(group.events)
     assert admin.committed(topic_name, topic_name) == feed.ends
+
+
+def test_a_group_of_every_kind_outlives_the_broker(tmp_path: Path, topic_name: str) -> None:
+    broker = brokers.start(tmp_path, brokers.QUICK)
+    clients, hosts = Clients(broker.bootstrap), Hosts(broker.bootstrap)
+    try:
+        admin = clients["confluent-kafka"]
+        assert isinstance(admin, Confluent)
+        admin.create_topic(topic_name, PARTITIONS)
+        group = Group(topic_name, topic_name, PARTITIONS)
+        with Feed(broker.bootstrap, topic_name, PARTITIONS) as feed:
+            for kind in KINDS:
+                group.join(kind, hosts.shared(kind), session_ms=6000 if kind == "kafkajs" else 30_000)
+            group.settle()
+            for _ in range(2):  # kafkajs comes back as another member, the others are still what they were
+                if isinstance(broker, brokers.KafkapyBroker):
+                    broker.kill()
+                else:
+                    broker.stop()  # ZooKeeper would remember for a while that a killed one is there
+                broker = brokers.start(tmp_path, brokers.QUICK, port=broker.port)
+                before = dict(feed.ends)
+                group.drain_at_least(before)
+            group.settle()
+        group.drain(feed.ends)
+        group.until(lambda: admin.committed(topic_name, topic_name) == feed.ends, "the last commits")
+        group.leave(*KINDS)
+        assert not violations(group.events)
+    finally:
+        hosts.close()
+        clients.close()
+        broker.stop()

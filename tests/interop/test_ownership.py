@@ -36,6 +36,7 @@ def test_two_owners_in_one_generation_are_found() -> None:
 
 def test_a_record_that_comes_twice_in_a_generation_is_found() -> None:
     assert len(violations([did("a", 1, [0, 0, 5]), did("a", 1, [0, 5, 7])])) == 1
+    assert violations([did("a", 1, [0, 0, 5]), refused("a", 1, [0, 0, 5]), did("a", 1, [0, 5, 7])]) == []
 
 
 def test_a_record_that_comes_again_after_its_commit_is_found() -> None:

@@ -82,6 +82,12 @@ class Kcat(Client):
                 got[p] = list(_records(output))
         return got
 
+    def read_until(self, topic: str, partitions: Sequence[int], last: bytes, *, committed: bool) -> list[Received]:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        options = ["-o", "beginning", "-e", "-f", FORMAT, "-X", f"isolation.level={isolation}"]
+        output, _ = self._run("-C", "-q", "-t", topic, *options)  # to the end of all partitions
+        return list(_records(output))
+
     def offsets_for_times(self, topic: str, times: Mapping[int, int]) -> dict[int, int | None]:
         output, _ = self._run("-Q", *(word for p, at in times.items() for word in ("-t", f"{topic}:{p}:{at}")))
         found = re.findall(r"\[(\d+)\] offset (-?\d+)", output.decode())

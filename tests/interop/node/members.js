@@ -39,7 +39,7 @@ class Member {
     this.generation = -1
     this.moving = Promise.resolve()
     const logCreator = () => ({ log }) => this.read(log)
-    const kafka = new Kafka({ clientId: wanted.member, brokers: [bootstrap], logLevel: logLevel.DEBUG, logCreator, retry: { initialRetryTime: 50, retries: 20 } })
+    const kafka = new Kafka({ clientId: wanted.member, brokers: [bootstrap], logLevel: logLevel.DEBUG, logCreator, retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 50 } })
     this.consumer = kafka.consumer({
       groupId: wanted.group,
       partitionAssigners: [assignor(wanted.assignor)],
@@ -47,7 +47,7 @@ class Member {
       rebalanceTimeout: wanted.rebalance_ms,
       heartbeatInterval: 200,
       maxWaitTimeInMs: 100,
-      retry: { initialRetryTime: 50, retries: 20 },
+      retry: { initialRetryTime: 50, maxRetryTime: 500, retries: 50 },
     })
     this.consumer.on('consumer.crash', ({ payload }) => {
       if (!payload.restart) this.emit('failed', { code: payload.error.code ?? -1, message: String(payload.error) })
