@@ -95,6 +95,13 @@ def test_a_transaction_over_many_partitions_is_completed(broker: Broker) -> None
     assert {broker.wire.end_offset(*one) for one in wide} == {1}
 
 
+def test_a_batch_of_very_many_transactions_is_answered_one_by_one(broker: Broker) -> None:
+    producer = broker.wire.producer("tx")
+    unknown = [(f"unknown-{number}", producer, [("topic", 0)], True) for number in range(2000)]
+    codes = broker.wire.add_batch(*unknown, ("tx", producer, [("topic", 1)], False))
+    assert codes == [[Errors.INVALID_PRODUCER_ID_MAPPING]] * 2000 + [[Errors.NONE]]
+
+
 def test_ids_have_no_coordinator_before_somebody_looks_for_it(broker: Broker) -> None:
     nobody = Producer(1, 0)
     assert broker.wire.init("tx") == Errors.NOT_COORDINATOR

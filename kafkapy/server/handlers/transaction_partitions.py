@@ -26,37 +26,47 @@ Codes = Mapping[TopicPartition, int]
 
 BATCHED_SINCE = 4  # of AddPartitionsToTxn: several transactions, from brokers that verify what is produced
 
+# Partitions of one request: more take milliseconds, in which the network thread would serve nobody else.
+MOST_INLINE = 500
+
 
 @serves(ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
-    make = ADD_PARTITIONS_TO_TXN.Response
     if call.version < BATCHED_SINCE:
-
-        def begin_one(reply: Callable[[Any], None]) -> None:
-            _add_partitions(
-                broker,
-                call,
-                request.v3_and_below_transactional_id,
-                (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-                _partitions(request.v3_and_below_topics),
-                lambda codes: reply(make(results_by_topic_v3_and_below=_results(make.ResultsByTopicV3AndBelow, codes))),
-            )
-
-        return answered(call, begin_one)
-
-    def begin(reply: Callable[[Any], None]) -> None:
-        results = _Results(len(request.transactions), lambda results: reply(make(results_by_transaction=results)))
-        for number, one in enumerate(request.transactions):
-            partitions = _partitions(one.topics)
-            told = partial(_tell_result, results, number, one.transactional_id)
-            if one.verify_only:
-                _verify(broker, one, partitions, told)
-            else:
-                producer = (one.producer_id, one.producer_epoch)
-                _add_partitions(broker, call, one.transactional_id, producer, partitions, told)
-        results.begin()
-
+        count = sum(len(topic.partitions) for topic in request.v3_and_below_topics)
+        begin = partial(_begin_one, broker, call, request)
+    else:
+        count = sum(1 + sum(len(topic.partitions) for topic in one.topics) for one in request.transactions)
+        begin = partial(_begin_all, broker, call, request)
+    if count > MOST_INLINE:
+        return answered(call, lambda reply: broker.disk_pool.submit(begin, reply))
     return answered(call, begin)
+
+
+def _begin_one(broker: Services, call: Call, request: Any, reply: Callable[[Any], None]) -> None:
+    make = ADD_PARTITIONS_TO_TXN.Response
+    _add_partitions(
+        broker,
+        call,
+        request.v3_and_below_transactional_id,
+        (request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+        _partitions(request.v3_and_below_topics),
+        lambda codes: reply(make(results_by_topic_v3_and_below=_results(make.ResultsByTopicV3AndBelow, codes))),
+    )
+
+
+def _begin_all(broker: Services, call: Call, request: Any, reply: Callable[[Any], None]) -> None:
+    make = ADD_PARTITIONS_TO_TXN.Response
+    results = _Results(len(request.transactions), lambda results: reply(make(results_by_transaction=results)))
+    for number, one in enumerate(request.transactions):
+        partitions = _partitions(one.topics)
+        told = partial(_tell_result, results, number, one.transactional_id)
+        if one.verify_only:
+            _verify(broker, one, partitions, told)
+        else:
+            producer = (one.producer_id, one.producer_epoch)
+            _add_partitions(broker, call, one.transactional_id, producer, partitions, told)
+    results.begin()
 
 
 def _add_partitions(
