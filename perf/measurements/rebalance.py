@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from perf import frames
 from perf.brokers import Broker
+from perf.cpu import used
 from perf.group_members import GroupMembers
 from perf.machine import ROOT
 from perf.measurement import FULL, Bench, Figures, Goal, Measurement, Row
@@ -37,6 +38,7 @@ class Rebalance(Measurement):
             Row(f"rebalance.{size}", f"rebalance of {size:,} members, median", "ms", "lower", Goal(1 / 1.5), digits=1)
             for size in SIZES
         ),
+        Row("rebalance.cpu", f"broker CPU for a rebalance of {SIZES[-1]:,} members", "ms", "lower", digits=0),
         *(
             Row(f"rebalance.{when}.{share}", f"ack at {RATE}/s, {what}, {share}", "ms", "lower", digits=3)
             for when, what in (("alone", "no rebalance"), ("beside", f"beside {BESIDE:,} members"))
@@ -52,7 +54,10 @@ class Rebalance(Measurement):
                 with GroupMembers(broker.port, f"group-{size}", size) as members:
                     for _ in range(30 if is_full else 3):  # so that a JVM has compiled what it will
                         members.rebalance()
-                    took = sorted(members.rebalance() for _ in range(30 if is_full else 5))
+                    count = 30 if is_full else 5
+                    with used(broker.pid) as usage:
+                        took = sorted(members.rebalance() for _ in range(count))
+                found["rebalance.cpu"] = usage.cpu / count * 1e3  # of the last and largest group
                 found[f"rebalance.{size}"] = percentile(took, 0.5) * 1e3
             found |= self._beside(bench, broker)
         return found

@@ -694,6 +694,17 @@ def test_a_deleted_group_begins_anew(group: Clients) -> None:
     assert again.join().generation_id == 1
 
 
+def test_many_groups_are_deleted_by_one_request(group: Clients) -> None:
+    (member,) = group.stable([None])
+    missing = [f"{group.name}-{number}" for number in range(50)]
+    assert group.delete(group.name, *missing) == {
+        group.name: Errors.NON_EMPTY_GROUP,
+        **dict.fromkeys(missing, Errors.GROUP_ID_NOT_FOUND),
+    }
+    member.leave()
+    assert group.delete(*missing, group.name)[group.name] == Errors.NONE
+
+
 def test_a_stable_group_is_there_after_a_restart(tmp_path: Path) -> None:
     running = brokers.start(tmp_path, SETTINGS)
     try:

@@ -90,9 +90,11 @@ class GroupCoordinator:
         if not types or CLASSIC in {type.lower() for type in types}:
             for shard in self._shards.active():
                 try:
-                    groups += shard.read(partial(_list, wanted))
+                    # The messages are made without the lock, which others wait for: each shows one moment or the next.
+                    found = shard.read(lambda home: list(home.groups.values()))
                 except KafkaError:  # it has ended meanwhile: its groups are no longer ours
                     continue
+                groups += [listed(group) for group in found if not wanted or group.state.lower() in wanted]
         return LIST_GROUPS.Response(error_code=code, groups=groups)
 
     def delete(self, group_ids: Sequence[str], reply: Reply) -> None:
@@ -102,10 +104,6 @@ class GroupCoordinator:
 
 def _describe(group_id: str, home: GroupShard) -> Any:
     return described(group_id, home.groups.get(group_id))
-
-
-def _list(wanted: set[str], home: GroupShard) -> list[Any]:
-    return [listed(group) for group in home.groups.values() if not wanted or group.state.lower() in wanted]
 
 
 class _Deletion:
