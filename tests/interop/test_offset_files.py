@@ -11,6 +11,7 @@ from harness.group_wire import GroupWire
 from harness.kafka_tools import KafkaTools, kafka_dump
 
 from kafkapy.errors import Errors
+from kafkapy.protocol import apis
 
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
 FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
@@ -123,6 +124,36 @@ def test_they_outlive_the_broker(tmp_path: Path) -> None:
         assert wire.state_of("gone") == "Dead"
         wire.end("open", producer, commit=True)
         wait_for(wire, "h", {("t", 2): 99})
+        wire.close()
+    finally:
+        broker.stop()
+
+
+def test_what_has_expired_is_gone_and_stays_gone(tmp_path: Path) -> None:
+    """By a time that the commit names itself, as clients before Kafka 2.1 could: a minute is the least retention."""
+    broker = brokers.KafkapyBroker(tmp_path, {**SETTINGS, "offsets.retention.check.interval.ms": "50"})
+    wire = GroupWire(broker.bootstrap)
+    wire.make_topic("t")
+    wire.find_coordinator("g")
+    request = apis.OFFSET_COMMIT.Request
+    partition = request.Topics.Partitions(partition_index=0, committed_offset=5, committed_metadata="")
+    message = request(
+        group_id="g", member_id="", retention_time_ms=1, topics=[request.Topics(name="t", partitions=[partition])]
+    )
+    wire.call(apis.OFFSET_COMMIT, 2, message)
+    wait_for(wire, "g", {})
+    deadline = time.monotonic() + 20
+    while wire.state_of("g") != "Dead":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    wire.close()
+    broker.kill()
+    broker = brokers.KafkapyBroker(tmp_path, SETTINGS)
+    try:
+        wire = GroupWire(broker.bootstrap)
+        wire.find_coordinator("g")
+        assert wire.offsets("g") == {}
+        assert wire.state_of("g") == "Dead"
         wire.close()
     finally:
         broker.stop()
