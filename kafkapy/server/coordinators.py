@@ -190,8 +190,13 @@ class Coordinators:
 
     def led(self, partition: Partition) -> None:
         """This broker leads a partition, of whatever topic."""
-        if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
-            self.shards_of(partition.topic).led(partition)
+        # What requests need is imported here too: with the first one it would hold up a network thread.
+        if partition.topic == GROUPS:
+            self.group_shards.led(partition)
+            self._part("for groups", lambda: (self.groups, self.offsets))
+        elif partition.topic == TRANSACTIONS:
+            self.transaction_shards.led(partition)
+            self._part("for transactions", lambda: (self.transactions, self.verifier))
 
     def lost(self, partition: Partition) -> None:
         """It leads it no more."""
