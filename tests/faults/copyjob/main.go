@@ -4,6 +4,9 @@
 // and goes to a partition chosen at random. It says a line for each transaction, "committed N" or "aborted N", and ends
 // with code 3 where only a new producer can go on. Now and then it aborts a transaction of its own accord, or kills itself
 // when the offsets are in a transaction that is not ended.
+//
+// Through franz-go: in librdkafka 2.16 the offsets of a transaction may wait for ever once their broker was away
+// (confluentinc/librdkafka issue 5456).
 package main
 
 import (

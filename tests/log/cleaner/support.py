@@ -7,8 +7,9 @@ from kafkapy.log.cleaner.candidates import candidate
 from kafkapy.log.cleaner.cleaning import clean
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.files import Files
+from kafkapy.log.results import COORDINATOR
 from kafkapy.record.batch import build, records_of
-from kafkapy.record.control import ABORT, COMMIT, encode_key, encode_marker
+from kafkapy.record.control import marker_batch
 from kafkapy.record.legacy import iter_entries
 from tests.log.support import NOW, Bench
 
@@ -62,31 +63,13 @@ class CleanerBench(Bench):
         return verdict.base_offset
 
     def end_transaction(self, producer, *, commit, epoch=0):
-        """The coordinator's marker. Returns its offset.
-
-        Nobody can append one yet, so it is written into the file, and the log loaded again as after a crash.
-        """
-        offset = self.log.log_end_offset
-        row = (self.clock.time_ms(), encode_key(COMMIT if commit else ABORT), encode_marker(0), [])
-        data = build(
-            [row],
-            base_offset=offset,
-            leader_epoch=0,
-            producer_id=producer,
-            producer_epoch=epoch,
-            transactional=True,
-            control=True,
-        )
-        path = self.log.segments.active.path(".log")
-        known = {producer, *self.log.producers.producers}
-        self.log.abandon()
-        with open(path, "ab") as file:
-            file.write(data)
-        self.restart()
-        for forgotten in self.log.producers.producers.keys() - known:
-            del self.log.producers.producers[forgotten]
-        self.log.set_high_watermark(offset + 1)
-        return offset
+        """The coordinator's marker. Returns its offset."""
+        marker = marker_batch(producer, epoch, commit=commit, coordinator_epoch=0, timestamp=self.clock.time_ms())
+        (verdict,) = self.log.append([memoryview(marker)], 0, origin=COORDINATOR)
+        if isinstance(verdict, Exception):
+            raise verdict
+        self.log.set_high_watermark(self.log.log_end_offset)
+        return verdict.base_offset
 
     def candidate(self):
         return candidate(self.log, self.env.cleaner_offsets.get(("t", 0)), self.clock.time_ms())
