@@ -105,7 +105,8 @@ def test_one_in_a_partition_that_its_coordinator_does_not_have_hangs(fake_broker
 
 
 def test_one_that_was_written_to_lately_is_waited_for(fake_broker, admin):
-    know_producers(fake_broker, {0: [(7, OLD + 3_600_000 - 30_000, 5)]})
+    lately = round(time.time() * 1000) - 1000
+    know_producers(fake_broker, {0: [(7, lately, 5)]})
     know_transactions(fake_broker, {})
     assert hanging(admin) == set()
     assert hanging(admin, 0) == {(0, 7, None)}

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE, STICKY, Member, assignors_of
@@ -28,6 +28,7 @@ def groups(draw):
 
 
 @pytest.mark.parametrize("name", [name for name in ASSIGNORS if name != "cooperative-sticky"])
+@settings(max_examples=40, deadline=None)
 @given(members=groups())
 def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, members):
     shares = ASSIGNORS[name].assign(members, COUNTS)
@@ -39,6 +40,7 @@ def test_each_partition_that_somebody_wants_goes_to_one_who_wants_it(name, membe
         assert {topic for topic, _ in shares[member.id]} <= set(member.topics)
 
 
+@settings(max_examples=40, deadline=None)
 @given(members=groups())
 def test_a_cooperative_member_gets_nothing_that_another_one_has_to_let_go_of(members):
     shares = COOPERATIVE_STICKY.assign(members, COUNTS)
@@ -51,6 +53,7 @@ def test_a_cooperative_member_gets_nothing_that_another_one_has_to_let_go_of(mem
             assert not held or one[1] >= COUNTS[one[0]], (member, held)
 
 
+@settings(max_examples=40, deadline=None)
 @given(members=groups(), joins=st.booleans())
 def test_sticky_shares_are_even_and_move_no_more_than_they_must(members, joins):
     topics = list(COUNTS)
