@@ -66,7 +66,10 @@ def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes with {len(buffer) - 10} bytes left")
     client_id = str(memoryview(buffer)[10:at], "utf-8", "replace")
     if version >= api.flexible_from:
-        at = _skip_tagged_fields(buffer, at, f"{api.name} v{version}: request header")
+        if at < len(buffer) and buffer[at] == 0:  # nearly always there are none, and nothing needs a name
+            at += 1
+        else:
+            at = _skip_tagged_fields(buffer, at, f"{api.name} v{version}: request header")
     return RequestHeader(key, version, correlation_id, client_id), at
 
 
