@@ -377,6 +377,17 @@ def test_version_0_keeps_offsets_apart_from_those_of_groups(wire: GroupWire, top
     assert wire.offsets(group) == {}
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "a//b", "a\0b"])
+def test_version_0_takes_no_group_that_cannot_be_part_of_a_path(wire: GroupWire, topic: str, name: str) -> None:
+    assert wire.commit(name, {(topic, 0): 1}, version=0) == {(topic, 0): Errors.UNKNOWN_SERVER_ERROR}
+    assert wire.fetch(name, {topic: [0]}, version=0)[topic, 0][3] == Errors.UNKNOWN_SERVER_ERROR
+
+
+def test_version_0_takes_a_group_with_a_slash(wire: GroupWire, topic: str) -> None:
+    assert wire.commit(f"{topic}/b", {(topic, 0): 1}, version=0) == {(topic, 0): Errors.NONE}
+    assert wire.fetch(f"{topic}/b", {topic: [0]}, version=0)[topic, 0][0] == 1
+
+
 def test_coordinators_are_found_for_groups_with_a_name(wire: GroupWire) -> None:
     request = apis.FIND_COORDINATOR.Request(key="some-group", key_type=GROUP)
     answer = wire.until(apis.FIND_COORDINATOR, 2, request)

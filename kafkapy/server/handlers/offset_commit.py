@@ -6,6 +6,7 @@ Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest, Group
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -47,7 +48,8 @@ def commit(broker: Services, call: Call, request: Any) -> Any:
     if not answers.offsets:
         return answers.message([])
     if call.version == 0:
-        return answered(call, lambda reply: _keep_in_metadata(broker, request.group_id, answers, reply))
+        keep = partial(_keep_in_metadata, broker, request.group_id, answers)
+        return answered(call, in_its_place(broker, len(answers.offsets), keep))
     what = Commit(
         request.group_id,
         request.member_id,

@@ -1,0 +1,67 @@
+"""Offsets of the old consumers, at Kafka's paths in the tree."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.consumer_offsets import ConsumerOffsets
+from kafkapy.metadata.local import LocalTree
+from kafkapy.metadata.tree import Set, TreeUnavailable, wait
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[LocalTree]:
+    made = LocalTree(tmp_path / "tree.db")
+    ClusterRegistry(made)
+    yield made
+    made.close()
+
+
+def test_they_are_numbers_at_kafkas_paths(tree: LocalTree) -> None:
+    offsets = ConsumerOffsets(tree)
+    assert offsets.get("g", "t", 0) is None
+    wait(offsets.set, "g", [("t", 0, 5), ("t", 12, 1 << 40), ("u", 0, -1)])
+    assert tree.get("/consumers/g/offsets/t/12").data == b"1099511627776"
+    assert [offsets.get("g", "t", 0), offsets.get("g", "t", 12), offsets.get("g", "u", 0)] == [5, 1 << 40, -1]
+    wait(offsets.set, "g", [("t", 0, 6), ("t", 1, 1)])
+    assert [offsets.get("g", "t", 0), offsets.get("g", "t", 1)] == [6, 1]
+
+
+def test_what_is_no_number_is_told_with_its_path(tree: LocalTree) -> None:
+    offsets = ConsumerOffsets(tree)
+    wait(offsets.set, "g", [("t", 0, 5)])
+    tree.commit([Set("/consumers/g/offsets/t/0", b"five")])
+    with pytest.raises(ValueError, match=r"/consumers/g/offsets/t/0 is no offset: b'five'"):
+        offsets.get("g", "t", 0)
+
+
+@pytest.mark.parametrize("group", ["", ".", "..", "a//b", "/a", "a\0b"])
+def test_a_name_that_is_no_part_of_a_path_is_refused(tree: LocalTree, group: str) -> None:
+    with pytest.raises(ValueError, match="cannot keep offsets"):
+        ConsumerOffsets(tree).set(group, [("t", 0, 5)], lambda error: None)
+
+
+def test_many_begin_a_group_at_once(tree: LocalTree) -> None:
+    offsets = ConsumerOffsets(tree)
+    left = threading.Semaphore(0)
+    errors: list[Exception | None] = []
+
+    def done(error: Exception | None) -> None:
+        errors.append(error)
+        left.release()
+
+    for number in range(100):
+        offsets.set("g", [("t", number % 7, number)], done)
+    for _ in range(100):
+        assert left.acquire(timeout=20)
+    assert errors == [None] * 100
+    assert [offsets.get("g", "t", partition) for partition in range(7)] == [98, 99, 93, 94, 95, 96, 97]
+
+
+def test_a_closed_tree_is_told(tree: LocalTree) -> None:
+    tree.close()
+    with pytest.raises(TreeUnavailable):
+        wait(ConsumerOffsets(tree).set, "g", [("t", 0, 5)])
