@@ -177,6 +177,7 @@ class Segment:
             except segment_scan.CorruptSegment:
                 pass
         segment_scan.floor_entry(self.fd, end // 8, 8, rng.randint(0, 10**6))
+        segment_scan.ceiling_position(self.fd, end // 8, rng.randint(0, 10**6))
 
 
 def fuzz_building(view: memoryview, rng: random.Random) -> None:
