@@ -174,7 +174,11 @@ class Shard(Generic[M]):
             return
         append = _Append(effects)
         self._under_way.append(append)
-        self._log.append(effects.records, effects.producer, lambda error: self._appended(append, error))
+        try:
+            self._log.append(effects.records, effects.producer, lambda error: self._appended(append, error))
+        except Exception as failure:  # else those that come later would wait for this one for ever
+            log.exception("%s: an append failed", self.name)
+            self._appended(append, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(failure)))
 
     def _appended(self, append: _Append, error: KafkaError | None) -> None:
         """Records change the state in the order of the log, whichever append is known first."""

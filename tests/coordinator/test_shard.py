@@ -81,6 +81,18 @@ def test_outcomes_are_told_in_the_order_of_the_appends(clock: ManualClock, timer
     assert shard.machine.values == {b"key": b"c"}
 
 
+def test_an_append_that_nobody_foresaw_to_fail_holds_up_no_other(
+    shard: Shard[KeyValues], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(log_of(shard), "append", lambda *arguments: 1 // 0)
+        shard.run(put(b"a", b"1", outcomes.append))
+    shard.run(put(b"b", b"2", outcomes.append))
+    assert [error and error.code for error in outcomes] == [Errors.UNKNOWN_SERVER_ERROR, None]
+    assert shard.machine.values == {b"b": b"2"}
+
+
 def test_what_follows_an_append_may_run_the_next_step(shard: Shard[KeyValues]) -> None:
     shard.run(put(b"a", b"1", lambda error: shard.run(put(b"b", b"2"))))
     assert shard.machine.values == {b"a": b"1", b"b": b"2"}
