@@ -1,11 +1,12 @@
 """Adds up amounts by key, each record once, whatever is killed when: results and offsets change together.
 
-    python totals_in_sqlite.py 127.0.0.1:9092 payments totals.db
+    python totals_in_sqlite.py 127.0.0.1:9092 payments totals.db [SECONDS]
 
 Records have an account as their key and an amount as their value. The totals, and the offset of the next record of
 each partition, are in one SQLite file and change in one transaction. The group only shares the partitions out; nothing
 is committed to it. Whoever is assigned a partition goes on where the file says. Start it as often as you like, with
-the same file: the copies share the work.
+the same file: the copies share the work. When one dies, the others wait for it as many seconds as the last argument
+says, 10 without one.
 """
 
 import sqlite3
@@ -81,9 +82,15 @@ class GoOnWhereTheFileSays(RebalanceListener):
                 self.consumer.seek(topic, partition, offset)
 
 
-def main(servers: str, topic: str, path: str) -> None:
+def main(servers: str, topic: str, path: str, session_s: str = "10") -> None:
     totals = Totals(path)
-    with GroupConsumer(servers, "totals-in-sqlite", auto_commit=False, session_timeout_s=6.0) as consumer:
+    with GroupConsumer(
+        servers,
+        "totals-in-sqlite",
+        auto_commit=False,
+        session_timeout_s=float(session_s),
+        heartbeat_interval_s=float(session_s) / 10,
+    ) as consumer:
         listener = GoOnWhereTheFileSays(consumer, totals)
         consumer.subscribe([topic], listener)
         while True:
@@ -93,8 +100,8 @@ def main(servers: str, topic: str, path: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit("usage: totals_in_sqlite.py SERVERS TOPIC FILE")
+    if len(sys.argv) not in (4, 5):
+        sys.exit("usage: totals_in_sqlite.py SERVERS TOPIC FILE [SECONDS]")
     try:
         main(*sys.argv[1:])
     except KeyboardInterrupt:

@@ -16,6 +16,10 @@
             for record in consumer.poll():
                 print(record.offset, record.value)
 
+    with TransactionalProducer("127.0.0.1:9092", "billing-1") as producer, producer.transaction():
+        producer.send("invoices", b"...")
+        producer.send_offsets(consumer.positions(), consumer.group_metadata())
+
 Everything blocks and belongs to one thread. A failure of the connection is a `ClientError`; an error code from the
 broker is a `kafkapy.errors.KafkaError`.
 """

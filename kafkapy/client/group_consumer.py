@@ -37,7 +37,7 @@ class GroupConsumer:
     """Blocking, for one thread; heartbeats have their own, so that records may take their time.
 
     Args:
-        cluster: a Cluster, or bootstrap servers.
+        cluster: bootstrap servers, or a Cluster whose addresses and limits are taken.
         assignors: names or Assignors, the one preferred first; the group takes one that all members have. If all of
             them are cooperative, partitions that stay are read on while the group rebalances.
         instance_id: makes it a static member: when it comes back within the session, nothing is rebalanced.
@@ -88,9 +88,11 @@ class GroupConsumer:
             )
         self._reset_to = RESETS[auto_offset_reset]
         self._isolation = isolation_level(isolation)
-        self._owns_cluster = not isinstance(cluster, Cluster)
+        # Connections of its own also where a Cluster is given: answers to others' requests must not come in between.
         self.cluster = (
-            cluster if isinstance(cluster, Cluster) else Cluster(cluster, client_id=client_id, timeout_s=timeout_s)
+            cluster.another()
+            if isinstance(cluster, Cluster)
+            else Cluster(cluster, client_id=client_id, timeout_s=timeout_s)
         )
         self.group_id = group_id
         self._max_records = max_records
@@ -354,8 +356,7 @@ class GroupConsumer:
         finally:
             self._closed = True
             self._session.close()
-            if self._owns_cluster:
-                self.cluster.close()
+            self.cluster.close()
 
     def _usable(self) -> None:
         if self._closed:

@@ -134,6 +134,7 @@ class Heartbeats:
         )
         try:
             code = link.call(HEARTBEAT, request).error_code
+            self._cluster.close()  # the connection that found the coordinator: not needed until that moves
         except KafkaError as error:
             code = error.code
         except ClientError as error:

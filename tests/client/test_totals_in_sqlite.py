@@ -14,14 +14,18 @@ from kafkapy.client import Admin, Producer
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "totals_in_sqlite.py"
 ACCOUNTS = 7
-ROUNDS = 3
+ROUNDS = 4
 RECORDS = 4_000  # of a round
 PATIENCE_S = 60.0
 
 
 @pytest.fixture
 def broker():
-    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "100",
+        "offsets.topic.num.partitions": "2",
+    }
     with kafkapy.Broker(config=settings) as broker:
         yield broker
 
@@ -51,7 +55,7 @@ def test_totals_are_right_although_copies_are_killed(broker, tmp_path):
     path = tmp_path / "totals.db"
     with Admin(broker.bootstrap_servers) as admin:
         admin.create_topic("payments", 3)
-    command = [sys.executable, str(EXAMPLE), broker.bootstrap_servers, "payments", str(path)]
+    command = [sys.executable, str(EXAMPLE), broker.bootstrap_servers, "payments", str(path), "1"]
     expected = {}
     copies = []
     sent = 0
