@@ -208,6 +208,7 @@ class Group:
         """The member's process is killed."""
         member = self.members.pop(name)
         member.host.kill()
+        self.events.append({"member": name, "event": "died"})
         return member
 
     def _hear(self, member: Member, event: dict[str, Any]) -> None:

@@ -11,19 +11,23 @@ from typing import Any
 def violations(events: Iterable[dict[str, Any]]) -> list[str]:
     """What must not happen, empty if all is well:
 
-    - two members that own a partition in one generation, or process records of it in one;
-    - a record that is processed twice in one generation, although no commit of it was refused in between;
+    - two living members that own a partition in one generation, or process records of it in one;
+    - a record that is processed twice in one generation, although no commit of it was refused in between, and the first
+      who had it did not die before it was committed;
     - a record that is processed in a later generation than one in which a commit of it was acknowledged.
     """
     owner: dict[tuple[int, int], str] = {}  # (generation, partition) -> member that was given it or worked on it
     seen: dict[tuple[int, int], set[int]] = {}  # (generation, partition) -> offsets
     committed: dict[tuple[int, int], int] = {}  # (partition, offset) -> first generation that committed it
+    dead: set[str] = set()
     done: list[tuple[int, int, int, int, str]] = []
     found = []
 
     def claim(generation: int, partition: int, member: str) -> None:
         other = owner.setdefault((generation, partition), member)
-        if other != member:
+        if other in dead:  # a static member goes on in the generation of the one that it replaces
+            owner[generation, partition] = member
+        elif other != member:
             found.append(f"generation {generation}: partition {partition} has two owners, {other} and {member}")
 
     for event in events:
@@ -31,6 +35,11 @@ def violations(events: Iterable[dict[str, Any]]) -> list[str]:
         if event["event"] == "assigned":
             for partition in event["owned"]:
                 claim(event["generation"], partition, member)
+        elif event["event"] == "died":
+            dead.add(member)
+            for (generation, partition), offsets in seen.items():
+                if owner[generation, partition] == member:
+                    offsets.intersection_update(o for o in offsets if committed.get((partition, o)) == generation)
         elif event["event"] == "commit_failed":  # a client may go back to where it was
             for partition, first, last in event["runs"]:
                 seen.setdefault((event["generation"], partition), set()).difference_update(range(first, last + 1))

@@ -49,3 +49,12 @@ def test_a_record_that_comes_again_needs_a_commit_that_was_refused() -> None:
     story = [did("a", 1, [0, 0, 5]), did("b", 2, [0, 4, 7])]
     assert repeated_without_reason(story) == {(0, 4), (0, 5)}
     assert repeated_without_reason([*story, refused("a", 1, [0, 0, 5])]) == set()
+
+
+def test_who_replaces_a_dead_member_may_go_on_in_its_generation() -> None:
+    story = [assigned("a", 1, 0), did("a", 1, [0, 0, 5]), committed("a", 1, [0, 0, 5]), did("a", 1, [0, 6, 8])]
+    successor = [assigned("b", 1, 0), did("b", 1, [0, 6, 9])]
+    assert len(violations([*story, *successor])) == 1 + 1 + 3
+    died = {"member": "a", "event": "died"}
+    assert violations([*story, died, *successor]) == []
+    assert len(violations([*story, died, assigned("b", 1, 0), did("b", 1, [0, 5, 9])])) == 1
