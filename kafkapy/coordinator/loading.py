@@ -26,7 +26,7 @@ log = logging.getLogger("kafkapy.coordinator.loading")
 # Most of a load runs in C without the interpreter's lock, so a second thread is worth having on two cores. A third
 # would only take the network thread's turns.
 THREADS = 2
-SLOW_S = 1.0  # a load is worth a line from here on, though it read little
+LARGE, SLOW_S = 1 << 20, 1.0  # a load is worth a line that everybody sees from here on: there may be a hundred shards
 
 
 class LoadStopped(Exception):
@@ -78,7 +78,7 @@ def load(
     if shard.state != ACTIVE:
         return
     seconds = time.monotonic() - began
-    level = logging.INFO if count or seconds > SLOW_S else logging.DEBUG
+    level = logging.INFO if count >= LARGE or seconds > SLOW_S else logging.DEBUG
     log.log(level, "loaded", extra=fields(shard=shard.name, bytes=count, seconds=f"{seconds:.3f}"))
 
 
