@@ -189,10 +189,13 @@ class DelayedFetch(DelayedOperation):
         for partition, asked in plan.wanted:
             if isinstance(partition, KafkaError) or partition.gone is not None:
                 return True
-            end = partition.end_offset(plan.isolation)
-            if end == asked.fetch_offset:
+            if partition.end_offset(plan.isolation) <= asked.fetch_offset:
+                # A reader of committed records may be beyond where a transaction is open, and waits; one that is beyond
+                # the end of the log is told.
+                if asked.fetch_offset > partition.log.log_end_offset:
+                    return True
                 continue
-            if end < asked.fetch_offset or plan.min_bytes <= 1 or asked.fetch_offset < partition.log.log_start_offset:
+            if plan.min_bytes <= 1 or asked.fetch_offset < partition.log.log_start_offset:
                 return True
             try:
                 result = partition.read(

@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy.log.results import COORDINATOR
 from kafkapy.record.control import marker_batch
-from kafkapy.replica.fetch import FetchPlan
+from kafkapy.replica.fetch import DelayedFetch, FetchPlan
 from kafkapy.replica.partition import READ_COMMITTED, Partition
 from kafkapy.replica.stall import StallMonitor
 from tests.log.support import NOW, Bench, Files, idempotent
@@ -96,3 +96,16 @@ def test_at_the_tail_the_index_is_in_memory(partition, disk):
     disk.reads.clear()
     assert aborted(plan(partition, 38, 1 << 20).read(blocking=False)) == [(19, 38)]
     assert not disk.reads
+
+
+def test_a_reader_beyond_an_open_transaction_waits_and_one_beyond_the_end_does_not(partition):
+    """It has read without waiting for commits before, or its group has."""
+    partition.append([idempotent("open", producer_id=99, transactional=True)], None)
+    partition.append([idempotent("behind", producer_id=98)], None)
+    assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (40, 42)
+    for offset, is_over in ((39, True), (40, False), (41, False), (42, False), (43, True)):
+        waiting = DelayedFetch(plan(partition, offset, 1 << 20), lambda: None, lambda: False)
+        assert waiting.try_complete() == is_over, offset
+    marker = marker_batch(99, 0, commit=True, coordinator_epoch=0, timestamp=NOW)
+    partition.append([memoryview(marker)], None, COORDINATOR)
+    assert DelayedFetch(plan(partition, 41, 1 << 20), lambda: None, lambda: False).try_complete()
