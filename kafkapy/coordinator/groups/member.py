@@ -59,7 +59,7 @@ class Member:
         self.sync_reply: Reply | None = None
 
     def __repr__(self) -> str:
-        return f"Member({self.id}, instance {self.instance_id}, client {self.client_id} at {self.client_host})"
+        return f"Member({self.id!r}, instance {self.instance_id!r}, client {self.client_id!r} at {self.client_host})"
 
     @property
     def is_static(self) -> bool:

@@ -33,6 +33,9 @@ from kafkapy.protocol.apis import SYNC_GROUP
 if TYPE_CHECKING:
     from kafkapy.coordinator.shard import Record, Shard
 
+# Static members that are away may have asked for a rebalance timeout of nothing: waiting for them must not be a circle.
+_LEAST_WAIT_MS = 1000
+
 log = logging.getLogger("kafkapy.coordinator.groups")
 
 
@@ -125,9 +128,10 @@ class Rebalances:
         self._delay(group, min(self.settings()["group.initial.rebalance.delay.ms"], left_ms))
         return None
 
-    def _wait_for_joins(self, group: Group) -> None:
+    def _wait_for_joins(self, group: Group, at_least_ms: int = 0) -> None:
         group.delay_left_ms = None
-        group.join_alarm.set(self.home.shard, group.rebalance_ms / 1000, lambda: self._complete(group))
+        wait_ms = max(group.rebalance_ms, at_least_ms)
+        group.join_alarm.set(self.home.shard, wait_ms / 1000, lambda: self._complete(group))
 
     def try_complete(self, group: Group) -> Effects | None:
         """The next generation begins if it has only waited for what has just happened."""
@@ -143,7 +147,7 @@ class Rebalances:
             group.remove(member.id)
         if group.members and not group.elect_joined_leader():
             log.info("group %r has static members only, and none joined: it waits for their sessions", group.id)
-            self._wait_for_joins(group)
+            self._wait_for_joins(group, at_least_ms=_LEAST_WAIT_MS)
             return None
         group.next_generation()
         log.info("group %r begins generation %d with %d members", group.id, group.generation, len(group.members))

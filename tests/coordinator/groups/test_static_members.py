@@ -175,3 +175,19 @@ def test_one_that_comes_back_when_a_rebalance_began_meanwhile_takes_part_in_it()
     world.log.let_go()
     assert back.answer.generation_id == other.answer.generation_id == 2
     assert back.answer.leader == back.answer.member_id
+
+
+def test_static_members_that_are_away_and_would_wait_for_nobody_are_waited_for_without_haste() -> None:
+    world = World()
+    asked = world.join(instance="i1", session_ms=20_000)
+    world.timer.advance(0.01)
+    world.sync(asked.answer.member_id, 1, instance="i1")
+    world.group.members[asked.answer.member_id].rebalance_ms = 0
+    world.join(instance="i2", rebalance_ms=0, session_ms=20_000)
+    world.leave(instances=["i2"])
+    assert world.group.state == PREPARING
+    before = world.timer.rung
+    world.timer.advance(15)
+    assert 5 < world.timer.rung - before < 20
+    world.timer.advance(6)
+    assert world.group.state == EMPTY
