@@ -1,0 +1,54 @@
+"""When the writes to a log directory count as stalled."""
+
+import time
+
+import pytest
+
+from kafkapy.replica.stall import StallMonitor
+
+
+class Hand:
+    """A clock for the monitor, moved by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def write(self, monitor: StallMonitor, seconds: float, size: int = 100, *, after: float = 0.0) -> None:
+        self.now += after + seconds
+        monitor.observe(seconds, size)
+
+
+@pytest.fixture
+def hand(monkeypatch: pytest.MonkeyPatch) -> Hand:
+    return Hand(monkeypatch)
+
+
+def test_one_slow_write_is_no_stall(hand: Hand) -> None:
+    monitor = StallMonitor(0.001)
+    for _ in range(5):
+        hand.write(monitor, 0.02, after=1.0)
+        assert not monitor.stalled
+    assert monitor.stalls == 5
+
+
+def test_two_in_short_order_are_one_until_it_is_calm_again(hand: Hand) -> None:
+    monitor = StallMonitor(0.001)
+    hand.write(monitor, 0.2)
+    hand.write(monitor, 0.0001)
+    hand.write(monitor, 0.2, after=0.04)  # begun soon after the first had ended, however long it took itself
+    assert monitor.stalled
+    hand.write(monitor, 0.002, after=0.04)
+    hand.now += 0.049
+    assert monitor.stalled
+    hand.now += 0.002
+    assert not monitor.stalled
+    hand.write(monitor, 0.002)
+    assert not monitor.stalled
+
+
+def test_a_large_write_may_take_longer(hand: Hand) -> None:
+    monitor = StallMonitor(0.001)
+    for _ in range(3):
+        hand.write(monitor, 0.015, 1 << 20)
+    assert monitor.stalls == 0
