@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 from functools import lru_cache
+from struct import unpack
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
@@ -116,14 +116,12 @@ def leave_group(broker: Services, call: Call, request: Any) -> Any:
 @lru_cache(maxsize=1024)
 def java_address(host: str) -> str:
     """A peer as Java prints an InetAddress without a name, which is what a group's record has."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
+    if ":" not in host:
         return f"/{host}"
-    if isinstance(address, ipaddress.IPv4Address):
-        return f"/{address}"
+    from ipaddress import IPv6Address  # seldom needed, and not worth a start's time
+
+    plain, percent, scope = host.partition("%")
+    address = IPv6Address(plain)
     if address.ipv4_mapped is not None:
         return f"/{address.ipv4_mapped}"
-    scope = f"%{address.scope_id}" if address.scope_id else ""
-    groups = (int(part, 16) for part in address.exploded.partition("%")[0].split(":"))
-    return "/" + ":".join(f"{group:x}" for group in groups) + scope
+    return "/" + ":".join(f"{part:x}" for part in unpack(">8H", address.packed)) + percent + scope
