@@ -190,7 +190,7 @@ class GroupConsumer:
                 if not self._was_connected:
                     raise
                 log.info("group %s: tries again: %s", self.group_id, error)
-                stable = False
+                stable = self._session.is_stable
             if stable or self._session.cooperative:
                 records = self._records(deadline, stable)
                 if records:
@@ -198,7 +198,8 @@ class GroupConsumer:
             left = deadline - time.monotonic()
             if left <= 0:
                 return []
-            if not self._assigned.to_fetch(time.monotonic()) and not self._session.membership.in_rebalance:
+            waits = self._session.membership.in_rebalance or (stable and self._assigned.to_fetch(time.monotonic()))
+            if not waits:
                 time.sleep(min(left, BACKOFF_S / 2))
 
     def _records(self, deadline: float, stable: bool) -> list[ConsumerRecord]:

@@ -75,6 +75,11 @@ class GroupSession:
         self._last_assigned: tuple[list[TopicPartition] | None, int] = (None, NO_GENERATION)  # for assignors
         self._commit_at = 0.0
 
+    @property
+    def is_stable(self) -> bool:
+        """Whether what is assigned is this member's, and no rebalance is under way or due."""
+        return not self.membership.in_rebalance and not self.membership.wants_to_join
+
     def subscribe(self, subscription: Subscription, listener: RebalanceListener) -> None:
         """In place of what was subscribed before, from the next `step` on."""
         self.subscription = subscription
@@ -107,10 +112,9 @@ class GroupSession:
             membership.check_patience()
         if membership.assignment is not None:
             self._take_assignment(subscription, membership.assignment)
-        if membership.in_rebalance or membership.wants_to_join:
-            return False
-        self._commit_if_due()
-        return True
+        if self.is_stable:
+            self._commit_if_due()
+        return self.is_stable
 
     def leave(self, reason: str, timeout_s: float | None = None) -> None:
         """Gives everything back and goes; a static member keeps its place until the session ends."""

@@ -132,7 +132,7 @@ class Membership:
         try:
             self._link.send(JOIN_GROUP, request, lambda answer: self._joined(attempt, answer))
         except KafkaError as error:
-            self._refused("find the coordinator", error.code, str(error))
+            self.refused("find the coordinator", error.code, str(error))
             return
         self._heartbeats.stop()
         self.state = State.JOINING
@@ -155,7 +155,7 @@ class Membership:
             self.state = State.UNJOINED
             self.join(self._protocols)
         elif answer.error_code:
-            self._refused("join", answer.error_code)
+            self.refused("join", answer.error_code)
         else:
             self.member = self.member._replace(generation=answer.generation_id, member_id=answer.member_id)
             self.protocol = answer.protocol_name
@@ -199,17 +199,14 @@ class Membership:
             self._back_to_unjoined()
         elif answer.error_code:
             self.must_join(f"SyncGroup was answered with {name_of(answer.error_code)}")
-            self._refused("sync with", answer.error_code)
+            self.refused("sync with", answer.error_code)
         else:
             self.state = State.STABLE
             self.assignment = bytes(answer.assignment)
 
-    def refused(self, what: str, code: int) -> None:
+    def refused(self, what: str, code: int, said: str | None = None) -> None:
         """What an error code of any of the group's requests means for the membership; raises GroupFailed for one
         that trying again does not heal."""
-        self._refused(what, code)
-
-    def _refused(self, what: str, code: int, said: str | None = None) -> None:
         if code == Errors.UNKNOWN_MEMBER_ID:
             self.lost("the coordinator does not know it")
         elif code == Errors.ILLEGAL_GENERATION:
