@@ -52,7 +52,6 @@ class GroupFetcher:
         self._partition_bytes = partition_bytes
         self._rack = rack
         self._first = 0
-        self._look_again_at = 0.0
 
     def reset(self, partitions: Iterable[TopicPartition]) -> None:
         """Finds the positions of partitions that are to go to EARLIEST, LATEST or a timestamp. Raises KafkaError."""
@@ -112,23 +111,28 @@ class GroupFetcher:
             raise failure
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions whose leaders are known; the others are looked up, at most every BACKOFF_S."""
-        leaders: dict[int, list[TopicPartition]] = {}
-        unknown: set[str] = set()
-        for topic, index in partitions:
-            known = self._cluster.topics.get(topic)
-            partition = known.partitions.get(index) if known is not None else None
-            if partition is None or partition.leader not in self._cluster.brokers:
-                unknown.add(topic)
-            else:
-                leaders.setdefault(partition.leader, []).append((topic, index))
-        if unknown and time.monotonic() >= self._look_again_at:
-            self._look_again_at = time.monotonic() + BACKOFF_S
+        """The partitions whose leaders are known. Those of the others are looked up; where that does not help they are
+        tried again later."""
+        wanted = list(partitions)
+        unknown = [where for where in wanted if self._leader_of(where) is None]
+        if unknown:
             try:
-                self._cluster.refresh(unknown)
+                self._cluster.refresh({topic for topic, _ in unknown})
             except ConnectionFailed as error:
-                log.info("no broker tells who leads %s: %s", ", ".join(sorted(unknown)), error)
+                log.info("no broker tells who leads %s: %s", sorted(unknown), error)
+        leaders: dict[int, list[TopicPartition]] = {}
+        for where in wanted:
+            leader = self._leader_of(where)
+            if leader is None:
+                self._assigned.states[where].not_before = time.monotonic() + BACKOFF_S
+            else:
+                leaders.setdefault(leader, []).append(where)
         return leaders
+
+    def _leader_of(self, where: TopicPartition) -> int | None:
+        topic = self._cluster.topics.get(where[0])
+        partition = topic.partitions.get(where[1]) if topic is not None else None
+        return partition.leader if partition is not None and partition.leader in self._cluster.brokers else None
 
     def _request(self, partitions: list[TopicPartition], max_wait_ms: int) -> Any:
         # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.

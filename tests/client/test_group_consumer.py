@@ -443,3 +443,16 @@ def test_an_old_broker_is_asked_as_it_knows_it(fake_broker, coordinator, consume
     consumer.close()
     assert coordinator.offsets == {("t", 0): (10, ""), ("t", 1): (10, "")}
     assert [request.member_id for request in fake_broker.requests("LeaveGroup")] == ["member-1"]
+
+
+def test_a_leader_that_is_not_known_is_asked_for_now_and_then(fake_broker, coordinator, consumer_of, monkeypatch):
+    monkeypatch.setattr(group_fetcher, "BACKOFF_S", 1000.0)
+    coordinator.offsets = {("t", 0): (3, ""), ("t", 1): (3, "")}
+    fake_broker.topics["t"] = [-1, -1]
+    consumer = consumer_of(auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    consumer.poll(0)
+    asked = len(fake_broker.requests("Metadata"))
+    consumer.poll(0.1)
+    assert len(fake_broker.requests("Metadata")) == asked
+    assert fake_broker.requests("Fetch") == []
