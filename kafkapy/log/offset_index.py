@@ -123,15 +123,23 @@ class OffsetIndex(IndexFile):
     def offset_after(self, position: int, nowait: bool = False) -> int | None:
         """The offset of the first entry at `position` or behind it: an upper bound for what lies before.
 
-        Raises as `lookup`.
+        As in Kafka, whose search never compares its first entry: where that is exactly at `position` it is the next
+        one. Raises as `lookup`.
         """
         entries = self._entries
         if entries is not None:
             slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)
+            if slot == 0 and entries and entries[0] & _LOW == position:
+                slot = 1
             return self.base_offset + (entries[slot] >> 32) if slot < len(entries) else None
         if not self.count or not self.check(nowait):
             return None
-        found = self.files.ceiling_position(self.handle(), self.count, position, nowait)
+        file = self.handle()
+        found = self.files.ceiling_position(file, self.count, position, nowait)
+        if found is not None and found[1] == position:
+            first = self.files.ceiling_position(file, self.count, 0, nowait)
+            if first == found:
+                found = self.files.ceiling_position(file, self.count, position + 1, nowait)
         return self.base_offset + found[0] if found is not None else None
 
     def truncate_to(self, offset: int) -> None:

@@ -47,8 +47,10 @@ def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
         for offset in [*(BASE + one for one in wanted), *offsets]:
             slot = bisect_right(offsets, offset)
             assert index.lookup(offset) == (entries[slot - 1][1] if slot else 0)
-            position = offset - BASE
+        for position in [*wanted, *(place for _, place in entries)]:
             at = bisect_left([place for _, place in entries], position)
+            if at == 0 and entries and entries[0][1] == position:  # as Kafka's search
+                at = 1
             assert index.offset_after(position) == (entries[at][0] if at < len(entries) else None)
         if growing:
             index.trim()

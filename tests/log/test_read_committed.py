@@ -58,6 +58,8 @@ def of_kafkas_loop(log, offset, read):
     segments = [segment for segment in log.segments if segment.base_offset >= read.segment_base]
     entries = list(index_entries(segments[0]))
     end = read.position + read.region.length
+    if entries and entries[0][1] == end:  # OffsetIndex.fetchUpperBoundOffset never finds the first one
+        del entries[0]
     bound = next((at for at, position in entries if position >= end), None)
     if bound is None:
         bound = segments[1].base_offset if len(segments) > 1 else log.log_end_offset
