@@ -5,7 +5,7 @@ import struct
 from bisect import bisect_left, bisect_right
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.log.files import Files
@@ -33,6 +33,7 @@ def summed(pairs):
     return found
 
 
+@settings(deadline=None)
 @given(steps, st.lists(st.integers(-10, 70_000), max_size=20))
 def test_offset_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted):
     path = tmp_path_factory.mktemp("index") / "index"
