@@ -100,15 +100,20 @@ class Host:
         """SIGCONT."""
         self.child.send_signal(signal.SIGCONT)
 
-    def close(self) -> None:
-        """All members leave, and the process ends."""
+    def end(self) -> None:
+        """All members shall leave, and the process end."""
+        assert self.child.stdin is not None
         if self.child.poll() is None:
-            assert self.child.stdin is not None
+            self.thaw()
             self.child.stdin.close()
-            try:
-                self.child.wait(30)
-            except subprocess.TimeoutExpired:
-                self.kill()
+
+    def close(self) -> None:
+        """Returns when it has ended."""
+        self.end()
+        try:
+            self.child.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
 
 class Hosts:
@@ -132,7 +137,10 @@ class Hosts:
 
     def close(self) -> None:
         """Ends all."""
-        for host in [*self._shared.values(), *self._own]:
+        hosts = [*self._shared.values(), *self._own]
+        for host in hosts:
+            host.end()
+        for host in hosts:
             host.close()
 
 
