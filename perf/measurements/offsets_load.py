@@ -49,7 +49,7 @@ class OffsetsLoad(Measurement):
                         raise Refused(f"the offsets of {group} are not what was committed")
                 first = time.perf_counter() - broker.began
                 memory = resident_bytes(broker.pid)
-                said = broker.child.said()
+            said = broker.child.said()  # it may be said after the first fetch
         if share < 1:
             bench.note("offsets_load", f"load of offsets: {share * 1_000_000:,.0f} were loaded, the time is for 1 M")
         return {
