@@ -148,6 +148,18 @@ class Shard(Generic[M]):
             self.check()
             return look(self.machine)
 
+    def in_turn(self, look: Callable[[M], object]) -> None:
+        """Calls `look` behind the appends that are under way, with nothing between: now, or on the thread that tells
+        how the last of them went. Not at all if the shard ends before. Raises KafkaError as `run` does.
+
+        For what is in the log by other hands, and may be told of before an append of ours that lies before it.
+        """
+        with self._lock:
+            self.check()
+            turn = _Append(Effects(then=lambda error: look(self.machine) if error is None else None))
+            self._under_way.append(turn)
+            self._appended(turn, None)
+
     def check(self) -> None:
         """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless steps can run."""
         if self.state == LOADING:

@@ -90,12 +90,13 @@ class OffsetManager:
     ) -> None:
         """The marker of a producer's transaction is in partition `index` of `__consumer_offsets`.
 
-        A shard that is being loaded finds it in the log.
+        A shard that is being loaded finds it in the log. A commit before the marker may still be under way: where both
+        have waited for a flush, or a transaction is aborted that its producer is not done with.
         """
         shard = self._shards.at(index)
         if shard is not None:
             try:
-                shard.read(lambda home: home.offsets.transaction_ended(producer_id, committed))
+                shard.in_turn(lambda home: home.offsets.transaction_ended(producer_id, committed))
             except KafkaError as error:
                 log.debug("the end of the transaction of producer %d is left to the load: %s", producer_id, error)
         if then is not None:

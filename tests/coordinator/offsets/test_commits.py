@@ -168,6 +168,19 @@ def test_an_abort_that_comes_before_the_append_is_told_leaves_nothing_unstable(w
     assert world.codes("g", ("t", 0)) == [NONE]
 
 
+@pytest.mark.parametrize("commits", [False, True])
+def test_a_marker_that_is_told_of_before_a_commit_under_way_ends_that_commit(world: World, commits: bool) -> None:
+    world.log.held = True
+    world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
+    world.offsets.transaction_ended(7, 5, commits)
+    world.log.let_go()
+    assert world.committed() == ({("t", 0): 1} if commits else {})
+    world.commit(world.offset("t", 1, 2), producer=Producer(5, 1))
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == ({("t", 0): 1, ("t", 1): 2} if commits else {("t", 1): 2})
+    assert world.codes("g", ("t", 0), ("t", 1)) == [NONE, NONE]
+
+
 def test_a_producer_without_an_id_has_no_transaction(world: World) -> None:
     codes = world.commit(world.offset("t", 0, 1), producer=Producer(-1, 0))
     assert codes == [Errors.INVALID_PRODUCER_ID_MAPPING]
