@@ -1,7 +1,7 @@
 """Committed offsets: how many commits a broker takes from 1, 10 and 100 consumers, and how long each waits.
 
 A commit is a request and an append of its own, so nothing is gathered. Of what one costs kafkapy (75 to 100 us of CPU)
-nearly half is the receive, the send and the loop around them, a fifth the append to the log; the rest is the request
+over half is the receive, the send and the loop around them, a sixth the append to the log; the rest is the request
 read, checked, made a record and answered. One network thread does it all. Apache Kafka's costs 45 to 130 us, the less
 the longer it has run, spread over both cores: with many consumers that are given them it is the faster one.
 """
