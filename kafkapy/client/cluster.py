@@ -103,8 +103,8 @@ class Cluster:
 
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
         """Asks any broker for the cluster and for `topics` (None: all; empty: none). `create` lets the broker
-        make a topic that it does not know, if it is set to."""
-        names = None if topics is None else list(topics)
+        make a topic that it does not know, if it is set to. KafkaError for a name that is not in UTF-8."""
+        names = None if topics is None else list(map(_sayable, topics))
         wanted = None if names is None else [METADATA.Request.Topics(name=name) for name in names]
         request = METADATA.Request(topics=wanted, allow_auto_topic_creation=create)
         response = self.any_connection().call(METADATA, request)
@@ -196,6 +196,15 @@ class Cluster:
                 if not is_retriable(error.code) or error.code in never or time.monotonic() >= deadline:
                     raise
             time.sleep(BACKOFF_S)
+
+
+def _sayable(name: str) -> str:
+    """The name, unless it has bytes of a command line that are no UTF-8: it would be sent, and answered, as another."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"topic {name!r}: it is not in UTF-8") from None
+    return name
 
 
 def _topic(topic: Any) -> Topic:

@@ -101,11 +101,18 @@ class Connection:
                 return response
 
     def send(self, api: Api, request: Any, *, at_most: int | None = None, answer: bool = True) -> Waiting:
-        """Sends a request; `answer=False` for those that get none (Produce with acks=0)."""
+        """Sends a request; `answer=False` for those that get none (Produce with acks=0).
+
+        KafkaError INVALID_REQUEST for what no request can hold, such as a name of 40,000 bytes.
+        """
         version = self.version_of(api, at_most)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         waiting = Waiting(api, version, self._correlation_id)
-        self._transmit(request_frame(api, version, waiting.correlation_id, self.client_id, request))
+        try:
+            frame = request_frame(api, version, waiting.correlation_id, self.client_id, request)
+        except ValueError as reason:
+            raise KafkaError(Errors.INVALID_REQUEST, f"this cannot be sent: {reason}") from reason
+        self._transmit(frame)
         if answer:
             self._waiting.append(waiting)
         return waiting

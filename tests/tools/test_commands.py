@@ -221,3 +221,9 @@ def test_lines_on_a_terminal_are_not_mixed_with_progress(on_terminal, lines, kaf
 def test_a_table_has_a_head_line_on_a_terminal_and_none_elsewhere(on_terminal, run, kafkapy_topic):
     assert "────" in on_terminal("topics", "list")
     assert "─" not in run("topics", "list")
+
+
+def test_names_that_no_request_can_hold_are_told_in_a_sentence(fails):
+    assert "topic 'a\\udcff': it is not in UTF-8" in fails("topics", "describe", "a\udcff")
+    for words in (["topics", "create"], ["consume"], ["configs", "describe", "--topic"]):
+        assert "a string of 40000 bytes is longer than 32767" in fails(*words, "x" * 40_000)
