@@ -28,8 +28,10 @@ MARKERS_A_SLICE = 8
 
 # A partition that can have no transactional records needs no marker.
 _NOTHING_TO_MARK = (Errors.NONE, Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION)
-# Somebody else decides about this producer now: a coordinator that was elected since, or a later epoch.
-_TAKEN_OVER = (Errors.INVALID_PRODUCER_EPOCH, Errors.TRANSACTION_COORDINATOR_FENCED)
+# A later epoch of the producer has written there, so the transaction has ended there. That this one is not complete
+# yet is what a power cut may leave: our log has lost its end, and that partition has not. A coordinator that another
+# one has replaced learns it from its own log. Kafka gives up here, and the id is of no use to anybody from then on.
+_ENDED_THERE = Errors.INVALID_PRODUCER_EPOCH
 
 
 class Markers(Protocol):
@@ -128,6 +130,15 @@ class _Completing:
         for one, code in codes.items():
             if code in _NOTHING_TO_MARK:
                 self._left.pop(one, None)
+            elif code == _ENDED_THERE:
+                log.warning(
+                    "%s-%d needs no marker of epoch %d of %r: it has a later one, of which __transaction_state "
+                    "does not know (has it lost its end in a power cut?)",
+                    *one,
+                    self._prepared.producer_epoch,
+                    self._id,
+                )
+                self._left.pop(one, None)
             else:
                 self._failed[one] = code
         if self._unanswered:
@@ -135,7 +146,7 @@ class _Completing:
         if not self._left:
             return self._record()
         for (topic, index), code in self._failed.items():
-            if code in _TAKEN_OVER:
+            if code == Errors.TRANSACTION_COORDINATOR_FENCED:  # one that was elected since decides
                 log.warning("%r gets no marker in %s-%d: %s", self._id, topic, index, name_of(code))
                 return None
         (topic, index), code = next(iter(self._failed.items()))

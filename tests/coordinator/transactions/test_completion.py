@@ -81,11 +81,21 @@ def test_a_deleted_topic_does_not_hold_a_transaction_up(world: World) -> None:
     assert world.state("tx") == "CompleteCommit"
 
 
-@pytest.mark.parametrize("code", [Errors.TRANSACTION_COORDINATOR_FENCED, Errors.INVALID_PRODUCER_EPOCH])
-def test_where_another_coordinator_took_over_this_one_stops(world: World, code: int) -> None:
+def test_where_a_later_epoch_has_written_nothing_is_left_to_end(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka leaves the id in this state for ever."""
+    producer = world.producer("tx")
+    world.add("tx", producer, P, Q)
+    world.markers.codes[P] = Errors.INVALID_PRODUCER_EPOCH
+    world.commit("tx", producer)
+    assert world.state("tx") == "CompleteCommit"
+    assert marked(world, producer) == [Q]
+    assert "topic-0 needs no marker of epoch 0 of 'tx'" in caplog.text
+
+
+def test_where_another_coordinator_took_over_this_one_stops(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
-    world.markers.codes[P] = code
+    world.markers.codes[P] = Errors.TRANSACTION_COORDINATOR_FENCED
     world.commit("tx", producer)
     world.markers.codes.clear()
     world.timer.advance(100)
