@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.coordinator_log import NO_SEQUENCE
+from kafkapy.coordinator.group_counts import GroupCounts
 from kafkapy.coordinator.groups.group import Group
 from kafkapy.coordinator.groups.rebalances import Rebalances, Settings
 from kafkapy.coordinator.groups.records import group_of
@@ -35,11 +36,15 @@ def base_sequence_of(records: Sequence[Record]) -> int:
 
 
 class GroupShard:
-    """The machine of a shard. `groups` holds those with members or with offsets, or that are about to get some."""
+    """The machine of a shard. `groups` holds those with members or with offsets, or that are about to get some.
+
+    `counts`: of all shards of the broker together.
+    """
 
     shard: Shard[GroupShard]
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
+    def __init__(self, settings: Callable[[], Settings], counts: GroupCounts | None = None) -> None:
+        self.counts = counts or GroupCounts()
         self.groups: dict[str, Group] = {}
         self.offsets = OffsetStore()
         self.rebalances = Rebalances(self, settings)

@@ -77,7 +77,7 @@ def load(
         return
     if shard.state != ACTIVE:
         return
-    seconds = time.monotonic() - began
+    seconds = shard.load_s = time.monotonic() - began
     level = logging.INFO if count >= LARGE or seconds > SLOW_S else logging.DEBUG
     log.log(level, "loaded", extra=fields(shard=shard.name, bytes=count, seconds=f"{seconds:.3f}"))
 

@@ -110,6 +110,7 @@ class Shard(Generic[M]):
         self.clock = clock
         self.state = LOADING
         self.leader_epoch = 0  # of the partition, set at the load: the coordinator epoch of transaction markers
+        self.load_s = 0.0  # how long the load took
         self._log = shard_log
         self._timer = timer
         # Reentrant: `then` is part of a step's work and may run the next step.

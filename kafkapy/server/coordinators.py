@@ -71,6 +71,10 @@ class Coordinators:
     def transaction_shards(self) -> Shards[TransactionMachine]:
         return self._part("transaction shards", self._make_transaction_shards)  # type: ignore[no-any-return]
 
+    def made(self, name: str) -> Any:
+        """A part if it is there, else None: for whoever only looks."""
+        return self._made.get(name)
+
     def shards_of(self, topic: str) -> Shards[Any]:
         """The shards of one of the two topics."""
         return self.group_shards if topic == GROUPS else self.transaction_shards
@@ -127,14 +131,16 @@ class Coordinators:
         )
 
     def _make_group_shards(self) -> Shards[GroupShard]:
+        from kafkapy.coordinator.group_counts import GroupCounts
         from kafkapy.coordinator.group_shard import GroupShard, base_sequence_of
 
+        counts = self._made["group counts"] = GroupCounts()
         services = self._services
         interval_s = services.config["offsets.retention.check.interval.ms"] / 1000
         self._scheduler.schedule("offset-expiry", lambda: self.offsets.expire(), interval_s, interval_s)
         return self._make_shards(
             GROUPS,
-            lambda index: GroupShard(lambda: services.config),
+            lambda index: GroupShard(lambda: services.config, counts),
             block_bytes=lambda: int(services.config["offsets.load.buffer.size"]),
             replay=GroupShard.replay_block,
             codec=lambda: int(services.config["offsets.topic.compression.codec"]),

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.runtime.counters import BOUNDS, Histogram, Registry
+from kafkapy.server.coordinator_gauges import coordinator_counters, coordinator_gauges
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -69,6 +70,7 @@ class _Collector:
         yield from families.values()
         yield from self._requests(CounterMetricFamily)
         yield from self._logs(GaugeMetricFamily)
+        yield from self._coordinators(CounterMetricFamily, GaugeMetricFamily)
 
     def _requests(self, counter: Any) -> Iterator[Any]:
         meters = self._broker.meters
@@ -97,6 +99,12 @@ class _Collector:
             start.add_metric(at, partition.log.log_start_offset)
             end.add_metric(at, partition.log.log_end_offset)
         yield from (size, start, end)
+
+    def _coordinators(self, counter: Any, gauge: Any) -> Iterator[Any]:
+        for name, help, value in coordinator_gauges(self._broker.coordinators):
+            yield gauge(PREFIX + name, help, value=value)
+        for name, help, value in coordinator_counters(self._broker.coordinators):
+            yield counter(PREFIX + name, help, value=value)
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:

@@ -5,6 +5,7 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafkapy.protocol.apis import DELETE_TOPICS, FETCH, LIST_OFFSETS
+from tests.harness.group_wire import GroupWire
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_fetch import request
 from tests.server.test_produce import batch, make_topic, produce
@@ -67,3 +68,58 @@ def test_errors_of_every_api_are_counted_wherever_they_are_in_the_answer(tmp_pat
     finally:
         wire.close()
         server.stop()
+
+
+def test_groups_and_transactions_are_counted_as_kafka_counts_them(tmp_path):
+    server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0", group_initial_rebalance_delay_ms=0)
+    try:
+        assert set(of_coordinators(server).values()) == {0}
+        assert server.services.coordinators.made("group shards") is None
+
+        wire = GroupWire(server.listeners[0].partition("://")[2])
+        wire.make_topic("t")
+        for group in ("simple", "live"):
+            wire.find_coordinator(group)
+        wire.commit("simple", {("t", 0): 1, ("t", 1): 2})
+        wire.commit("simple", {("t", 0): 5})
+        assert wire.delete_offsets("simple", {"t": [1, 2]})[0] == 0
+        wire.join("live", ["t"])
+        producer = wire.begin("id")
+        wire.add_offsets("id", producer, "simple")
+        wire.commit_in_transaction("id", producer, "simple", {("t", 3): 9})
+        seen = of_coordinators(server)
+        wire.close()
+    finally:
+        server.stop()
+    loads = {name: seen.pop(name) for name in list(seen) if "partition_load_seconds" in name}
+    assert len(loads) == 4
+    assert all(seconds >= 0 for seconds in loads.values())
+    assert {name: value for name, value in seen.items() if value} == {
+        "group_metadata_manager_num_groups": 2,
+        "group_metadata_manager_num_groups_empty": 1,
+        "group_metadata_manager_num_groups_stable": 1,
+        "group_metadata_manager_num_offsets": 1,
+        "group_coordinator_offset_commits_total": 4,
+        "group_coordinator_offset_deletions_total": 1,
+        "group_coordinator_completed_rebalances_total": 1,
+        "transaction_coordinator_num_transactional_ids": 1,
+        "transaction_coordinator_num_ongoing": 1,
+    }
+    assert {name for name, value in seen.items() if not value} == {
+        "group_metadata_manager_num_groups_preparing_rebalance",
+        "group_metadata_manager_num_groups_completing_rebalance",
+        "group_metadata_manager_num_groups_dead",
+        "group_coordinator_offset_expirations_total",
+        "transaction_coordinator_num_prepared",
+    }
+
+
+def of_coordinators(server):
+    with urllib.request.urlopen(f"http://{server.metrics_address}/metrics") as page:
+        text = page.read().decode()
+    return {
+        sample.name.removeprefix("kafkapy_"): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if "_coordinator_" in sample.name or "_metadata_manager_" in sample.name
+    }

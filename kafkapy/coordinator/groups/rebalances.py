@@ -31,6 +31,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import SYNC_GROUP
 
 if TYPE_CHECKING:
+    from kafkapy.coordinator.group_counts import GroupCounts
     from kafkapy.coordinator.shard import Record, Shard
 
 # Static members that are away may have asked for a rebalance timeout of nothing: waiting for them must not be a circle.
@@ -52,6 +53,7 @@ class Home(Protocol):
 
     shard: Shard[Any]
     groups: dict[str, Group]
+    counts: GroupCounts
 
     @property
     def offsets(self) -> Offsets: ...
@@ -197,6 +199,7 @@ class Rebalances:
 
     def store(self, group: Group, assignments: Mapping[str, bytes]) -> Effects:
         """The leader has decided."""
+        self.home.counts.rebalances += 1
         generation = group.generation
 
         def then(error: KafkaError | None) -> None:

@@ -15,6 +15,7 @@ from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 
 if TYPE_CHECKING:
+    from kafkapy.coordinator.group_counts import GroupCounts
     from kafkapy.coordinator.groups.group import Group
     from kafkapy.coordinator.shard import Producer, Record, Shard
 
@@ -30,6 +31,7 @@ class Home(Protocol):
 
     shard: Shard[Any]
     groups: dict[str, Group]
+    counts: GroupCounts
 
     @property
     def offsets(self) -> OffsetStore: ...
@@ -96,6 +98,7 @@ def commit(home: Home, prepared: Prepared, done: Codes) -> Effects | None:
         elif error is not None:
             store.staging_failed(producer.id, group_id, staged)
         if error is None:
+            home.counts.commits += len(records)
             done(codes)
         else:
             failure = commit_error(error)

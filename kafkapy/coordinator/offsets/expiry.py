@@ -41,6 +41,7 @@ class Look:
             return None
         expired = self._expired(home, group)
         self.removed += len(expired)
+        home.counts.expired += len(expired)
         if not expired and not (group.is_empty and home.offsets.count(group.id) == 0):
             return None
         return remove(home, group.id, expired)

@@ -151,6 +151,7 @@ class OffsetManager:
             if not doomed:
                 done(Errors.NONE, codes)
                 return None
+            home.counts.deleted += sum(home.offsets.get(group_id, *one) is not None for one in dict.fromkeys(doomed))
             # As in Kafka the answer is the same where the tombstones could not be written: the offsets are there then.
             return remove(home, group_id, doomed, lambda error: done(Errors.NONE, codes))
 
