@@ -188,7 +188,13 @@ cdef class Program:
             return reader.get_bytes(length)
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string of {length} bytes is longer than {MAX_STRING}")
-        return PyUnicode_DecodeUTF8(<const char *>reader.take(length), length, "replace")
+        text = PyUnicode_DecodeUTF8(<const char *>reader.take(length), length, "replace")
+        # A byte that is no UTF-8 becomes three: what could not be written again, in an answer or a record, is refused.
+        if length > MAX_STRING // 3:
+            PyUnicode_AsUTF8AndSize(text, &length)
+            if length > MAX_STRING:
+                raise ProtocolError(f"{step.where}: a string that is no UTF-8, and {length} bytes long as such")
+        return text
 
     cdef Py_ssize_t read_length(self, Reader reader, Step step, bint nullable, bint wide) except -2:
         cdef Py_ssize_t length

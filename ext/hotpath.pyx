@@ -338,7 +338,10 @@ cdef object read_string(Reader reader, bint flexible, bint nullable):
         raise Broken(f"a null string before byte {reader.tell()}")
     if length > MAX_STRING:
         raise Broken(f"a string of {length} bytes before byte {reader.tell()}")
-    return name_of(reader.take(length), length)
+    name = name_of(reader.take(length), length)
+    if length > MAX_STRING // 3 and len(name.encode()) > MAX_STRING:  # see Program.read_value in ext/codec
+        raise Broken(f"a string that is no UTF-8, and longer than {MAX_STRING} bytes as such, before byte {reader.tell()}")
+    return name
 
 
 cdef str name_of(const uint8_t *at, Py_ssize_t length):

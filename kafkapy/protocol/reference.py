@@ -119,7 +119,12 @@ class _Decoder:
             return bytes(self._take(length, step.where))
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string of {length} bytes is longer than {MAX_STRING}")
-        return str(self._take(length, step.where), "utf-8", "replace")
+        text = str(self._take(length, step.where), "utf-8", "replace")
+        # A byte that is no UTF-8 becomes three: what could not be written again, in an answer or a record, is refused.
+        length = len(text.encode())
+        if length > MAX_STRING:
+            raise ProtocolError(f"{step.where}: a string that is no UTF-8, and {length} bytes long as such")
+        return text
 
     def _length(self, step: Step, flexible: bool, width: int, nullable: bool) -> int | None:
         if flexible:

@@ -372,3 +372,13 @@ def test_the_collection_of_garbage_goes_on_after_a_large_request() -> None:
             finally:
                 assert gc.isenabled() == collecting
                 gc.enable()
+
+
+def test_a_string_that_could_not_be_written_again_is_refused() -> None:
+    for length, is_read in ((10922, True), (10923, False)):
+        body = length.to_bytes(2, "big") + b"\xff" * length + bytes.fromhex("ffff 00001388 00000000")
+        if is_read:
+            assert hotpath.decode_produce(body, 3).transactional_id == "\ufffd" * length
+        else:
+            with pytest.raises(ProtocolError, match="a string that is no UTF-8"):
+                hotpath.decode_produce(body, 3)

@@ -190,6 +190,7 @@ def test_a_value_that_does_not_fit_is_refused_by_name(field: str, value: object,
         ("string", "none", "80 00", "x: null is not allowed here"),
         ("string", "none", "00 05 61", "x: 5 bytes wanted at byte 2 with 1 bytes left"),
         ("string", "0+", "81 80 02", "x: a string of 32768 bytes is longer than 32767"),
+        ("string", "none", "2a ab" + 10923 * "ff", "x: a string that is no UTF-8, and 32769 bytes long as such"),
         ("string", "0+", "ff ff ff ff ff", "x: a varint at byte 0 goes on after 5 bytes"),
         ("string", "0+", "ff ff", "x: 3 bytes wanted at byte 0 with 2 bytes left"),
         ("bytes", "0+", "ff ff ff ff 0f", "x: 4294967294 bytes wanted at byte 5 with 0 bytes left"),
@@ -207,6 +208,14 @@ def test_a_broken_message_is_refused_by_name(field: str, flexible: str, data: st
         with pytest.raises(ProtocolError) as refused:
             program.decode(bytes.fromhex(data))
         assert str(refused.value) == f"Small request v0: {error}"
+
+
+def test_the_longest_string_that_is_no_utf8_can_be_written_again() -> None:
+    _, fast, slow = one_field("string", "none")
+    for program in (fast, slow):
+        found = program.decode(bytes.fromhex("2a aa" + 10922 * "ff"))
+        assert found.x == "\ufffd" * 10922
+        assert len(program.encode(found)) == 2 + 32766
 
 
 def test_unknown_tagged_fields_are_passed_over() -> None:

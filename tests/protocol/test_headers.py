@@ -137,3 +137,11 @@ def test_a_header_with_more_tagged_fields_than_anybody_needs_is_refused_unread()
     assert headers.read_request_header(some)[1] == len(some)
     with pytest.raises(ProtocolError, match="1001 tagged fields"):
         headers.read_request_header(start + encode_uvarint(1001) + bytes(2 * 1001))
+
+
+def test_a_client_id_that_could_not_be_written_again_is_refused() -> None:
+    head = bytes.fromhex("0003 0001 00000007")
+    with pytest.raises(ProtocolError, match="a client id of 10923 bytes that is no UTF-8"):
+        headers.read_request_header(head + (10923).to_bytes(2, "big") + b"\xff" * 10923)
+    header, _ = headers.read_request_header(head + (10922).to_bytes(2, "big") + b"\xff" * 10922)
+    assert header.client_id == "\ufffd" * 10922
