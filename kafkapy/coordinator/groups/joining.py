@@ -24,6 +24,8 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 # again under another id would be waited for. So it is forgotten after this time, and comes again if it still waits.
 NEW_MEMBER_TIMEOUT_S = 300.0
 
+LONGEST_ID = 32767  # bytes: what an answer and a record can hold
+
 
 class Join(NamedTuple):
     """A request. member_id: empty for a new member. Times are milliseconds.
@@ -87,6 +89,8 @@ def _has_room(group: Group, member_id: str, max_size: int) -> bool:
 
 def _join_new(rebalances: Rebalances, group: Group, request: Join) -> Effects | None:
     new_id = group.new_member_id(request.client_id, request.instance_id)
+    if len(new_id) > LONGEST_ID // 4 and len(new_id.encode()) > LONGEST_ID:
+        raise KafkaError(Errors.INVALID_REQUEST, "the client id or the instance id leaves no room for a member id")
     rebalances.home.groups[group.id] = group
     if request.instance_id is not None:
         if request.instance_id in group.static:

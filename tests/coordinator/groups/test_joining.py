@@ -287,3 +287,10 @@ def test_one_look_at_the_sessions_serves_many_heartbeats() -> None:
         assert {world.heartbeat(id, 1) for id in ids} == {Errors.NONE}
     assert world.timer.rung - before <= 15
     assert world.group.id == GROUP
+
+
+@pytest.mark.parametrize(("client", "instance"), [("x" * 32740, None), ("c", "x" * 32740), ("\ufffd" * 10920, None)])
+def test_a_client_whose_name_leaves_no_room_for_a_member_id_is_refused(client: str, instance: str | None) -> None:
+    world = World()
+    assert world.join(client=client, instance=instance).code == Errors.INVALID_REQUEST
+    assert not world.shard.machine.groups
