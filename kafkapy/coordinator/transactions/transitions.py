@@ -113,9 +113,11 @@ def initialized(
 def fenced(state: TransactionState, now: int) -> TransactionState:
     """An open transaction is aborted for its producer, which loses its epoch; no client ever gets the new one.
 
-    This is Kafka's PrepareEpochFence and the PrepareAbort after it in one step.
+    This is Kafka's PrepareEpochFence and the PrepareAbort after it in one step. Whoever has guessed the last epoch,
+    and has begun a transaction with it, keeps it: there is none after it.
     """
-    return state._replace(producer_epoch=state.producer_epoch + 1, state=PREPARE_ABORT, last_update_ms=now)
+    epoch = min(state.producer_epoch + 1, _LAST_EPOCH)
+    return state._replace(producer_epoch=epoch, state=PREPARE_ABORT, last_update_ms=now)
 
 
 # --- requests of a producer

@@ -81,7 +81,7 @@ def test_all_of_many_transactions_are_looked_at(world: World, monkeypatch: pytes
         world.add(name, world.producer(name, timeout_ms=1000), P)
     world.timer.advance(LOOK_S)
     assert {world.state(name) for name in names} == {"CompleteAbort"}
-    assert not world.machine.open
+    assert not world.shard.machine.open
 
 
 def test_ids_that_are_idle_for_long_are_forgotten_and_others_kept(world: World) -> None:
@@ -101,11 +101,11 @@ def test_ids_that_are_idle_for_long_are_forgotten_and_others_kept(world: World) 
     world.timer.advance(WEEK_S / 2)
     world.producer("younger")
     world.timer.advance(WEEK_S / 2 + HOUR_S)
-    assert set(world.machine.entries) == {"open", "prepared", "younger"}
+    assert set(world.shard.machine.entries) == {"open", "prepared", "younger"}
     assert world.states_in_log()[-1] is None
     assert world.init("empty") == Producer(1006, 0)
     world.restart()
-    assert set(world.machine.entries) == {"open", "prepared", "younger", "empty"}
+    assert set(world.shard.machine.entries) == {"open", "prepared", "younger", "empty"}
 
 
 def test_an_id_that_could_not_be_forgotten_is_usable_and_forgotten_later(world: World) -> None:
@@ -116,7 +116,7 @@ def test_an_id_that_could_not_be_forgotten_is_usable_and_forgotten_later(world: 
     world.log.fails = None
     assert world.init("tx", expected=producer) == producer._replace(epoch=1)
     world.timer.advance(WEEK_S + HOUR_S)
-    assert not world.machine.entries
+    assert not world.shard.machine.entries
 
 
 def test_while_an_id_is_being_forgotten_clients_wait(world: World) -> None:
@@ -136,7 +136,21 @@ def test_tombstones_of_long_ids_fit_into_their_batches(world: World) -> None:
     for name in names:
         world.producer(name)
     world.timer.advance(WEEK_S + HOUR_S)
-    assert not world.machine.entries
+    assert not world.shard.machine.entries
     tombstones = [records for records, _ in world.log.batches if records[0][1] is None]
     assert sum(map(len, tombstones)) == 10
     assert max(sum(len(key) for key, _ in records) for records in tombstones) < 200_000
+
+
+def test_a_client_that_has_guessed_the_last_epoch_is_timed_out_as_others_are(world: World) -> None:
+    for name in ("guessed", "honest"):
+        producer = world.producer(name, timeout_ms=1000)
+        if name == "guessed":
+            entry = world.shard.machine.entries[name]
+            assert entry.state is not None
+            producer = producer._replace(epoch=32767)
+            entry.state = entry.state._replace(producer_epoch=producer.epoch)
+        world.add(name, producer, P)
+    world.timer.advance(2 * LOOK_S)
+    assert world.state("guessed") == world.state("honest") == "CompleteAbort"
+    assert world.init("guessed").epoch == 0
