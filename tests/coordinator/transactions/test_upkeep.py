@@ -153,4 +153,4 @@ def test_a_client_that_has_guessed_the_last_epoch_is_timed_out_as_others_are(wor
         world.add(name, producer, P)
     world.timer.advance(2 * LOOK_S)
     assert world.state("guessed") == world.state("honest") == "CompleteAbort"
-    assert world.init("guessed").epoch == 0
+    assert world.init("guessed") == Producer(1002, 0)
