@@ -39,6 +39,8 @@ def end(
             group.session_alarm.cancel()
             if home.groups.get(group.id) is group:
                 del home.groups[group.id]
+            if home.offsets.count(group.id):  # an open transaction has some: a load would find the group with them
+                home.group(group.id, create=True)
         else:
             group.state = EMPTY
         if done is not None:

@@ -47,6 +47,10 @@ class Offsets(Protocol):
         """What deletes all offsets of the group."""
         ...
 
+    def count(self, group_id: str) -> int:
+        """How many offsets the group has, or is about to have."""
+        ...
+
 
 class Home(Protocol):
     """What a shard of `__consumer_offsets` has."""
@@ -57,6 +61,8 @@ class Home(Protocol):
 
     @property
     def offsets(self) -> Offsets: ...
+
+    def group(self, group_id: str, *, create: bool = False) -> Group | None: ...
 
 
 class Settings(Protocol):

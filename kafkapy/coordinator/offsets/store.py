@@ -101,8 +101,11 @@ class OffsetStore:
         return {*staged, *((one.topic, one.partition) for each in commits for one in each)}
 
     def tombstones(self, group_id: str) -> list[Record]:
-        """What deletes all offsets of the group."""
-        return [(encode_key(group_id, topic, partition), None) for topic, partition, _ in self.table.of_group(group_id)]
+        """What deletes all offsets of the group, also those that are on their way to the log."""
+        doomed = dict.fromkeys((topic, partition) for topic, partition, _ in self.table.of_group(group_id))
+        for commit in self._commits.get(group_id, ()):
+            doomed.update(((one.topic, one.partition), None) for one in commit)
+        return [(encode_key(group_id, *one), None) for one in doomed]
 
     def tombstones_of(self, group_id: str, partitions: Iterable[TopicPartition]) -> list[Record]:
         """What deletes these, where they are committed."""

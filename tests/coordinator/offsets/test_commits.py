@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkapy.coordinator.groups.deleting import delete as delete_group
 from kafkapy.coordinator.groups.group import DEAD, STABLE
 from kafkapy.coordinator.offset_records import CommittedOffset, OffsetKey, encode_offset, encode_offset_key
 from kafkapy.coordinator.shard import Producer
@@ -226,6 +227,27 @@ def test_a_deletion_that_cannot_be_written_leaves_the_group(world: World) -> Non
     assert world.committed() == {("t", 0): 1}
     world.log.fails = None
     assert world.commit(world.offset("t", 0, 2)) == [NONE]
+
+
+def test_a_commit_on_its_way_is_deleted_with_its_group(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 2), world.offset("t", 1, 2))
+    world.shard.run(lambda home: delete_group(home, "g", lambda error: None))
+    world.log.let_go()
+    assert told == [[NONE, NONE]]
+    assert "g" not in world.home.groups
+    assert world.commit(world.offset("t", 2, 3)) == [NONE]
+    assert world.committed() == {("t", 2): 3}
+
+
+def test_what_a_transaction_commits_after_its_group_was_deleted_is_there_as_after_a_load(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.commit(world.offset("t", 1, 2), producer=Producer(5, 0))
+    world.shard.run(lambda home: delete_group(home, "g", lambda error: None))
+    assert world.committed() == {}
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == {("t", 1): 2}
 
 
 def test_a_deleted_topic_takes_its_offsets_along(world: World) -> None:
