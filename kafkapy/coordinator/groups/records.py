@@ -91,7 +91,8 @@ def group_of(group_id: str, found: Any, clock: Clock) -> Group:
     group.generation = found.generation
     group.protocol_type = found.protocol_type or None
     group.protocol = found.protocol
-    group.leader = found.leader
+    # A leader that is no member (nothing but a damaged record names one) would be asked for all the same.
+    group.leader = found.leader if found.leader in group.members else next(iter(group.members), None)
     group.current_state_timestamp_ms = (
         None if found.current_state_timestamp == NO_TIMESTAMP else found.current_state_timestamp
     )

@@ -169,3 +169,11 @@ def shape(group: Group) -> Any:
         for one in group.members.values()
     ]
     return (group.generation, group.protocol_type, group.protocol, group.leader, group.state, group.static, members)
+
+
+def test_a_leader_that_is_no_member_is_not_asked_for() -> None:
+    world = World()
+    ids = world.stable(2)
+    found = decode_group(group_record(world.group, {})[1])
+    found.leader = "nobody"
+    assert group_of(GROUP, found, ManualClock()).leader == ids[0]
