@@ -11,8 +11,10 @@ from tests.fuzz import (
     check_targets,
     cleaner_targets,
     column_targets,
+    coordinator_targets,
     legacy_targets,
     offset_targets,
+    table_targets,
     wire_targets,
 )
 from tests.fuzz.target import Target
@@ -31,6 +33,8 @@ def all_targets() -> list[Target]:
         check_targets,
         cleaner_targets,
         offset_targets,
+        coordinator_targets,
+        table_targets,
         wire_targets,
     )
     return [target for layer in layers for target in layer.targets()]
