@@ -187,13 +187,19 @@ class TransactionMachine:
             return Effects(then=answer)
         return self._prepare(transactional_id, entry, prepared, answer)
 
-    def time_out(self, transactional_id: str) -> Effects | None:
-        """Aborts the transaction if it is open too long, and nothing else happens to it."""
+    def is_late(self, transactional_id: str) -> bool:
+        """Whether the transaction is open too long, and nothing else happens to it."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.state is None or entry.pending is not None:
+            return False
+        return transitions.is_timed_out(entry.state, self.shard.clock.time_ms())
+
+    def time_out(self, transactional_id: str) -> Effects | None:
+        """Aborts the transaction if it is late."""
+        if not self.is_late(transactional_id):
             return None
-        if not transitions.is_timed_out(entry.state, self.shard.clock.time_ms()):
-            return None
+        entry = self.entries[transactional_id]
+        assert entry.state is not None
         name = f"the transaction of {transactional_id!r}, open longer than its {entry.state.timeout_ms} ms,"
 
         def told(error: KafkaError | None) -> None:

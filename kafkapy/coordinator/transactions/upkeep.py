@@ -38,8 +38,10 @@ class Upkeep:
         settings, clock = self._settings, machine.shard.clock
 
         def abort_late(ids: list[str]) -> None:
-            for transactional_id in ids:
-                machine.shard.run(lambda _, one=transactional_id: machine.time_out(one))  # type: ignore[misc]
+            # Each in a step of its own: with its markers that is as much as a request, and a network thread that comes
+            # meanwhile must not wait for all of them.
+            for transactional_id in filter(machine.is_late, ids):
+                machine.shard.after(0, lambda _, one=transactional_id: machine.time_out(one))  # type: ignore[misc]
 
         def forget_idle(ids: list[str]) -> Effects | None:
             return machine.forget(ids, settings().expiration_ms, clock.time_ms())

@@ -1,5 +1,7 @@
 """Transactions that time out, and ids that are forgotten."""
 
+from typing import Any
+
 import pytest
 
 from kafkapy.coordinator.shard import Producer
@@ -72,6 +74,23 @@ def test_time_outs_begin_again_after_a_restart(world: World) -> None:
     world.restart()
     world.timer.advance(LOOK_S)
     assert world.state("tx") == "CompleteAbort"
+
+
+def test_one_transaction_is_aborted_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for the shard has his turn in between."""
+    for number in range(20):
+        world.add(f"tx-{number}", world.producer(f"tx-{number}", timeout_ms=1000), P)
+    aborted_by_turn: list[int] = []
+    run_late = world.shard._run_late
+
+    def turn(step: Any) -> None:
+        before = len(world.markers.written)
+        run_late(step)
+        aborted_by_turn.append(len(world.markers.written) - before)
+
+    monkeypatch.setattr(world.shard, "_run_late", turn)
+    world.timer.advance(LOOK_S + 1)
+    assert (sum(aborted_by_turn), max(aborted_by_turn)) == (20, 1)
 
 
 def test_all_of_many_transactions_are_looked_at(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
