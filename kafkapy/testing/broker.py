@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-LISTENER = "PLAINTEXT://127.0.0.1:0"
+# What differs from a broker that is started by the command: a free port, and no wait for further members of a group.
+DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": 0}
 
 
 class BrokerFailed(RuntimeError):
@@ -25,7 +26,7 @@ class BrokerFailed(RuntimeError):
 
 
 class Broker:
-    """A broker on the embedded metadata, on a free port of 127.0.0.1.
+    """A broker on the embedded metadata, on a free port of 127.0.0.1, whose groups begin with their first member.
 
         with kafkapy.Broker(num_partitions=4) as broker:
             client = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
@@ -57,7 +58,7 @@ class Broker:
         self.pid = os.getpid()
         self._settings: dict[str, Any] = {
             "log.dirs": str(self.log_dir),
-            "listeners": LISTENER,
+            **DEFAULTS,
             **{name.replace("_", "."): value for name, value in overrides.items()},
             **(config or {}),
         }

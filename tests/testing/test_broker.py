@@ -2,11 +2,13 @@
 
 import os
 import signal
+import time
 
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin, Consumer, Producer
+from kafkapy.client import Admin, Consumer, GroupConsumer, Producer
+from kafkapy.client.admin import BROKER
 from kafkapy.testing.broker import BrokerFailed
 
 
@@ -46,6 +48,29 @@ def test_settings_by_name_go_over_those_by_keyword():
         roundtrip(broker)
         with Admin(broker.bootstrap_servers) as admin:
             assert len(admin.describe_topic("t").partitions) == 2
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_groups_begin_with_their_first_member_unless_told_otherwise(process):
+    with kafkapy.Broker(process=process) as broker:
+        assert setting(broker, "group.initial.rebalance.delay.ms") == "0"
+        roundtrip(broker)
+        with GroupConsumer(broker.bootstrap_servers, "g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            deadline = time.monotonic() + 30
+            while not (records := consumer.poll(1)):
+                assert time.monotonic() < deadline
+        assert [record.value for record in records] == [b"v"]
+    with kafkapy.Broker(group_initial_rebalance_delay_ms=7) as broker:
+        assert setting(broker, "group.initial.rebalance.delay.ms") == "7"
+
+
+def setting(broker, name):
+    with Admin(broker.bootstrap_servers) as admin:
+        admin.cluster.refresh([])
+        (node,) = admin.cluster.brokers
+        (found,) = admin.describe_configs(BROKER, str(node), [name])
+    return found.value
 
 
 def test_a_killed_child_has_lost_nothing_that_was_acknowledged(tmp_path):
