@@ -13,6 +13,10 @@ from kafkapy.protocol.headers import response_frame
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
     from kafkapy.protocol.apis import Api
+    from kafkapy.runtime.disk_pool import DiskPool
+
+# Begins to work on a request; takes what the answer is to be given to.
+Begin = Callable[[Callable[[Any], None]], object]
 
 log = logging.getLogger("kafkapy.server.call")
 
@@ -100,13 +104,24 @@ def as_reply(call: Call, answer: Any) -> Reply:
     return [response_frame(call.api, call.version, call.correlation_id, answer)]
 
 
-def answered(call: Call, begin: Callable[[Callable[[Any], None]], object]) -> Any:
+def answered(call: Call, begin: Begin, pool: DiskPool | None = None) -> Any:
     """The answer of a handler that may be known at once or later: `begin(reply)` calls `reply(message)` once, now or
     from any thread. Answers the message itself where it came before `begin` returned (no detour through the
-    network's queue), a Later otherwise."""
+    network's queue), a Later otherwise. With a pool `begin` runs there: it would hold up the network thread."""
     soon = _Soon(call)
-    begin(soon.reply)
+    if pool is None:
+        begin(soon.reply)
+    else:
+        pool.submit(_begin_in_pool, call, begin, soon.reply)
     return soon.leave()
+
+
+def _begin_in_pool(call: Call, begin: Begin, reply: Callable[[Any], None]) -> None:
+    try:
+        begin(reply)
+    except Exception:  # nobody else would answer
+        log.exception("%s failed", call)
+        reply(CLOSE)
 
 
 class _Soon:

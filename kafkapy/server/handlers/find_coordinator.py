@@ -44,12 +44,9 @@ def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
         def made(error: KafkaError | None) -> None:
             reply(_response(call, keys, lambda key: _find(broker, call, topic, key, error)))
 
-        if len(keys) > MOST_INLINE:
-            broker.disk_pool.submit(broker.coordinators.topics.ensure, topic, made)
-        else:
-            broker.coordinators.topics.ensure(topic, made)
+        broker.coordinators.topics.ensure(topic, made)
 
-    return answered(call, begin)
+    return answered(call, begin, broker.disk_pool if len(keys) > MOST_INLINE else None)
 
 
 def _why_not(call: Call, key_type: int) -> KafkaError:

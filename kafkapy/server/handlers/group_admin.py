@@ -9,7 +9,6 @@ from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.groups.member import Reply
     from kafkapy.server.services import Services
 
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8))  # READ DELETE DESCRIBE
@@ -21,7 +20,8 @@ MOST_INLINE = 10
 
 @serves(DESCRIBE_GROUPS, pooled=True)
 def describe_groups(broker: Services, call: Call, request: Any) -> Any:
-    groups = broker.groups.describe(request.groups)
+    # Each once: named in a few bytes, a group can have thousands of members.
+    groups = broker.groups.describe(list(dict.fromkeys(request.groups)))
     if request.include_authorized_operations:
         for group in groups:
             if not group.error_code:
@@ -36,10 +36,5 @@ def list_groups(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(DELETE_GROUPS)
 def delete_groups(broker: Services, call: Call, request: Any) -> Any:
-    def begin(reply: Reply) -> None:
-        if len(request.groups_names) > MOST_INLINE:
-            broker.disk_pool.submit(broker.groups.delete, request.groups_names, reply)
-        else:
-            broker.groups.delete(request.groups_names, reply)
-
-    return answered(call, begin)
+    pool = broker.disk_pool if len(request.groups_names) > MOST_INLINE else None
+    return answered(call, lambda reply: broker.groups.delete(request.groups_names, reply), pool)

@@ -22,6 +22,9 @@ SKIP_ASSIGNMENT_SINCE = 9
 PROTOCOL_SAID_SINCE = 5  # by SyncGroup
 BATCHED_SINCE = 3  # LeaveGroup
 
+# Members or protocols of one request: more take milliseconds, in which the network thread would serve nobody else.
+MOST_INLINE = 1500
+
 
 @serves(JOIN_GROUP)
 def join_group(broker: Services, call: Call, request: Any) -> Any:
@@ -58,7 +61,7 @@ def join_group(broker: Services, call: Call, request: Any) -> Any:
             ),
         )
 
-    return answered(call, begin)
+    return answered(call, begin, broker.disk_pool if len(request.protocols) > MOST_INLINE else None)
 
 
 @serves(SYNC_GROUP)
@@ -67,9 +70,9 @@ def sync_group(broker: Services, call: Call, request: Any) -> Any:
 
     if call.version >= PROTOCOL_SAID_SINCE and None in (request.protocol_type, request.protocol_name):
         return SYNC_GROUP.Response(error_code=Errors.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
-    return answered(
-        call,
-        lambda reply: broker.groups.sync(
+
+    def begin(reply: Reply) -> None:
+        broker.groups.sync(
             request.group_id,
             Sync(
                 request.member_id,
@@ -80,8 +83,9 @@ def sync_group(broker: Services, call: Call, request: Any) -> Any:
                 {one.member_id: one.assignment for one in request.assignments},
                 reply,
             ),
-        ),
-    )
+        )
+
+    return answered(call, begin, broker.disk_pool if len(request.assignments) > MOST_INLINE else None)
 
 
 @serves(HEARTBEAT)
@@ -110,7 +114,7 @@ def leave_group(broker: Services, call: Call, request: Any) -> Any:
 
         broker.groups.leave(request.group_id, members, in_version)
 
-    return answered(call, begin)
+    return answered(call, begin, broker.disk_pool if len(members) > MOST_INLINE else None)
 
 
 @lru_cache(maxsize=1024)

@@ -23,13 +23,9 @@ MOST_INLINE = 200
 
 @serves(WRITE_TXN_MARKERS)
 def write_txn_markers(broker: Services, call: Call, request: Any) -> Any:
-    def begin(reply: Callable[[Any], None]) -> None:
-        if sum(len(topic.partition_indexes) for marker in request.markers for topic in marker.topics) > MOST_INLINE:
-            broker.disk_pool.submit(_write_all, broker, request, reply)
-        else:
-            _write_all(broker, request, reply)
-
-    return answered(call, begin)
+    count = sum(1 + sum(len(topic.partition_indexes) for topic in marker.topics) for marker in request.markers)
+    pool = broker.disk_pool if count > MOST_INLINE else None
+    return answered(call, lambda reply: _write_all(broker, request, reply), pool)
 
 
 def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:

@@ -6,7 +6,6 @@ Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest, Group
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -23,19 +22,22 @@ Reply = Callable[[Any], None]
 ABORTABLE_SINCE = 4  # clients know TRANSACTION_ABORTABLE
 LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may crash of COORDINATOR_LOAD_IN_PROGRESS
 NOT_SAID = -1
-LARGE = 2000  # offsets: some milliseconds
+LARGE = 2000  # offsets: some milliseconds, in which the network thread would serve nobody else
 _INT64_MAX = (1 << 63) - 1
 
 
-def in_its_place(broker: Services, count: int, begin: Callable[[Reply], None]) -> Callable[[Reply], None]:
-    """`begin`, on the disk pool where it is about so many offsets that the network thread would be held up."""
-    if count < LARGE:
-        return begin
-    return lambda reply: broker.disk_pool.submit(begin, reply)
+def _begun(broker: Services, call: Call, request: Any, begin: Callable[[Services, Call, Any, Reply], None]) -> Any:
+    count = sum(len(topic.partitions) for topic in request.topics)
+    pool = broker.disk_pool if count >= LARGE else None
+    return answered(call, lambda reply: begin(broker, call, request, reply), pool)
 
 
 @serves(OFFSET_COMMIT)
 def commit(broker: Services, call: Call, request: Any) -> Any:
+    return _begun(broker, call, request, _commit)
+
+
+def _commit(broker: Services, call: Call, request: Any, reply: Reply) -> None:
     from kafkapy.server.committing import Answers, Commit
 
     now_ms = broker.clock.time_ms()
@@ -46,10 +48,11 @@ def commit(broker: Services, call: Call, request: Any) -> Any:
         broker.topics, OFFSET_COMMIT.Response, request.topics, now_ms, expire_ms, own_times=call.version == 1
     )
     if not answers.offsets:
-        return answers.message([])
+        reply(answers.message([]))
+        return
     if call.version == 0:
-        keep = partial(_keep_in_metadata, broker, request.group_id, answers)
-        return answered(call, in_its_place(broker, len(answers.offsets), keep))
+        _keep_in_metadata(broker, request.group_id, answers, reply)
+        return
     what = Commit(
         request.group_id,
         request.member_id,
@@ -57,11 +60,7 @@ def commit(broker: Services, call: Call, request: Any) -> Any:
         request.generation_id_or_member_epoch,
         answers.offsets,
     )
-
-    def begin(reply: Reply) -> None:
-        broker.offsets.commit(what, lambda codes: reply(answers.message(codes)))
-
-    return answered(call, in_its_place(broker, len(answers.offsets), begin))
+    broker.offsets.commit(what, lambda codes: reply(answers.message(codes)))
 
 
 def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: Reply) -> None:
@@ -88,11 +87,16 @@ def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: 
 
 @serves(TXN_OFFSET_COMMIT)
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
+    return _begun(broker, call, request, _commit_in_transaction)
+
+
+def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Reply) -> None:
     from kafkapy.server.committing import Answers, Commit, Producer
 
     answers = Answers(broker.topics, TXN_OFFSET_COMMIT.Response, request.topics, broker.clock.time_ms())
     if not answers.offsets:
-        return answers.message([])
+        reply(answers.message([]))
+        return
     what = Commit(
         request.group_id,
         request.member_id,
@@ -102,22 +106,19 @@ def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
         Producer(request.producer_id, request.producer_epoch),
     )
 
-    def begin(reply: Reply) -> None:
-        def done(codes: list[int]) -> None:
-            if call.version < LOADING_SINCE:
-                loading, instead = Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE
-                codes = [instead if code == loading else code for code in codes]
-            reply(answers.message(codes))
+    def done(codes: list[int]) -> None:
+        if call.version < LOADING_SINCE:
+            loading, instead = Errors.COORDINATOR_LOAD_IN_PROGRESS, Errors.COORDINATOR_NOT_AVAILABLE
+            codes = [instead if code == loading else code for code in codes]
+        reply(answers.message(codes))
 
-        def verified(refusal: KafkaError | None) -> None:
-            if refusal is None:
-                broker.offsets.commit(what, done)
-            else:
-                done([broker.offsets.refused(what, refusal)] * len(what.offsets))
+    def verified(refusal: KafkaError | None) -> None:
+        if refusal is None:
+            broker.offsets.commit(what, done)
+        else:
+            done([broker.offsets.refused(what, refusal)] * len(what.offsets))
 
-        _verify(broker, call, request, verified)
-
-    return answered(call, in_its_place(broker, len(answers.offsets), begin))
+    _verify(broker, call, request, verified)
 
 
 def _verify(broker: Services, call: Call, request: Any, then: Callable[[KafkaError | None], None]) -> None:

@@ -13,10 +13,15 @@ from kafkapy.server.call import Call, answered
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
+# Offsets of one request: more take milliseconds, in which the network thread would serve nobody else.
+MOST_INLINE = 500
+
 
 @serves(OFFSET_DELETE)
 def delete(broker: Services, call: Call, request: Any) -> Any:
-    return answered(call, lambda reply: _delete(broker, request, reply))
+    count = sum(len(topic.partitions) for topic in request.topics)
+    pool = broker.disk_pool if count > MOST_INLINE else None
+    return answered(call, lambda reply: _delete(broker, request, reply), pool)
 
 
 def _delete(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:

@@ -11,7 +11,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import OFFSET_FETCH
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
-from kafkapy.server.handlers.offset_commit import LARGE, in_its_place
+from kafkapy.server.handlers.offset_commit import LARGE
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.offsets.manager import Found
@@ -24,11 +24,22 @@ NOTHING = -1
 
 @serves(OFFSET_FETCH)
 def fetch(broker: Services, call: Call, request: Any) -> Any:
-    groups = request.groups if call.version >= GROUPS_SINCE else [request]
-    count = sum(_count(broker, group) for group in groups) if call.version > 0 else 0
-    if count < LARGE:
-        return _fetch(broker, call, request)
-    return answered(call, in_its_place(broker, count, lambda reply: reply(_fetch(broker, call, request))))
+    # Each group once: named in a few bytes, it can have thousands of offsets.
+    groups = list({group.group_id: group for group in request.groups}.values())
+    if call.version < GROUPS_SINCE:
+        groups = [request]
+    if not _is_large(broker, groups):
+        return _fetch(broker, call, request, groups)
+    return answered(call, lambda reply: reply(_fetch(broker, call, request, groups)), broker.disk_pool)
+
+
+def _is_large(broker: Services, groups: list[Any]) -> bool:
+    left = LARGE
+    for group in groups:
+        left -= 1 + _count(broker, group)
+        if left <= 0:
+            return True
+    return False
 
 
 def _count(broker: Services, group: Any) -> int:
@@ -38,13 +49,13 @@ def _count(broker: Services, group: Any) -> int:
     return sum(len(topic.partition_indexes) for topic in group.topics)
 
 
-def _fetch(broker: Services, call: Call, request: Any) -> Any:
+def _fetch(broker: Services, call: Call, request: Any, asked: list[Any]) -> Any:
     make = OFFSET_FETCH.Response
     if call.version == 0:
         return make(topics=[_from_metadata(broker, request.group_id, topic) for topic in request.topics])
     if call.version >= GROUPS_SINCE:
         groups = []
-        for group in request.groups:
+        for group in asked:
             code, topics = _group(broker, make.Groups.Topics, group, request.require_stable)
             groups.append(make.Groups(group_id=group.group_id, topics=topics, error_code=code))
         return make(groups=groups)
@@ -59,16 +70,16 @@ def _group(broker: Services, make: Any, asked: Any, require_stable: bool) -> tup
     try:
         if asked.topics is None:
             return Errors.NONE, _all(broker, make, asked.group_id, require_stable)
-        partitions = [(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
+        wanted: dict[str, dict[int, None]] = {}  # each once, as in Kafka
+        for topic in asked.topics:
+            wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        partitions = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
         found = iter(broker.offsets.fetch(asked.group_id, partitions, require_stable=require_stable))
     except KafkaError as error:
         return error.code, []
     return Errors.NONE, [
-        make(
-            name=topic.name,
-            partitions=[_partition(make.Partitions, index, next(found)) for index in topic.partition_indexes],
-        )
-        for topic in asked.topics
+        make(name=topic, partitions=[_partition(make.Partitions, index, next(found)) for index in indexes])
+        for topic, indexes in wanted.items()
     ]
 
 

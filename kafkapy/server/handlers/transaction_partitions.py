@@ -38,9 +38,7 @@ def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
     else:
         count = sum(1 + sum(len(topic.partitions) for topic in one.topics) for one in request.transactions)
         begin = partial(_begin_all, broker, call, request)
-    if count > MOST_INLINE:
-        return answered(call, lambda reply: broker.disk_pool.submit(begin, reply))
-    return answered(call, begin)
+    return answered(call, begin, broker.disk_pool if count > MOST_INLINE else None)
 
 
 def _begin_one(broker: Services, call: Call, request: Any, reply: Callable[[Any], None]) -> None:

@@ -45,7 +45,7 @@ def end_txn(broker: Services, call: Call, request: Any) -> Any:
 def describe_transactions(broker: Services, call: Call, request: Any) -> Any:
     make = DESCRIBE_TRANSACTIONS.Response
     states = []
-    for transactional_id in request.transactional_ids:
+    for transactional_id in dict.fromkeys(request.transactional_ids):  # each once: it can have thousands of partitions
         state = make.TransactionStates(transactional_id=transactional_id)
         try:
             found = broker.transactions.describe(transactional_id)
