@@ -56,6 +56,9 @@ class MarkerWriter:
         transaction have been taken over. INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED: a later epoch of
         the producer, or of its coordinator, has written there.
         """
+        if producer_id < 0 or epoch < 0:  # no producer has them; Kafka fails to build such a marker
+            done(dict.fromkeys(partitions, Errors.UNKNOWN_SERVER_ERROR))
+            return
         batch = marker_batch(
             producer_id,
             epoch,

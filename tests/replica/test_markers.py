@@ -136,3 +136,12 @@ def test_without_partitions_there_is_nothing_to_wait_for(replicas):
     answers = []
     MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(7, 0, 0, True, [], answers.append)
     assert answers == [{}]
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-1, -1), (-(2**63), 0), (7, -1)])
+def test_a_marker_of_no_producer_is_not_written(replicas, producer_id, epoch):
+    partition = replicas.make("t", 0)
+    answers = []
+    MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(producer_id, epoch, 0, True, [("t", 0)], answers.append)
+    assert answers == [{("t", 0): Errors.UNKNOWN_SERVER_ERROR}]
+    assert partition.log.log_end_offset == 1
