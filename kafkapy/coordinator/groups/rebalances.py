@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 # Static members that are away may have asked for a rebalance timeout of nothing: waiting for them must not be a circle.
 _LEAST_WAIT_MS = 1000
 
+# A look at the sessions of a group goes over all its members. So that a crowd which ends one by one (ids that nobody
+# joins with cost a client little) does not make looking a full-time job, the next look is later by this for each.
+_LOOK_PAUSE_S = 50e-6
+
 log = logging.getLogger("kafkapy.coordinator.groups")
 
 
@@ -267,7 +271,9 @@ class Rebalances:
 
     def _watch_all(self, group: Group) -> None:
         deadlines = [member.deadline for member in group.members.values() if not member.is_excused]
-        self.watch(group, min(deadlines + list(group.pending.values()), default=float("inf")))
+        deadlines += group.pending.values()
+        soonest = group.clock.monotonic() + len(deadlines) * _LOOK_PAUSE_S
+        self.watch(group, max(min(deadlines, default=float("inf")), soonest))
 
     def _look(self, group: Group) -> Effects | None:
         group.next_look = float("inf")

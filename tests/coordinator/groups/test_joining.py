@@ -294,3 +294,14 @@ def test_a_client_whose_name_leaves_no_room_for_a_member_id_is_refused(client: s
     world = World()
     assert world.join(client=client, instance=instance).code == Errors.INVALID_REQUEST
     assert not world.shard.machine.groups
+
+
+def test_a_crowd_of_ids_that_end_one_by_one_is_not_looked_through_for_each() -> None:
+    world = World()
+    for _ in range(1000):
+        world.join(needs_id=True)
+        world.timer.advance(0.001)
+    before = world.timer.rung
+    world.timer.advance(12)
+    assert not world.group.pending
+    assert world.timer.rung - before < 100
