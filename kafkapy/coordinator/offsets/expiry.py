@@ -61,5 +61,5 @@ class Look:
             group.id, self._now_ms, self._retention_ms, since, self._after, LOOKED_AT_A_STEP, REMOVED_A_STEP
         )
         self.is_done = self._after < 0
-        unstable = home.offsets.is_unstable
-        return [one for one in found if one[0] not in subscribed and not unstable(group.id, *one)]
+        unstable = home.offsets.unstable(group.id)
+        return [one for one in found if one[0] not in subscribed and one not in unstable]

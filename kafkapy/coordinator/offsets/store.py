@@ -88,12 +88,8 @@ class OffsetStore:
             count += sum(map(len, self._commits.get(group_id, ()))) + len(self._staged.get(group_id, ()))
         return count
 
-    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether the offset may be another one soon (UNSTABLE_OFFSET_COMMIT)."""
-        return (topic, partition) in self.unstable(group_id)
-
     def unstable(self, group_id: str) -> Collection[TopicPartition]:
-        """All of the group that are."""
+        """The group's offsets that may be others soon (UNSTABLE_OFFSET_COMMIT)."""
         staged: Collection[TopicPartition] = self._staged.get(group_id, ())
         commits = self._commits.get(group_id)
         if not commits:
@@ -159,13 +155,13 @@ class OffsetStore:
         staged_here = self._staged.get(group_id)
         if staged_here is None:
             return
-        for partition in list(partitions):
-            if partition not in staged_here:
-                continue
+        doomed = {(group_id, partition) for partition in partitions if partition in staged_here}
+        if not doomed:
+            return
+        for _, partition in doomed:
             self.table.unstage(group_id, *partition)
-            for producer_id, staged in list(self._transactions.items()):
-                if (group_id, partition) in staged:
-                    self.staging_failed(producer_id, group_id, (partition,))
+        for producer_id, staged in list(self._transactions.items()):
+            self.staging_failed(producer_id, group_id, [partition for _, partition in staged & doomed])
 
     def _stage(self, producer_id: int, group_id: str, partition: TopicPartition) -> bool:
         staged = self._transactions.setdefault(producer_id, set())

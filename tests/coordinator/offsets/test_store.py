@@ -120,11 +120,11 @@ def test_a_transaction_counts_with_its_marker() -> None:
     log.add([committed("g", "t", 3, 13)], producer=7)
     store = loaded(log)
     assert offsets_of(store) == {("t", 0): 10, ("t", 1): 11}
-    assert store.is_unstable("g", "t", 3)
-    assert not store.is_unstable("g", "t", 0)
+    assert ("t", 3) in store.unstable("g")
+    assert ("t", 0) not in store.unstable("g")
     store.transaction_ended(7, True)
     assert offsets_of(store) == {("t", 0): 10, ("t", 1): 11, ("t", 3): 13}
-    assert not store.is_unstable("g", "t", 3)
+    assert ("t", 3) not in store.unstable("g")
 
 
 def test_the_later_record_wins_and_not_the_later_marker() -> None:
@@ -185,13 +185,13 @@ def test_a_commit_under_way_is_unstable_until_it_ends() -> None:
     first, second = [GroupOffset("t", 0, CommittedOffset(1))], [GroupOffset("t", 0, CommittedOffset(2))]
     store.commit_begins("g", first)
     store.commit_begins("g", second)
-    assert store.is_unstable("g", "t", 0)
-    assert not store.is_unstable("g", "t", 1)
+    assert ("t", 0) in store.unstable("g")
+    assert ("t", 1) not in store.unstable("g")
     assert store.count("g") > 0
     store.commit_ends("g", first)
-    assert store.is_unstable("g", "t", 0)
+    assert ("t", 0) in store.unstable("g")
     store.commit_ends("g", second)
-    assert not store.is_unstable("g", "t", 0)
+    assert ("t", 0) not in store.unstable("g")
     assert store.count("g") == 0
 
 
@@ -201,11 +201,11 @@ def test_a_failed_commit_in_a_transaction_leaves_what_it_committed_before() -> N
     store.apply([committed("g", "t", 0, 1)], Producer(5, 0))
     new = store.staging_begins(5, "g", [("t", 0), ("t", 1)])
     store.staging_failed(5, "g", new)
-    assert store.is_unstable("g", "t", 0)
-    assert not store.is_unstable("g", "t", 1)
+    assert ("t", 0) in store.unstable("g")
+    assert ("t", 1) not in store.unstable("g")
     store.transaction_ended(5, True)
     assert offsets_of(store) == {("t", 0): 1}
-    assert not store.is_unstable("g", "t", 0)
+    assert ("t", 0) not in store.unstable("g")
 
 
 def test_what_is_deleted_does_not_come_back_with_a_marker() -> None:
@@ -213,7 +213,7 @@ def test_what_is_deleted_does_not_come_back_with_a_marker() -> None:
     store.staging_begins(5, "g", [("t", 0), ("t", 1)])
     store.apply([committed("g", "t", 0, 1), committed("g", "t", 1, 1)], Producer(5, 0))
     store.forget_staged("g", [("t", 0)])
-    assert not store.is_unstable("g", "t", 0)
+    assert ("t", 0) not in store.unstable("g")
     store.transaction_ended(5, True)
     assert offsets_of(store) == {("t", 1): 1}
 
