@@ -74,7 +74,7 @@ class TransactionCoordinator:
                     lambda machine: machine.init_producer_id(transactional_id, timeout_ms, expected, fresh_id, recorded)
                 )
             except KafkaError as error:
-                log.debug("InitProducerId of %r is refused: %s", transactional_id, error)
+                _tell_refused("a producer", transactional_id, error)
                 answer(error.code, NO_PRODUCER)
 
         try:
@@ -127,7 +127,7 @@ class TransactionCoordinator:
             _check_id(transactional_id)
             self.shards.of(transactional_id).run(lambda machine: step(machine, told))
         except KafkaError as error:
-            log.debug("a request for the transaction of %r is refused: %s", transactional_id, error)
+            _tell_refused("a request for the transaction", transactional_id, error)
             answer(error.code)
 
     def verify(
@@ -146,6 +146,7 @@ class TransactionCoordinator:
             shard = self.shards.of(transactional_id)
             missing = shard.read(lambda machine: machine.verify(transactional_id, producer, partitions))
         except KafkaError as error:
+            _tell_refused("a write in the transaction", transactional_id, error)
             done(dict.fromkeys(partitions, error.code))
             return
         done({one: Errors.TRANSACTION_ABORTABLE if one in missing else Errors.NONE for one in partitions})
@@ -164,6 +165,12 @@ class TransactionCoordinator:
         for shard in self.shards.active():
             found += shard.read(lambda machine: views.listed(machine, filters, now))
         return found
+
+
+def _tell_refused(what: str, transactional_id: str, error: KafkaError) -> None:
+    """That a producer was fenced is what somebody looks for whose job has died; the rest heals, or the client tells."""
+    level = logging.INFO if error.code == Errors.PRODUCER_FENCED else logging.DEBUG
+    log.log(level, "%s of %r is refused: %s", what, transactional_id, error)
 
 
 def _check_id(transactional_id: str) -> None:

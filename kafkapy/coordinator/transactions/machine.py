@@ -150,9 +150,13 @@ class TransactionMachine:
         else:
             transitions.check_init(entry.state, entry.previous, expected)
             if entry.state.state == ONGOING:
-                return self._fence(
-                    transactional_id, entry, lambda error: answer(error or _concurrent("its transaction is aborted"))
-                )
+
+                def fenced(error: KafkaError | None) -> None:
+                    if error is None:
+                        log.info("the transaction of %r is aborted, for a new producer has come", transactional_id)
+                    answer(error or _concurrent("its transaction is aborted"))
+
+                return self._fence(transactional_id, entry, fenced)
             new = transitions.initialized(
                 entry.state, entry.previous, expected, producer_id=fresh_id, timeout_ms=timeout_ms, now=now
             )

@@ -323,3 +323,20 @@ def test_lists_wait_for_the_load(world: World) -> None:
     assert world.init("tx") == Errors.COORDINATOR_LOAD_IN_PROGRESS
     world.shard.state = "unloaded"
     assert world.init("tx") == Errors.NOT_COORDINATOR
+
+
+# --- what an operator reads
+
+
+def test_the_log_tells_who_was_fenced_and_why(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    first = world.producer("tx")
+    world.add("tx", first, P)
+    assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
+    assert caplog.messages[-1] == "the transaction of 'tx' is aborted, for a new producer has come"
+    second = world.producer("tx")
+    caplog.clear()
+    assert world.verify("tx", first, P) == [Errors.PRODUCER_FENCED]
+    assert world.commit("tx", first) == Errors.PRODUCER_FENCED
+    refused = f"in the transaction of 'tx' is refused: PRODUCER_FENCED: the epoch is {second.epoch}, not {first.epoch}"
+    assert caplog.messages == [f"a write {refused}", f"a request for {refused.removeprefix('in ')}"]
