@@ -5,12 +5,17 @@ The layout is that of Kafka's DefaultRecord (KIP-98).
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport uint8_t, uint64_t
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int16_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kafkapy._ext.batch cimport BatchHeader
-from kafkapy._ext.cursor cimport Writer
+from kafkapy._ext.batch cimport (
+    AT_ATTRIBUTES, AT_BASE_OFFSET, AT_BASE_SEQUENCE, AT_BASE_TIMESTAMP, AT_COUNT, AT_LAST_OFFSET_DELTA,
+    AT_LEADER_EPOCH, AT_LENGTH, AT_MAGIC, AT_MAX_TIMESTAMP, AT_PRODUCER_EPOCH, AT_PRODUCER_ID, HEADER_SIZE,
+    LENGTH_END, TRANSACTIONAL_BIT, BatchHeader, store_crc,
+)
+from kafkapy._ext.cursor cimport Writer, store16, store32, store64
 from kafkapy._ext.records cimport (
     STEP_BAD_LENGTH, STEP_DONE, RecordView, Step, Walk, begin_walk, explain, read_record, timestamp_of,
 )
@@ -188,3 +193,76 @@ cdef class RecordsEncoder:
     def payload(self) -> bytes:
         """Give the records so far, uncompressed."""
         return self.writer.getvalue()
+
+
+cdef inline int64_t _body_of(int32_t index, bytes key, bytes value) noexcept:
+    cdef int64_t length = PyBytes_GET_SIZE(key), size
+    size = 3 + size_of_varint(index) + size_of_varint(length) + length    # 3: attributes, timestamp, no headers
+    length = PyBytes_GET_SIZE(value) if value is not None else -1
+    return size + size_of_varint(length) + max(length, 0)
+
+
+def coordinator_batch(
+    list records not None,
+    int64_t timestamp,
+    int64_t producer_id=-1,
+    int16_t producer_epoch=-1,
+    int32_t base_sequence=-1,
+) -> bytearray:
+    """A whole batch, not compressed, of (key, value) pairs of one time; of a transaction if there is a producer.
+
+    The same bytes as BatchBuilder's, whose headers and times of their own a coordinator's records do not have. Key:
+    bytes; value: bytes or None. There is at least one. Raises ValueError for more than a batch can hold.
+    """
+    cdef int64_t size = HEADER_SIZE, body
+    cdef int32_t i = 0, count = <int32_t>len(records)
+    cdef bytes key, value
+    cdef bytearray batch
+    cdef uint8_t *start
+    cdef uint8_t *at
+    for key, value in records:
+        if key is None:
+            raise ValueError("a coordinator's record needs a key")
+        body = _body_of(i, key, value)
+        size += size_of_varint(body) + body
+        i += 1
+    if not count or size > MAX_BODY:
+        raise ValueError(f"{count} records of {size} bytes are no batch")
+    batch = PyByteArray_FromStringAndSize(NULL, size)
+    start = <uint8_t *>PyByteArray_AS_STRING(batch)
+    store64(start + AT_BASE_OFFSET, 0)
+    store32(start + AT_LENGTH, <uint32_t>(size - LENGTH_END))
+    store32(start + AT_LEADER_EPOCH, <uint32_t>-1)
+    start[AT_MAGIC] = 2
+    store16(start + AT_ATTRIBUTES, <uint16_t>(TRANSACTIONAL_BIT if producer_id >= 0 else 0))
+    store32(start + AT_LAST_OFFSET_DELTA, <uint32_t>(count - 1))
+    store64(start + AT_BASE_TIMESTAMP, <uint64_t>timestamp)
+    store64(start + AT_MAX_TIMESTAMP, <uint64_t>timestamp)
+    store64(start + AT_PRODUCER_ID, <uint64_t>producer_id)
+    store16(start + AT_PRODUCER_EPOCH, <uint16_t>producer_epoch)
+    store32(start + AT_BASE_SEQUENCE, <uint32_t>base_sequence)
+    store32(start + AT_COUNT, <uint32_t>count)
+    at = start + HEADER_SIZE
+    i = 0
+    for key, value in records:
+        at += put_uvarint32(at, zigzag32(<int32_t>_body_of(i, key, value)))
+        at[0] = at[1] = 0                   # attributes, and no milliseconds after the first one
+        at += 2
+        at += put_uvarint32(at, zigzag32(i))
+        at = _put_whole(at, key)
+        at = _put_whole(at, value)
+        at[0] = 0                           # headers
+        at += 1
+        i += 1
+    store_crc(start, size)
+    return batch
+
+
+cdef inline uint8_t *_put_whole(uint8_t *at, bytes data) noexcept:
+    cdef Py_ssize_t length
+    if data is None:
+        return at + put_uvarint32(at, zigzag32(-1))
+    length = PyBytes_GET_SIZE(data)
+    at += put_uvarint32(at, zigzag32(<int32_t>length))
+    memcpy(at, PyBytes_AS_STRING(data), length)
+    return at + length

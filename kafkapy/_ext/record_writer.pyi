@@ -29,3 +29,11 @@ class RecordsEncoder:
         offset_delta: int | None = None,
     ) -> None: ...
     def payload(self) -> bytes: ...
+
+def coordinator_batch(
+    records: list[tuple[bytes, bytes | None]],
+    timestamp: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray: ...

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import COORDINATOR
 from kafkapy.record.batch import BatchBuilder
+from kafkapy.record.compression import NONE
 
 if TYPE_CHECKING:
     from kafkapy.replica.partition import Partition, Verdict
@@ -64,7 +66,7 @@ class CoordinatorLog:
         if refusal is not None:
             done(refusal)
             return
-        batch = memoryview(bytearray(self._batch(records, producer)))
+        batch = memoryview(self._batch(records, producer))
 
         def finished(verdicts: list[Verdict]) -> None:
             done(verdicts[0] if isinstance(verdicts[0], KafkaError) else None)
@@ -77,14 +79,18 @@ class CoordinatorLog:
         if verdicts is not None:
             finished(verdicts)
 
-    def _batch(self, records: Sequence[Record], producer: Producer | None) -> bytes:
-        builder = BatchBuilder(self._codec())
-        now_ms = self._clock.time_ms()
+    def _batch(self, records: Sequence[Record], producer: Producer | None) -> bytearray:
+        codec, now_ms, sequence = self._codec(), self._clock.time_ms(), self._base_sequence(records)
+        producer_id, producer_epoch = producer or (-1, -1)
+        if codec == NONE:
+            return coordinator_batch(list(records), now_ms, producer_id, producer_epoch, sequence)
+        builder = BatchBuilder(codec)
         for key, value in records:
             builder.append(now_ms, key, value)
-        sequence = self._base_sequence(records)
-        if producer is None:
-            return builder.build(base_sequence=sequence)
-        return builder.build(
-            producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=sequence, transactional=True
+        batch = builder.build(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=sequence,
+            transactional=producer is not None,
         )
+        return bytearray(batch)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kafkapy._ext.batch import HEADER
+from kafkapy._ext.validation import built_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.results import CLIENT
-from kafkapy.record.compression import ZSTD, codec_of
+from kafkapy.record.compression import NONE, ZSTD, codec_of
 from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, validate
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
+_FOREVER = (1 << 63) - 1
 
 # What may be held of sets that were built anew, before they are appended.
 MOST_HELD = 4 << 20
@@ -20,7 +23,7 @@ MOST_HELD = 4 << 20
 class AppendRules:
     """Made once for each change of the settings."""
 
-    __slots__ = ("_any_rules", "_own_rules", "_rules", "_zstd", "older")
+    __slots__ = ("_any_rules", "_own_limit", "_own_rules", "_rules", "_zstd", "older")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
         self._rules: dict[str, Any] = {
@@ -37,6 +40,15 @@ class AppendRules:
             self._rules["target_codec"] = codec_of(config.compression_type)
             self._rules["target_level"] = config.compression_level
         self._own_rules = {**self._rules, "of_client": False}
+        # Up to how many bytes a batch of this broker's own goes into the log as it was built just now, without a walk
+        # over its records; 0 where the topic wants something of it that the builder does not know of.
+        as_built = (
+            config.record_magic == 2
+            and "target_codec" not in self._rules
+            and self._rules["timestamp_type"] == _CREATE_TIME
+            and min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == _FOREVER
+        )
+        self._own_limit = config.max_message_bytes if as_built else 0
         # Which formats a request may carry was looked at when it came.
         self._any_rules = {**self._rules, "target_magic": config.record_magic, "any_magic": True}
 
@@ -67,7 +79,17 @@ class AppendRules:
         self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
     ) -> ValidatedBatch | KafkaError:
         """The batch, checked and with timestamps as the topic wants them, or why it is refused. Format 2 alone."""
+        own = self.own(records) if origin != CLIENT else None
+        if own is not None:
+            return own
         return self._checked(self._rules if origin == CLIENT else self._own_rules, records, now_ms, zstd_allowed)
+
+    def own(self, records: memoryview) -> ValidatedBatch | None:
+        """A batch that this broker has built itself, in a buffer of its own; None where it has to be looked into."""
+        if not HEADER <= len(records) <= self._own_limit:
+            return None
+        batch = built_batch(records)
+        return batch if batch.codec == NONE else None
 
     def validate_any(
         self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT

@@ -18,7 +18,7 @@ from kafkapy._ext.entry_walk import any_older
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import cleanup, log_reader, partition_metadata, time_lookup
-from kafkapy.log.appender import Append, Verdict, would_wait
+from kafkapy.log.appender import Append, Verdict, append_plain, would_wait
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
@@ -29,6 +29,7 @@ from kafkapy.log.partition_metadata import PartitionMetadataError
 from kafkapy.log.producer_rebuild import take_snapshot
 from kafkapy.log.results import BUSY, CLIENT, COORDINATOR, AppendResult, Busy, ReadResult, TimestampOffset
 from kafkapy.log.retention import RetentionPolicy
+from kafkapy.log.segment import MAX_RELATIVE_OFFSET
 from kafkapy.record.file_region import FileRegion
 
 if TYPE_CHECKING:
@@ -108,6 +109,15 @@ class PartitionLog(LogState):
         self.env.check()
         now_ms = self.clock.time_ms()
         rules = self.rules
+        if origin == COORDINATOR and not blocking and len(sets) == 1:
+            try:
+                verdict = self._append_own(sets[0], leader_epoch, now_ms)
+            except LogDirFailure:
+                raise
+            except KafkaError as refusal:
+                return [refusal.as_value()]
+            if verdict is not None:
+                return [verdict]
         older = rules.older or any_older(sets)
         if not blocking and (older or self.lock.locked() or would_wait(self, sets, leader_epoch, now_ms)):
             return BUSY
@@ -145,6 +155,22 @@ class PartitionLog(LogState):
     def is_flush_due(self) -> bool:
         """Whether acknowledgements wait for a flush: flush.messages records, or more, are not flushed."""
         return self.end[0] - self.recovery_point >= self.config.flush_messages
+
+    def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
+        """The short way of a coordinator's batch; None, and nothing has happened, where it has to go the long one."""
+        batch = self.rules.own(records)
+        if batch is None or batch.producer_id >= 0 or batch.is_control or not self.lock.acquire(blocking=False):
+            return None
+        try:
+            self.check_open()
+            fits = self.end[0] + batch.last_offset_delta <= self.end[1].base_offset + MAX_RELATIVE_OFFSET
+            if not fits or would_wait(self, (records,), leader_epoch, now_ms):
+                return None
+            return append_plain(self, batch, leader_epoch)
+        except OSError as error:
+            raise self.disk_error(f"appending to {self.name}", error) from error
+        finally:
+            self.lock.release()
 
     def _append_locked(
         self, batches: list[ValidatedBatch | KafkaError], leader_epoch: int, now_ms: int, check_sequences: bool

@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from kafkapy._ext.batch import iter_batches
+from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import BUSY, COORDINATOR, AppendResult
@@ -13,6 +14,8 @@ from kafkapy.log.partition_log import BUSY, COORDINATOR, AppendResult
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
 
 DAY = 86_400_000
+VALUES = [b"", b"v", bytes(90), b"w", bytes(200), b"x"]
+SIDES = ("short", "long")
 
 
 @pytest.fixture
@@ -268,6 +271,74 @@ def test_an_append_that_may_not_block_is_busy_in_a_new_leader_epoch(bench):
     log.assign_leader_epoch(1)
     assert offsets(log.append([batch("b")], 1, blocking=False)) == [(1, 1)]
     assert log.end_offset_for_epoch(0) == (0, 1)
+
+
+# --- what a coordinator appends, on a network thread
+
+
+def own(log, *sets):
+    """The verdict of each set, appended as coordinators do; BUSY where that would wait."""
+    found = [log.append([one], 0, origin=COORDINATOR, blocking=False) for one in sets]
+    return [one if one is BUSY else one[0] for one in found]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"index_interval_bytes": 100},
+        {"cleanup_policy": "compact"},
+        {"message_timestamp_type": "LogAppendTime"},
+        {"compression_type": "gzip"},
+    ],
+)
+def test_a_coordinators_batches_leave_the_log_as_other_appends_do(tmp_path, settings):
+    logs = [Bench(tmp_path / name, **settings).load() for name in SIDES]
+    for log in logs:
+        log.assign_leader_epoch(0)
+    sets = [
+        [memoryview(coordinator_batch([(b"k", value), (b"gone", None)], NOW + at)) for at, value in enumerate(VALUES)]
+        for _ in logs
+    ]
+    short = own(logs[0], *sets[0])
+    assert [[one] for one in short] == [logs[1].append([one], 0, origin=COORDINATOR) for one in sets[1]]
+    assert short[-1].last_offset == 2 * len(VALUES) - 1
+    for log in logs:
+        log.close()
+    first, second = ({path.name: path.read_bytes() for path in (tmp_path / side / "t-0").iterdir()} for side in SIDES)
+    assert first == second
+
+
+def test_a_coordinators_batch_that_is_too_large_is_refused(tmp_path):
+    log = Bench(tmp_path, max_message_bytes=200).load()
+    log.assign_leader_epoch(0)
+    sets = [memoryview(coordinator_batch([(b"k", bytes(size))], NOW)) for size in (50, 300)]
+    assert codes(own(log, *sets)) == [0, Errors.MESSAGE_TOO_LARGE]
+    assert log.log_end_offset == 1
+
+
+def test_a_coordinators_batch_waits_for_the_lock_and_for_a_roll(tmp_path):
+    log = Bench(tmp_path, segment_bytes=150).load()
+    log.assign_leader_epoch(0)
+    sets = [memoryview(coordinator_batch([(b"k", bytes(20))], NOW)) for _ in range(2)]
+    with log.lock:
+        assert own(log, sets[0]) == [BUSY]
+    assert offsets(own(log, sets[0])) == [(0, 0)]
+    assert own(log, sets[1]) == [BUSY]
+    assert log.log_end_offset == 1
+
+
+def test_a_coordinators_batch_on_a_full_disk_is_refused_and_leaves_nothing(tmp_path):
+    files = FailingFiles(3, only={"write"}, torn=True)  # the leader epoch is the first
+    log = Bench(tmp_path, files=files).load()
+    log.assign_leader_epoch(0)
+    sets = [memoryview(coordinator_batch([(b"k", b"v")], NOW)) for _ in range(3)]
+    assert codes(own(log, *sets)) == [0, Errors.KAFKA_STORAGE_ERROR, 0]
+    assert [(one.base_offset, one.last_offset) for one in headers(log)] == [(0, 0), (1, 1)]
+
+
+def headers(log):
+    return list(iter_batches(log.read(0, 1 << 20, max_offset=log.log_end_offset).region.read()))
 
 
 def test_flush_messages_makes_appends_durable(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy._ext import batch
-from kafkapy._ext.record_writer import RecordsEncoder, renumber
+from kafkapy._ext.record_writer import RecordsEncoder, coordinator_batch, renumber
 from kafkapy._ext.records import CorruptRecords, decode_records, find_timestamp
 from kafkapy._ext.varint import encode_varint, encode_varlong
 from kafkapy.record import batch as batches
@@ -203,3 +203,34 @@ def test_control_records():
     ]:
         with pytest.raises(ValueError, match=r"a control record's key|a transaction marker"):
             control.decode(bad_key, bad_value)
+
+
+KEYED = st.lists(st.tuples(st.binary(max_size=200), st.none() | st.binary(max_size=200)), min_size=1, max_size=80)
+
+
+@given(KEYED, TIMES, st.none() | st.tuples(st.integers(0, 2**62), st.integers(0, 2**15 - 1)), st.integers(-1, 1))
+def test_a_coordinators_batch_is_what_the_builder_makes_of_its_records(records, now_ms, producer, sequence):
+    producer_id, epoch = producer or (-1, -1)
+    builder = BatchBuilder()
+    for key, value in records:
+        builder.append(now_ms, key, value)
+    expected = builder.build(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=producer is not None,
+        max_timestamp=now_ms,
+    )
+    assert coordinator_batch(records, now_ms, producer_id, epoch, sequence) == expected
+
+
+@pytest.mark.parametrize("records", [[], [(None, b"v")]])
+def test_a_coordinators_batch_has_records_with_keys(records):
+    with pytest.raises(ValueError, match=r"needs a key|are no batch"):
+        coordinator_batch(records, 0)
+
+
+@pytest.mark.parametrize("records", [[(b"k", "v")], [("k", b"v")], [(b"k",)], [3]])
+def test_a_coordinators_batch_takes_nothing_but_pairs_of_bytes(records):
+    with pytest.raises((TypeError, ValueError)):
+        coordinator_batch(records, 0)
