@@ -41,6 +41,8 @@ class Coordinators:
             failed = self._find([key])
             if key in failed:
                 raise failed[key]
+        if key not in self._nodes:
+            raise self._unanswered(key)
         return self._nodes[key]
 
     def connection(self, key: str) -> Connection:

@@ -54,8 +54,6 @@ class GroupOffsets:
         UNSTABLE_OFFSET_COMMIT while a transaction with an offset is open, and ConnectionFailed."""
         version = self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL)
         request = fetch_request(self._link.key, partitions, stable=version >= STABLE_FROM)
-        version = self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL)
-        request = fetch_request(self._link.key, partitions, stable=version >= STABLE_FROM)
         # Behind a commit of which the answer is still to come, but not behind a join.
         ask = self._link.ask if self._membership.in_rebalance else self._link.call
         response = ask(OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL)

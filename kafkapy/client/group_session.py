@@ -202,13 +202,18 @@ class GroupSession:
         self._prepared = False
         if not membership.is_leader:
             subscription.follow()
-        assigned = decode_assignment(data)
+        try:
+            assigned = decode_assignment(data)
+        except KafkaError:
+            # What it read before may be somebody else's by now: it is given up with the join.
+            membership.must_join("its assignment cannot be read")
+            raise
         if not all(subscription.covers(topic) for topic, _ in assigned):
             membership.must_join("the assignment does not fit the subscription any more")
             return
-        held = list(self.assigned.states)
-        added = [one for one in assigned if one not in held]
-        revoked = [one for one in held if one not in assigned]
+        kept = set(self.assigned.states).intersection(assigned)
+        added = [one for one in assigned if one not in kept]
+        revoked = [one for one in self.assigned.states if one not in kept]
         self._last_assigned = assigned, membership.member.generation
         try:
             if revoked:
@@ -218,7 +223,7 @@ class GroupSession:
         finally:
             if revoked:
                 membership.must_join("it has let go of partitions")
-            self.assigned.keep(assigned)
+            self.assigned.keep(kept)
             self.assigned.add(added)
         self._listener.on_assigned(added)
         if self.auto_commit_interval_s is not None:

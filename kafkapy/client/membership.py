@@ -149,7 +149,7 @@ class Membership:
             return
         if isinstance(answer, ClientError):
             self._back_to_unjoined()
-        elif answer.error_code == Errors.MEMBER_ID_REQUIRED:
+        elif answer.error_code == Errors.MEMBER_ID_REQUIRED and not self.member.member_id and answer.member_id:
             self.member = self.member._replace(member_id=answer.member_id)
             self._not_before = 0.0
             self.state = State.UNJOINED

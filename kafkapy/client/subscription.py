@@ -12,7 +12,7 @@ from typing import Any
 from kafkapy.client.answers import grouped
 from kafkapy.client.assignors import ASSIGNORS, Assignor, Member
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
+from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion, is_retriable, message_of
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 
 log = logging.getLogger(__name__)
@@ -127,8 +127,14 @@ def encode_subscription(
 
 
 def decode_member(member: Any) -> Member:
-    """A member as JoinGroup's answer tells the leader of it."""
-    _, told = SUBSCRIPTION.decode(member.metadata)
+    """A member as JoinGroup's answer tells the leader of it. Raises KafkaError: what it sends is no subscription."""
+    try:
+        _, told = SUBSCRIPTION.decode(member.metadata)
+    except (ProtocolError, UnsupportedVersion) as reason:
+        raise KafkaError(
+            Errors.INCONSISTENT_GROUP_PROTOCOL,
+            f"the group's member {member.member_id!r} sends what is no subscription ({reason}); stop that client",
+        ) from reason
     return Member(
         member.member_id,
         list(told.topics),
@@ -172,8 +178,14 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions of this member; none where the leader sent nothing. Raises ProtocolError."""
+    """The partitions of this member, each once; none where the leader sent nothing. Raises KafkaError."""
     if not data:
         return []
-    _, assignment = ASSIGNMENT.decode(data)
-    return [(one.topic, index) for one in assignment.assigned_partitions for index in one.partitions]
+    try:
+        _, assignment = ASSIGNMENT.decode(data)
+    except (ProtocolError, UnsupportedVersion) as reason:
+        raise KafkaError(
+            Errors.INCONSISTENT_GROUP_PROTOCOL,
+            f"the group's leader sends what is no assignment ({reason}); stop that client",
+        ) from reason
+    return list(dict.fromkeys((one.topic, index) for one in assignment.assigned_partitions for index in one.partitions))

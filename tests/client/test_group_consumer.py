@@ -19,7 +19,7 @@ from kafkapy.client import (
 )
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
-from kafkapy.protocol.consumer_protocol import SUBSCRIPTION
+from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkapy.record.batch import build
 
 PATIENCE_S = 20.0
@@ -460,3 +460,47 @@ def test_a_leader_that_is_not_known_is_asked_for_now_and_then(fake_broker, coord
     consumer.poll(0.1)
     assert asked() == before
     assert fake_broker.requests("Fetch") == []
+
+
+def test_a_member_that_sends_no_subscription_is_named(coordinator, consumer_of):
+    coordinator.others = [apis.JOIN_GROUP.Response.Members(member_id="broken-one", metadata=b"\0\0\0\0\xff\xff")]
+    consumer = consumer_of()
+    with pytest.raises(KafkaError, match="the group's member 'broken-one' sends what is no subscription"):
+        poll_until(consumer, joined(consumer))
+    coordinator.others = []
+    poll_until(consumer, joined(consumer))
+
+
+def test_an_assignment_that_cannot_be_read_leaves_nothing_to_read(coordinator, consumer_of):
+    events = Events()
+    consumer = consumer_of(listener=events)
+    poll_until(consumer, joined(consumer))
+    right, coordinator.SyncGroup = (
+        coordinator.SyncGroup,
+        lambda request, code: apis.SYNC_GROUP.Response(assignment=b"?"),
+    )
+    coordinator.errors["Heartbeat"].append(Errors.REBALANCE_IN_PROGRESS)
+    with pytest.raises(KafkaError, match="the group's leader sends what is no assignment"):
+        poll_until(consumer, lambda: False)
+    coordinator.SyncGroup = right
+    poll_until(consumer, lambda: events.told[-1] == ("assigned", [("t", 0), ("t", 1)]) and len(events.told) == 3)
+    assert events.told[1] == ("revoked", [("t", 0), ("t", 1)])
+
+
+def test_partitions_that_are_assigned_twice_are_read_once(coordinator, consumer_of):
+    shape = ASSIGNMENT.Message
+    twice = shape(assigned_partitions=[shape.AssignedPartitions(topic="t", partitions=[1, 1, 0, 1])])
+    data = ASSIGNMENT.encode(twice, 0)
+    coordinator.SyncGroup = lambda request, code: apis.SYNC_GROUP.Response(assignment=data)
+    events = Events()
+    consumer = consumer_of(listener=events)
+    poll_until(consumer, joined(consumer))
+    assert events.told == [("assigned", [("t", 0), ("t", 1)])]
+
+
+def test_a_coordinator_that_gives_one_id_after_the_other_is_not_asked_for_ever(fake_broker, coordinator, consumer_of):
+    coordinator.errors["JoinGroup"] += [Errors.MEMBER_ID_REQUIRED] * 1000
+    consumer = consumer_of()
+    with pytest.raises(KafkaError, match="MEMBER_ID_REQUIRED"):
+        poll_until(consumer, joined(consumer))
+    assert len(fake_broker.requests("JoinGroup")) == 2
