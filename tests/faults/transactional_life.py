@@ -1,0 +1,225 @@
+"""Producers that copy in transactions, inside a broker's process, and what each transaction must have left behind."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.power_cut import RecordingFiles
+
+from kafkapy._ext.batch import iter_batches
+from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
+from kafkapy.coordinator.offset_records import CommittedOffset
+from kafkapy.coordinator.offsets.commits import Commit
+from kafkapy.coordinator.offsets.store import GroupOffset
+from kafkapy.coordinator.shard import Producer
+from kafkapy.errors import KafkaError
+from kafkapy.log.files import Files
+from kafkapy.record.batch import BatchBuilder, records_of
+from kafkapy.record.control import COMMIT, control_record_of
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+
+OUT, SOURCE, GROUP = "out", "source", "copiers"
+PARTITIONS = 3
+PATIENCE_S = 30
+
+TopicPartition = tuple[str, int]
+
+
+class Transaction(NamedTuple):
+    """The `number`th of a worker: one record in each of `partitions`, and the number as the worker's offset."""
+
+    worker: int
+    number: int
+    partitions: frozenset[TopicPartition]
+    commits: bool
+
+    @property
+    def value(self) -> bytes:
+        return b"%d.%d" % (self.worker, self.number)
+
+
+def start(directory: Path, files: Files | None = None) -> BrokerServer:
+    """A broker that acknowledges what is flushed; small segments, so that logs roll."""
+    settings = {
+        "log.dirs": str(directory),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.flush.interval.messages": "1",
+        "log.segment.bytes": "20000",
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.segment.bytes": "10000",
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.segment.bytes": "10000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+    }
+    server = BrokerServer(BrokerConfig(settings), files=files)
+    server.start()
+    server.wait_until_loaded()
+    return server
+
+
+def told(ask: Callable[[Callable[..., None]], object]) -> Any:
+    """What `ask` calls back with; the last argument of several."""
+    answers: list[Any] = []
+    answered = threading.Event()
+
+    def answer(*what: Any) -> None:
+        answers.append(what[-1])
+        answered.set()
+
+    ask(answer)
+    assert answered.wait(PATIENCE_S)
+    return answers[0]
+
+
+class TransactionalLife:
+    """`begun` are all transactions; `ended`: those whose end was acknowledged, with the disk's changes until then."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        directory.mkdir()
+        self.directory = directory
+        self.files = RecordingFiles(directory)
+        self.begun: list[Transaction] = []
+        self.ended: list[tuple[Transaction, int]] = []
+        self._rng = random.Random(seed)
+        self._server = start(directory, self.files)
+        self._services = self._server.services
+        for topic in (GROUPS, TRANSACTIONS):
+            assert told(partial(self._services.coordinators.topics.ensure, topic)) is None
+        for topic in (OUT, SOURCE):
+            self._services.controller.create(topic, partitions=PARTITIONS, replication=1, overrides={})
+        self.first_moment = len(self.files.journal)
+
+    def live(self, workers: int, transactions: int) -> None:
+        """So many of each worker, side by side."""
+        threads = [
+            threading.Thread(target=self._work, args=(worker, transactions, random.Random(self._rng.random())))
+            for worker in range(workers)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.last_moment = len(self.files.journal)
+        self._server.stop()
+
+    def _work(self, worker: int, transactions: int, rng: random.Random) -> None:
+        coordinator, name = self._services.transactions, f"copier-{worker}"
+        producer = told(lambda done: coordinator.init_producer_id(name, 1000, -1, -1, done))
+        offsets = (GROUPS, self._services.coordinators.group_shards.partition_for(GROUP))
+        sequences: Counter[TopicPartition] = Counter()
+        for number in range(1, transactions + 1):
+            chosen = rng.sample([(OUT, index) for index in range(PARTITIONS)], rng.randint(1, PARTITIONS))
+            one = Transaction(worker, number, frozenset(chosen), rng.random() < 0.7)
+            self.begun.append(one)
+            self._until_done(partial(coordinator.add_partitions, name, *producer, [*chosen, offsets]))
+            for at in chosen:
+                self._produce(name, producer, at, sequences[at], one.value)
+                sequences[at] += 1
+            self._commit_offset(name, producer, offsets, one)
+            self._until_done(partial(coordinator.end, name, *producer, one.commits))
+            self.ended.append((one, len(self.files.journal)))
+
+    def _until_done(self, ask: Callable[[Callable[..., None]], object]) -> None:
+        """The transaction before may be on its way to its end."""
+        deadline = time.monotonic() + PATIENCE_S
+        while told(ask):
+            assert time.monotonic() < deadline
+
+    def _verify(self, name: str, producer: Producer, at: TopicPartition, sequence: int) -> None:
+        assert not told(
+            lambda done: self._services.verifier.verify(name, *producer, [(*at, sequence)], done, abortable=True)
+        )
+
+    def _produce(self, name: str, producer: Producer, at: TopicPartition, sequence: int, value: bytes) -> None:
+        self._verify(name, producer, at, sequence)
+        builder = BatchBuilder()
+        builder.append(0, None, value)
+        batch = bytearray(
+            builder.build(
+                producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=sequence, transactional=True
+            )
+        )
+        (verdict,) = self._services.replicas.get(*at).append([memoryview(batch)], None) or ()
+        assert not isinstance(verdict, KafkaError), verdict
+
+    def _commit_offset(self, name: str, producer: Producer, at: TopicPartition, one: Transaction) -> None:
+        self._verify(name, producer, at, -1)
+        offset = GroupOffset(SOURCE, one.worker, CommittedOffset(one.number))
+        commit = Commit(GROUP, "", None, -1, [offset], producer)
+        assert told(lambda done: self._services.offsets.commit(commit, done)) == [0]
+
+    # --- what a broker finds
+
+    def check(self, directory: Path, moment: int) -> int:
+        """Of what the disk had after `moment` changes; the number of transactions that were committed by then."""
+        server = start(directory)
+        try:
+            _wait_until_nothing_is_open(server)
+            standings = _standings(server)
+            offsets = {
+                partition: committed.offset
+                for _, partition, (_, committed) in server.services.offsets.fetch_all(GROUP, require_stable=False)
+            }
+        finally:
+            server.stop()
+        acknowledged = {one for one, known_at in self.ended if known_at <= moment}
+        last: Counter[int] = Counter()
+        for one in self.begun:
+            found = standings.get(one.value, {})
+            is_committed = True in found.values()
+            assert set(found.values()) <= {is_committed}, f"{one} is committed in part: {found}"
+            if is_committed:
+                assert found.keys() == one.partitions, f"of {one} only {found} is there"
+                last[one.worker] = max(last[one.worker], one.number)
+            if one in acknowledged:
+                assert is_committed == one.commits, f"{one} was acknowledged and is not so"
+        assert offsets == dict(last), "offsets are not those of the last transactions"
+        return sum(one.commits for one in acknowledged)
+
+
+def _wait_until_nothing_is_open(server: BrokerServer) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    shards = server.services.coordinators
+    while not all(
+        (
+            not shards.transaction_shards.is_loading,
+            not shards.group_shards.is_loading,
+            not any(partition.log.producers.open for partition in server.services.replicas),
+            not any(shard.machine.offsets.table.staged() for shard in shards.group_shards.active()),
+        )
+    ):
+        assert time.monotonic() < deadline, "a transaction hangs"
+        time.sleep(0.01)
+
+
+def _standings(server: BrokerServer) -> dict[bytes, dict[TopicPartition, bool]]:
+    """Whether each value that is there is committed, by partition."""
+    found: dict[bytes, dict[TopicPartition, bool]] = defaultdict(dict)
+    for index in range(PARTITIONS):
+        partition = server.services.replicas.get(OUT, index)
+        assert partition.end_offset(1) == partition.log.log_end_offset
+        open_by_producer: dict[int, Sequence[bytes]] = defaultdict(list)
+        offset = partition.log.log_start_offset
+        while offset < partition.log.log_end_offset:
+            read: Any = partition.read(offset, 1 << 20, 0, min_one=True, blocking=True)
+            block = memoryview(read.region.read())
+            for header in iter_batches(block):
+                if header.is_control:
+                    marker = control_record_of(block, header)
+                    assert marker is not None
+                    for value in open_by_producer.pop(header.producer_id, ()):
+                        assert (OUT, index) not in found[value], f"{value!r} is there twice"
+                        found[value][OUT, index] = marker.type == COMMIT
+                else:
+                    values = [bytes(record.value or b"") for record in records_of(block, header)]
+                    open_by_producer[header.producer_id] = [*open_by_producer[header.producer_id], *values]
+                offset = header.last_offset + 1
+    return found
