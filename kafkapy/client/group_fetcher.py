@@ -162,7 +162,9 @@ class GroupFetcher:
         for topic in response.responses:
             for answer in topic.partitions:
                 where = topic.topic, answer.partition_index
-                state = self._assigned.states[where]
+                state = self._assigned.states.get(where)
+                if state is None:  # nobody has asked for it
+                    continue
                 if answer.error_code:
                     failure = self._failed(where, answer.error_code) or failure
                 elif answer.records:

@@ -150,7 +150,8 @@ class TransactionAdmin:
         except KafkaError as error:
             if not _moved(error):
                 raise
-        return {where: found[where] for where in wanted}
+        left_out = KafkaError(Errors.UNKNOWN_SERVER_ERROR, "the broker's answer leaves the partition out")
+        return {where: found.get(where, left_out) for where in wanted}
 
     def _producers(
         self, node: int, partitions: Sequence[TopicPartition]

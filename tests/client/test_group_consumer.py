@@ -504,3 +504,17 @@ def test_a_coordinator_that_gives_one_id_after_the_other_is_not_asked_for_ever(f
     with pytest.raises(KafkaError, match="MEMBER_ID_REQUIRED"):
         poll_until(consumer, joined(consumer))
     assert len(fake_broker.requests("JoinGroup")) == 2
+
+
+def test_records_that_nobody_has_asked_for_are_left_alone(coordinator, consumer_of):
+    right = coordinator.Fetch
+
+    def with_more(request, code):
+        answer = right(request, code)
+        shape = apis.FETCH.Response.Responses
+        answer.responses.append(shape(topic="other", partitions=[shape.Partitions(partition_index=0, error_code=1)]))
+        return answer
+
+    coordinator.Fetch = with_more
+    consumer = consumer_of()
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
