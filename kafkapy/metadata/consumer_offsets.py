@@ -5,7 +5,7 @@ Source: Kafka's ConsumerOffset (ZkData), KafkaZkClient.setOrCreateConsumerOffset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.metadata import paths
@@ -47,9 +47,10 @@ class ConsumerOffsets:
             else:
                 done(error)
 
-        self._tree.submit(self._operations(wanted), tried)
+        self._tree.submit(self.operations(wanted), tried)
 
-    def _operations(self, wanted: dict[str, bytes]) -> list[Operation]:
+    def operations(self, wanted: Mapping[str, bytes]) -> list[Operation]:
+        """What keeps `wanted`, by their paths, in the tree as it is now."""
         operations: list[Operation] = []
         made: set[str] = set()
         for path, data in wanted.items():

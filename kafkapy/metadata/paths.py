@@ -11,6 +11,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 BROKER_IDS = "/brokers/ids"
 BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
+CONSUMERS = "/consumers"
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG = "/config"
@@ -18,7 +19,7 @@ DEFAULT_ENTITY = "<default>"
 
 # Nodes that are always there (ZkData.PersistentZkPaths and the kinds of configuration).
 ROOTS = (
-    "/consumers",
+    CONSUMERS,
     BROKER_IDS,
     TOPICS,
     "/config/changes",
@@ -50,8 +51,12 @@ def partition_state(name: str, partition: int) -> str:
     return f"{TOPICS}/{name}/partitions/{partition}/state"
 
 
+def consumer_offsets(group: str) -> str:
+    return f"{CONSUMERS}/{group}/offsets"
+
+
 def consumer_offset(group: str, topic: str, partition: int) -> str:
-    return f"/consumers/{group}/offsets/{topic}/{partition}"
+    return f"{consumer_offsets(group)}/{topic}/{partition}"
 
 
 def config(kind: str, entity: str) -> str:

@@ -26,6 +26,7 @@ class Knowledge:
     sources: where a topic's settings are from, for people.
     broker_settings: dynamic ones, by broker id or `<default>`.
     last_producer_id: of the blocks that were given out.
+    consumer_offsets: of the old consumers, which kept them in ZooKeeper, by group, topic and partition.
     """
 
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class Knowledge:
     controller_epoch: int | None = None
     last_producer_id: int = -1
     live_brokers: list[int] = field(default_factory=list)
+    consumer_offsets: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
 
     def add_settings(self, settings: dict[str, dict[str, str]], source: str) -> None:
         """Goes over what is there already, topic by topic."""

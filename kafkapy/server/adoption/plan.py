@@ -26,6 +26,7 @@ class Plan:
     last_producer_id: int
     topics: list[PlannedTopic]
     broker_settings: dict[str, dict[str, str]]
+    consumer_offsets: dict[tuple[str, str, int], bytes]
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -51,6 +52,7 @@ def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) 
         _last_of_others(max(found.highest_producer_id, known.last_producer_id)),
         topics,
         _broker_settings(known, chosen),
+        {where: offset for where, offset in known.consumer_offsets.items() if where[1] in by_topic},
         warnings,
     )
 

@@ -10,6 +10,7 @@ from kafkapy.log.files import Files
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import BROKERS, encode_settings
+from kafkapy.metadata.consumer_offsets import ConsumerOffsets
 from kafkapy.metadata.local import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import PartitionState, Topic, creation
 from kafkapy.metadata.tree import Create, Operation, Set
@@ -30,6 +31,8 @@ def write_tree(home: Path, plan: Plan) -> Path:
         try:
             ClusterRegistry(tree)  # makes the nodes that are always there
             tree.commit(list(_operations(plan)))
+            offsets = {paths.consumer_offset(*where): offset for where, offset in plan.consumer_offsets.items()}
+            tree.commit(ConsumerOffsets(tree).operations(offsets))
         finally:
             tree.close()
         give_to_owner(unfinished, home)

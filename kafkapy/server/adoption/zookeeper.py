@@ -1,4 +1,5 @@
-"""What Apache Kafka keeps in ZooKeeper of its topics: settings, ids, replicas, leader epochs (Kafka's ZkData).
+"""What Apache Kafka keeps in ZooKeeper of its topics: settings, ids, replicas, leader epochs (Kafka's ZkData). And how
+far the old consumers had come, which kept that there.
 
 Read only. The tree is reached through two functions, so that the reading does not depend on the library, which is only
 loaded when a ZooKeeper is named.
@@ -41,6 +42,7 @@ def read_cluster(nodes: Nodes, source: str) -> Knowledge:
         cluster_id=_json(nodes, paths.CLUSTER_ID).get("id"),
         last_producer_id=int(_json(nodes, paths.PRODUCER_ID_BLOCK).get("block_end", -1)),
         live_brokers=sorted(int(name) for name in nodes.children(paths.BROKER_IDS) or ()),
+        consumer_offsets=dict(_consumer_offsets(nodes)),
     )
     epoch = nodes.data(paths.CONTROLLER_EPOCH)
     found.controller_epoch = int(epoch) if epoch else None
@@ -63,6 +65,16 @@ def _topic(nodes: Nodes, name: str, *, deleting: bool) -> KnownTopic:
     except (KeyError, AttributeError, TypeError, ValueError) as error:
         raise AdoptionError(f"ZooKeeper's node {paths.topic(name)} is not that of a topic: {error}") from None
     return KnownTopic(topic_id, assignment, epochs, deleting)
+
+
+def _consumer_offsets(nodes: Nodes) -> Iterator[tuple[tuple[str, str, int], bytes]]:
+    for group in nodes.children(paths.CONSUMERS) or ():
+        above = paths.consumer_offsets(group)
+        for topic in nodes.children(above) or ():
+            for partition in nodes.children(f"{above}/{topic}") or ():
+                offset = nodes.data(f"{above}/{topic}/{partition}")
+                if offset and partition.isdecimal():
+                    yield (group, topic, int(partition)), offset
 
 
 def _settings(nodes: Nodes, kind: str, entity: str) -> dict[str, str]:

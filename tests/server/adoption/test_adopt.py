@@ -19,6 +19,7 @@ from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.adoption.zookeeper import read_cluster
 from kafkapy.server.broker import StartError
 from kafkapy.testing.broker import Broker
+from tests.harness.group_wire import GroupWire
 
 
 def contents(path):
@@ -91,6 +92,27 @@ def test_a_broker_of_kafka_0_8_gets_ids(golden_copy):
         assert {topic.name: topic.topic_id for topic in admin.list_topics()} == {
             one.name: one.id for one in plan.topics
         }
+
+
+def test_how_far_old_consumers_have_come_is_kept(golden_copy, golden_nodes):
+    """Version 0 of the requests is that of ZooKeeper; one of the groups wrote to `__consumer_offsets` too."""
+    path = golden_copy("kafka-0.8.2.2")
+    nodes = golden_nodes("kafka-0.8.2.2", "znodes-after-consumers-left.jsonl")
+    nodes.nodes["/consumers/dual-group/offsets/gone"] = None
+    nodes.nodes["/consumers/dual-group/offsets/gone/0"] = "3"
+    _, plan = adopt([path], read_cluster(nodes, "ZooKeeper"))
+    kept = {node: data for node, data in nodes.nodes.items() if "/offsets/" in node and data and "gone" not in node}
+    assert {f"/consumers/{g}/offsets/{t}/{p}": o.decode() for (g, t, p), o in plan.consumer_offsets.items()} == kept
+    with Broker(path) as broker:
+        wire = GroupWire(broker.bootstrap_servers)
+        for (group, topic, partition), offset in plan.consumer_offsets.items():
+            found = wire.fetch(group, {topic: [partition]}, version=0)
+            assert found == {(topic, partition): (int(offset), -1, "", 0)}
+        assert wire.commit("dual-group", {("v0-consumed", 0): 6}, version=0) == {("v0-consumed", 0): 0}
+        assert wire.fetch("dual-group", {"v0-consumed": [0]}, version=0)["v0-consumed", 0][0] == 6
+        wire.find_coordinator("dual-group")
+        assert wire.offsets("dual-group") == {("v0-consumed", 0): 5}
+        wire.close()
 
 
 def test_several_directories(small):
