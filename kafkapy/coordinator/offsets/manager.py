@@ -122,7 +122,8 @@ class OffsetManager:
         def look(home: GroupShard) -> tuple[list[Any], Collection[TopicPartition]]:
             if not _is_alive(home, group_id):
                 return [], ()
-            return home.offsets.table.of_group(group_id), home.offsets.unstable(group_id) if require_stable else ()
+            # A copy: what is decided after this look must not pass for stable with the offset of before.
+            return home.offsets.table.of_group(group_id), set(home.offsets.unstable(group_id) if require_stable else ())
 
         offsets, unstable = self._shards.of(group_id).read(look)
         offsets.sort()

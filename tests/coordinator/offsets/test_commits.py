@@ -1,5 +1,7 @@
 """Commits while their append waits or fails, and what the log holds of them then."""
 
+from typing import Any
+
 import pytest
 
 from kafkapy.coordinator.groups.deleting import delete as delete_group
@@ -186,6 +188,24 @@ def test_a_producer_without_an_id_has_no_transaction(world: World) -> None:
     codes = world.commit(world.offset("t", 0, 1), producer=Producer(-1, 0))
     assert codes == [Errors.INVALID_PRODUCER_ID_MAPPING]
     assert world.committed() == {}
+
+
+def test_a_marker_that_comes_while_all_offsets_are_answered_makes_no_old_one_stable(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.commit(world.offset("t", 0, 2), producer=Producer(5, 0))
+    read = world.shard.read
+
+    def read_and_end(look: Any) -> Any:
+        found = read(look)
+        world.offsets.transaction_ended(7, 5, True)
+        return found
+
+    monkeypatch.setattr(world.shard, "read", read_and_end)
+    ((_, _, (code, _)),) = world.offsets.fetch_all("g", require_stable=True)
+    assert code == Errors.UNSTABLE_OFFSET_COMMIT
+    assert world.committed() == {("t", 0): 2}
 
 
 # --- deletion
