@@ -132,7 +132,9 @@ class Cluster:
 
         def look() -> Topic:
             self.refresh([name], create=create)
-            topic = self.topics[name]
+            topic = self.topics.get(name)
+            if topic is None:
+                raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"topic {name!r}: the broker's answer leaves it out")
             code = topic.error_code or next((p.error_code for p in topic.partitions.values() if p.leader < 0), 0)
             if code:
                 raise KafkaError(code, f"topic {name!r}: {message_of(code)}")

@@ -60,7 +60,7 @@ class Connection:
         self._ranges: dict[int, tuple[int, int]] = {}
         try:
             self._socket = socket.create_connection((host, port), connect_timeout_s)
-        except OSError as error:
+        except (OSError, UnicodeError, OverflowError) as error:  # also a host that is no name, a port that is none
             raise ConnectionFailed(
                 f"No connection to {self.address}: {_reason(error)}. Is a broker listening there?"
             ) from error
@@ -229,7 +229,9 @@ class Connection:
         return data
 
 
-def _reason(error: OSError) -> str:
+def _reason(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
     if isinstance(error, TimeoutError):
         return "it took too long"
     if error.errno == errno.ECONNREFUSED:

@@ -70,6 +70,8 @@ class GroupFetcher:
                 self._try_later(wanted, error)
                 continue
             for where, one in found.items():
+                if where not in wanted:  # nobody has asked for it
+                    continue
                 if one.offset >= 0:
                     self._assigned.state(where).seek(one.offset)
                 else:

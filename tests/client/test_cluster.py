@@ -68,3 +68,9 @@ def test_waiting_ends_at_the_time_limit_with_the_brokers_reason(fake_broker):
     with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError) as error:
         cluster.topic("t")
     assert error.value.code == Errors.LEADER_NOT_AVAILABLE
+
+
+def test_a_topic_that_the_answer_leaves_out_is_told_of(fake_broker):
+    fake_broker.answers[apis.METADATA.key] = lambda request: apis.METADATA.Response()
+    with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="topic 't': .* leaves it out"):
+        cluster.topic("t")

@@ -127,3 +127,9 @@ def test_what_is_no_address_is_named(text):
 def test_no_address_at_all_is_an_error():
     with pytest.raises(ValueError, match="no address"):
         parse_addresses(" , ")
+
+
+@pytest.mark.parametrize(("host", "port"), [("x" * 300, 9092), ("a..b", 9092), ("127.0.0.1", 70000), ("127.0.0.1", -1)])
+def test_an_address_that_is_none_is_a_connection_that_fails(host, port):
+    with pytest.raises(ConnectionFailed, match="No connection to "):
+        Connection(host, port)

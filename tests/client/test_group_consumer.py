@@ -518,3 +518,17 @@ def test_records_that_nobody_has_asked_for_are_left_alone(coordinator, consumer_
     coordinator.Fetch = with_more
     consumer = consumer_of()
     poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
+
+
+def test_offsets_that_nobody_has_asked_for_are_left_alone(coordinator, consumer_of):
+    right = coordinator.ListOffsets
+
+    def with_more(request, code):
+        answer = right(request, code)
+        shape = apis.LIST_OFFSETS.Response.Topics
+        answer.topics.append(shape(name="other", partitions=[shape.Partitions(partition_index=0, offset=3)]))
+        return answer
+
+    coordinator.ListOffsets = with_more
+    consumer = consumer_of()
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 10, ("t", 1): 10})
