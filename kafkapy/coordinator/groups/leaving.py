@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.groups.group import Group
-from kafkapy.coordinator.groups.member import Reply
+from kafkapy.coordinator.groups.member import Member, Reply, named
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import LEAVE_GROUP
@@ -20,11 +20,12 @@ def leave(rebalances: Rebalances, group_id: str, leaving: Sequence[Any], reply: 
     group = rebalances.home.groups.get(group_id)
     if group is not None:
         group.check_alive()
-    answers, before = [], len(group.members) if group is not None else 0
+    answers = []
+    left: list[Member] = []
     for one in leaving:
         code = Errors.UNKNOWN_MEMBER_ID
         if group is not None:
-            code = _leave(rebalances, group, one.member_id, one.group_instance_id)
+            code = _leave(rebalances, group, one.member_id, one.group_instance_id, left)
         answers.append(
             LEAVE_GROUP.Response.Members(
                 member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
@@ -33,14 +34,14 @@ def leave(rebalances: Rebalances, group_id: str, leaving: Sequence[Any], reply: 
     reply(LEAVE_GROUP.Response(error_code=Errors.NONE, members=answers))
     if group is None:
         return None
-    left = before - len(group.members)
     if not left:  # at most ids that nobody had joined with yet
         return rebalances.try_complete(group)
     reasons = {one.reason for one in leaving if one.reason}
-    return rebalances.changed(group, f"{left} members", f"left ({', '.join(sorted(reasons)) or 'no reason given'})")
+    return rebalances.changed(group, named(left), f"left ({', '.join(sorted(reasons)) or 'no reason given'})")
 
 
-def _leave(rebalances: Rebalances, group: Group, member_id: str, instance_id: str | None) -> int:
+def _leave(rebalances: Rebalances, group: Group, member_id: str, instance_id: str | None, left: list[Member]) -> int:
+    """The code; puts who had joined into `left`."""
     if not member_id:  # by its instance alone: an administrator removes it
         present = group.static.get(instance_id) if instance_id is not None else None
         if present is None:
@@ -54,5 +55,6 @@ def _leave(rebalances: Rebalances, group: Group, member_id: str, instance_id: st
             group.check_member(member_id, instance_id)
         except KafkaError as error:
             return error.code
-    rebalances.remove(group, group.members[member_id])
+    left.append(group.members[member_id])
+    rebalances.remove(group, left[-1])
     return Errors.NONE

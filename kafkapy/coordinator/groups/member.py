@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Protocols = tuple[tuple[str, bytes], ...]  # what a member can do, the one preferred first: name, metadata
@@ -84,3 +84,8 @@ class Member:
             if name in candidates:
                 return name
         raise ValueError(f"{self} supports none of {candidates}")
+
+
+def named(members: Sequence[Member]) -> str:
+    """For the log: who it was, or how many."""
+    return repr(members[0]) if len(members) == 1 else f"{len(members)} members"

@@ -24,7 +24,7 @@ from kafkapy.coordinator.groups.answers import (
     sync_refused,
 )
 from kafkapy.coordinator.groups.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
-from kafkapy.coordinator.groups.member import Member
+from kafkapy.coordinator.groups.member import Member, named
 from kafkapy.coordinator.groups.records import group_record
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
@@ -162,7 +162,7 @@ class Rebalances:
             self._wait_for_joins(group, at_least_ms=_LEAST_WAIT_MS)
             return None
         group.next_generation()
-        log.info("group %r begins generation %d with %d members", group.id, group.generation, len(group.members))
+        log.info("group %r begins generation %d, members: %d", group.id, group.generation, len(group.members))
         if group.state == EMPTY:
             return Effects([group_record(group, {})], lambda error: self._stored_empty(group, error))
         self._tell_joined(group)
@@ -199,7 +199,7 @@ class Rebalances:
         missing = [group.members[id] for id in group.unsynced]
         for member in missing:
             group.remove(member.id)
-        self.prepare(group, f"{len(missing)} members", "did not ask for their assignment in time")
+        self.prepare(group, named(missing), "did not ask for their assignment in time")
         return self.try_complete(group)
 
     def has_synced(self, group: Group, member: Member) -> None:
@@ -287,5 +287,5 @@ class Rebalances:
             group.remove(id)
         self._watch_all(group)
         if gone:
-            return self.changed(group, f"{len(gone)} members", "were not heard of in time")
+            return self.changed(group, named(gone), "not heard of in time")
         return self.try_complete(group)

@@ -305,3 +305,12 @@ def test_a_crowd_of_ids_that_end_one_by_one_is_not_looked_through_for_each() -> 
     world.timer.advance(12)
     assert not world.group.pending
     assert world.timer.rung - before < 100
+
+
+def test_the_log_names_the_member_that_left(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    world = World()
+    _, second = world.stable(2)
+    world.leave(second)
+    assert f"group {GROUP!r} rebalances after generation 1: Member('{second}', " in caplog.text
+    assert "left (no reason given)" in caplog.messages[-1]
