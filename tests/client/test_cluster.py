@@ -72,5 +72,5 @@ def test_waiting_ends_at_the_time_limit_with_the_brokers_reason(fake_broker):
 
 def test_a_topic_that_the_answer_leaves_out_is_told_of(fake_broker):
     fake_broker.answers[apis.METADATA.key] = lambda request: apis.METADATA.Response()
-    with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="topic 't': .* leaves it out"):
+    with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match=r"topic 't': .* leaves it out"):
         cluster.topic("t")
