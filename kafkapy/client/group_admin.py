@@ -10,7 +10,7 @@ from kafkapy.client.connection import Connection
 from kafkapy.client.coordinators import GROUP, Coordinators
 from kafkapy.client.group_offsets import commit_request
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata
-from kafkapy.errors import KafkaError, ProtocolError, UnsupportedVersion
+from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, PROTOCOL_TYPE, SUBSCRIPTION
 
@@ -100,8 +100,12 @@ class GroupAdmin:
 
         return self._coordinators.ask_each(groups, ask)
 
-    def _description(self, one: Any) -> GroupDescription:
+    def _description(self, one: Any) -> GroupDescription | KafkaError:
         node = self._coordinators.node_of(one.group_id)
+        broker = self.cluster.brokers.get(node)
+        if broker is None:
+            said = f"group {one.group_id!r}: broker {node}, which coordinates it, is not there at the moment"
+            return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, said)
         is_consumers = one.protocol_type == PROTOCOL_TYPE
         return GroupDescription(
             one.group_id,
@@ -109,7 +113,7 @@ class GroupAdmin:
             one.protocol_type,
             one.protocol_data,
             tuple(_member(member, is_consumers) for member in one.members),
-            self.cluster.brokers[node],
+            broker,
         )
 
     def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:

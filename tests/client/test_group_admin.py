@@ -213,3 +213,16 @@ def test_offsets_are_deleted_partition_by_partition(fake_broker, groups):
     assert str(answers["t", 1]) == "GROUP_SUBSCRIBED_TO_TOPIC: t-1: The group is subscribed to this topic."
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND: group 'nobody'"):
         groups.delete_offsets("nobody", [("t", 0)])
+
+
+def test_a_coordinator_that_is_not_among_the_brokers_is_looked_up_again(fake_broker, groups):
+    answer = described(group_state="Empty")
+
+    def once_gone(request):
+        if len(fake_broker.requests("DescribeGroups")) == 1:
+            groups.cluster.brokers.pop(1)
+        return answer(request)
+
+    fake_broker.answers[apis.DESCRIBE_GROUPS.key] = once_gone
+    assert groups.describe(["g"])["g"].coordinator.node_id == 1
+    assert len(fake_broker.requests("DescribeGroups")) == 2
