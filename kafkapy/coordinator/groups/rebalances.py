@@ -113,7 +113,7 @@ class Rebalances:
         return self.try_complete(group)
 
     def prepare(self, group: Group, who: object, reason: str) -> None:
-        log.info("group %r rebalances after generation %d: %s %s", group.id, group.generation, who, reason)
+        log.info("group %r rebalances after generation %d: %.500s %.500s", group.id, group.generation, who, reason)
         if group.state == COMPLETING:
             self.tell_synced(group, Errors.REBALANCE_IN_PROGRESS, {})
         group.unsynced.clear()

@@ -6,7 +6,8 @@ import pytest
 
 from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, STABLE
 from kafkapy.errors import Errors
-from tests.coordinator.groups.world import GROUP, RANGE, World
+from kafkapy.protocol.apis import LEAVE_GROUP
+from tests.coordinator.groups.world import GROUP, RANGE, Asked, World
 
 
 def test_a_first_member_leads_the_first_generation() -> None:
@@ -314,3 +315,15 @@ def test_the_log_names_the_member_that_left(caplog: pytest.LogCaptureFixture) ->
     world.leave(second)
     assert f"group {GROUP!r} rebalances after generation 1: Member('{second}', " in caplog.text
     assert "left (no reason given)" in caplog.messages[-1]
+
+
+def test_reasons_however_long_and_many_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    ids = world.stable(3)
+    caplog.set_level("INFO", "kafkapy.coordinator.groups")
+    make = LEAVE_GROUP.Request.Members
+    leaving = [make(member_id=id, reason=f"{number}" * 30_000) for number, id in enumerate(ids[:2])]
+    world.coordinator.leave(GROUP, leaving, Asked())
+    (said,) = [one.getMessage() for one in caplog.records if "rebalances after" in one.getMessage()]
+    assert "left (0000" in said
+    assert len(said) < 1500
