@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from kafkapy.record.compression import NONE
 if TYPE_CHECKING:
     from kafkapy.replica.partition import Partition, Verdict
     from kafkapy.runtime.clock import Clock
+
+log = logging.getLogger("kafkapy.coordinator.log")
 
 NO_SEQUENCE = -1
 
@@ -42,7 +45,7 @@ class CoordinatorLog:
     these records has as its base sequence; nobody checks it, but Kafka writes one in some.
     """
 
-    __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_partition")
+    __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_is_told", "_partition")
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class CoordinatorLog:
         self._clock = clock
         self._codec = codec
         self._base_sequence = base_sequence
+        self._is_told = False
 
     def append(
         self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
@@ -64,8 +68,10 @@ class CoordinatorLog:
         """See ShardLog. A full queue, a stalled disk or a flush makes `done` come later, from a pool thread."""
         refusal = self._partition.refusal(self._acks())
         if refusal is not None:
+            self._tell_refused(refusal)
             done(refusal)
             return
+        self._is_told = False
         batch = memoryview(self._batch(records, producer))
 
         def finished(verdicts: list[Verdict]) -> None:
@@ -78,6 +84,12 @@ class CoordinatorLog:
             return
         if verdicts is not None:
             finished(verdicts)
+
+    def _tell_refused(self, refusal: KafkaError) -> None:
+        """Clients ask again and again, and are only told that there is no coordinator; a person is told why, once."""
+        if not self._is_told:
+            self._is_told = True
+            log.warning("a coordinator cannot write, so its clients find none: %s", refusal)
 
     def _batch(self, records: Sequence[Record], producer: Producer | None) -> bytearray:
         codec, now_ms, sequence = self._codec(), self._clock.time_ms(), self._base_sequence(records)

@@ -68,11 +68,18 @@ def test_batches_are_compressed_if_the_settings_say_so(tmp_path: Path) -> None:
     assert records_of(data, header)[0].value == b"v"
 
 
-def test_too_few_replicas_are_a_refusal(tmp_path: Path) -> None:
+def test_too_few_replicas_are_a_refusal_and_a_person_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     outcomes: list[Any] = []
     partition = lead(tmp_path, min_insync_replicas=2)
-    shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
-    assert [one.code for one in outcomes] == [Errors.NOT_ENOUGH_REPLICAS]
+    log = shard_log(partition, ManualClock())
+    for _ in range(2):
+        log.append([(b"\0\1k", b"v")], None, outcomes.append)
+    assert [one.code for one in outcomes] == [Errors.NOT_ENOUGH_REPLICAS] * 2
+    (said,) = caplog.messages
+    assert said.startswith("a coordinator cannot write, so its clients find none: ")
+    assert said.endswith("has 1 in-sync replica and min.insync.replicas is 2")
     assert coordinator_error(outcomes[0]) == Errors.COORDINATOR_NOT_AVAILABLE
 
 
