@@ -19,7 +19,9 @@ from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import OffsetAndMetadata, RebalanceListener
 from kafkapy.errors import KafkaError, is_retriable
 
+PATIENCE_S = 10.0  # a group has begun by then, unless something is amiss that a person wants to know of
 COMMIT_EVERY_S = 1.0  # at most, while records come; when none come, at once
+WAITING = "other members have to come back to it first, or there is no coordinator, and the broker's log says why."
 
 Offsets = dict[TopicPartition, int]
 
@@ -46,8 +48,12 @@ def consume_group(
         done = _Done(consumer)
         consumer.subscribe([topic], done)
         count = 0
+        tell_at = time.monotonic() + PATIENCE_S
         while not interrupted.is_set() and count != most:
             records = consumer.poll()
+            if not done.has_joined and time.monotonic() >= tell_at:
+                tell_at = float("inf")
+                print(f"kafkapy: still waiting for group {group!r}: {WAITING}", file=sys.stderr, flush=True)
             printed = records if most is None else records[: most - count]
             for record in printed:
                 out.write(show(record))
@@ -68,12 +74,12 @@ class _Done(RebalanceListener):
         self._done: Offsets = {}
         self._known: Offsets = {}  # of those what is committed
         self._ends: dict[TopicPartition, int | None] = {}  # None: to be asked for
-        self._has_joined = False
+        self.has_joined = False
         self._commit_at = 0.0
         self._failure: Exception | None = None
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self._has_joined = True
+        self.has_joined = True
         self._ends.update(dict.fromkeys(partitions))
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
@@ -123,7 +129,7 @@ class _Done(RebalanceListener):
 
     def at_the_ends(self) -> bool:
         """Whether everything was read that was there when this member got its partitions."""
-        if not self._has_joined or set(self._consumer.assignment) != set(self._ends):
+        if not self.has_joined or set(self._consumer.assignment) != set(self._ends):
             return False
         unknown = [where for where, end in self._ends.items() if end is None]
         if unknown:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 
@@ -15,6 +16,7 @@ import pytest
 from kafkapy.client import Admin, NewTopic, Producer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.testing.broker import Broker
+from kafkapy.tools import consume_group
 
 
 @pytest.fixture(scope="module")
@@ -332,3 +334,15 @@ def test_what_is_not_there_is_named(run, fails, topic):
     assert run("transactions", "list", "--producer-id", 987654) == "There are no such transactional ids.\n"
     assert run("groups", "list", "--state", "PreparingRebalance") == "There are no such groups.\n"
     assert run("transactions", "describe-producers", topic, "-p", 1).startswith("partition  producer id")
+
+
+def test_who_waits_for_a_group_that_does_not_begin_is_told(kafkapy, monkeypatch):
+    monkeypatch.setattr(consume_group, "PATIENCE_S", 0.0)
+    with Broker(offsets_topic_replication_factor=3) as broker:
+        address = broker.bootstrap_servers
+        with Admin(address) as admin:
+            admin.create_topic("t", 1)
+        threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        code, out, err = kafkapy("consume", "t", "--group", "g", "--bootstrap-server", address)
+    assert (code, out) == (130, "")
+    assert err.count("still waiting for group 'g': ") == 1
