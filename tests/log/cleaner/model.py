@@ -10,6 +10,7 @@ class ModelBatch:
     base: int
     last: int
     producer: int | None
+    epoch: int
     transaction: object  # what its batches and its marker have in common; None outside of one
     records: list = field(default_factory=list)
     marker: bool | None = None
@@ -31,20 +32,20 @@ class Model:
         self.batches = []
         self.open = {}  # producer -> Transaction
 
-    def append(self, base, records, producer, transactional):
+    def append(self, base, records, producer, epoch, transactional):
         transaction = self.open.setdefault(producer, Transaction()) if transactional else None
         numbered = [(base + at, *record) for at, record in enumerate(records)]
-        self.batches.append(ModelBatch(base, base + len(records) - 1, producer, transaction, numbered))
+        self.batches.append(ModelBatch(base, base + len(records) - 1, producer, epoch, transaction, numbered))
 
-    def end_transaction(self, offset, producer, commit):
+    def end_transaction(self, offset, producer, epoch, commit):
         transaction = self.open.pop(producer, None) or Transaction()
         transaction.committed = commit
-        self.batches.append(ModelBatch(offset, offset, producer, transaction, marker=commit))
+        self.batches.append(ModelBatch(offset, offset, producer, epoch, transaction, marker=commit))
 
     def clean(self, start, mapped_to, end, now, producers):
         """`start` to `mapped_to` were put into the map; batches below `end` are gone through.
 
-        producers: {id: offset of its last data record, or -1} of those that the log remembers.
+        producers: {id: (epoch, offset of its last data record, or -1)} of those that the log remembers.
         """
         latest = {}
         for batch in self.batches:
@@ -54,10 +55,11 @@ class Model:
         seen = {id(batch.transaction) for batch in self.batches if batch.present and batch.marker is None}
         for batch in self.batches:
             if batch.present and batch.base < end:
-                last_data = producers.get(batch.producer)
-                kept = last_data is not None and (
-                    batch.last == last_data if last_data >= 0 else batch.marker is not None
-                )
+                epoch, last_data = producers.get(batch.producer, (None, -1))
+                if last_data >= 0:
+                    kept = batch.last == last_data
+                else:  # known by a marker alone
+                    kept = batch.marker is not None and batch.epoch == epoch
                 if batch.marker is not None:
                     self._clean_marker(batch, id(batch.transaction) in seen, kept, now)
                 else:

@@ -27,6 +27,7 @@ class CompactedLog(RuleBasedStateMachine):
         super().__init__()
         self.directory = tempfile.mkdtemp()
         self.model = Model(RETENTION_MS)
+        self.epochs = dict.fromkeys(PRODUCERS, 0)
 
     @initialize(
         segment_bytes=st.integers(700, 3000),
@@ -55,6 +56,7 @@ class CompactedLog(RuleBasedStateMachine):
         base = self.bench.append(
             *((key, value, now + shift, row_headers) for key, value, shift, row_headers in rows),
             producer=producer,
+            epoch=self.epochs[producer],
             transactional=transactional,
             codec=codec,
         )
@@ -67,12 +69,12 @@ class CompactedLog(RuleBasedStateMachine):
             )
             for key, value, shift, row_headers in rows
         ]
-        self.model.append(base, written, producer, transactional)
+        self.model.append(base, written, producer, self.epochs[producer], transactional)
 
     @rule(producer=st.sampled_from(TRANSACTIONAL), commit=st.booleans())
     def end_transaction(self, producer, commit):
-        offset = self.bench.end_transaction(producer, commit=commit)
-        self.model.end_transaction(offset, producer, commit)
+        offset = self.bench.end_transaction(producer, commit=commit, epoch=self.epochs[producer])
+        self.model.end_transaction(offset, producer, self.epochs[producer], commit)
 
     @rule()
     def roll(self):
@@ -89,10 +91,14 @@ class CompactedLog(RuleBasedStateMachine):
     @rule(known=st.sets(st.sampled_from(PRODUCERS[1:])))
     def forget_producers(self, known):
         """As if the others had expired."""
-        producers = self.bench.log.producers.producers
-        for producer in list(producers):
+        for producer in list(self.bench.log.producers.producers):
             if producer not in known and producer not in self.model.open:
-                del producers[producer]
+                self._forget(producer)
+
+    def _forget(self, producer):
+        """It goes on in a new epoch, as producers do: if a marker makes it known again, it has to begin at 0."""
+        del self.bench.log.producers.producers[producer]
+        self.epochs[producer] += 1
 
     @rule(
         slots=st.sampled_from([2, 4, 100000]),
@@ -108,7 +114,7 @@ class CompactedLog(RuleBasedStateMachine):
         assert chosen.first_uncleanable <= bench.log.segments.active.base_offset
         segments = bench.log.segments
         producers = {
-            one.producer_id: one.batches[-1].last_offset if one.batches else -1
+            one.producer_id: (one.epoch, one.batches[-1].last_offset if one.batches else -1)
             for one in bench.log.producers.producers.values()
         }
         end, _ = bench.clean(dedupe_buffer=slots * ENTRY_BYTES, load_factor=0.9, io_buffer=io_buffer)
@@ -129,7 +135,7 @@ class CompactedLog(RuleBasedStateMachine):
         after, producers = self._sequences(), self.bench.log.producers.producers
         assert {producer: after.get(producer) for producer in before} == before
         for forgotten in producers.keys() - known:
-            del producers[forgotten]
+            self._forget(forgotten)
 
     def _sequences(self):
         # Who is known by markers alone may be forgotten once these are empty, as in Kafka.
