@@ -56,10 +56,8 @@ class Model:
         for batch in self.batches:
             if batch.present and batch.base < end:
                 epoch, last_data = producers.get(batch.producer, (None, -1))
-                if last_data >= 0:
-                    kept = batch.last == last_data
-                else:  # known by a marker alone
-                    kept = batch.marker is not None and batch.epoch == epoch
+                by_marker = batch.marker is not None and batch.epoch == epoch
+                kept = batch.last == last_data if last_data >= 0 else by_marker
                 if batch.marker is not None:
                     self._clean_marker(batch, id(batch.transaction) in seen, kept, now)
                 else:
