@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
@@ -68,10 +69,14 @@ Change = Link | Unlink | Rename | Write | Truncate | Sync
 
 
 class RecordingFiles(Files):
-    """Works in `root` and notes every change there in `journal`; what `root` holds at the start is taken as synced."""
+    """Works in `root` and notes every change there in `journal`; what `root` holds at the start is taken as synced.
+
+    Of several threads one at a time: the notes are in the order of the changes.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = str(root)
+        self._lock = threading.RLock()
         self.journal: list[Change] = []
         self._made = ROOT
         self._inodes: dict[int, int] = {os.stat(root).st_ino: ROOT}
@@ -97,58 +102,67 @@ class RecordingFiles(Files):
     # --- what changes something
 
     def make_dir(self, path: str) -> None:
-        if not os.path.isdir(path):
-            self.make_dir(os.path.dirname(path))
-            os.mkdir(path)
-            self._link(path, True)
+        with self._lock:
+            if not os.path.isdir(path):
+                self.make_dir(os.path.dirname(path))
+                os.mkdir(path)
+                self._link(path, True)
 
     def rename(self, old: str, new: str) -> None:
-        directory, name = self._place(old)
-        assert os.path.dirname(old) == os.path.dirname(new)
-        super().rename(old, new)
-        self.journal.append(Rename(directory, name, os.path.basename(new)))
+        with self._lock:
+            directory, name = self._place(old)
+            assert os.path.dirname(old) == os.path.dirname(new)
+            super().rename(old, new)
+            self.journal.append(Rename(directory, name, os.path.basename(new)))
 
     def unlink(self, path: str) -> bool:
-        if not super().unlink(path):
-            return False
-        self.journal.append(Unlink(*self._place(path)))
-        return True
+        with self._lock:
+            if not super().unlink(path):
+                return False
+            self.journal.append(Unlink(*self._place(path)))
+            return True
 
     def remove_tree(self, path: str) -> None:
-        if not os.path.isdir(path):
-            return
-        for below, _ in reversed(list(_walk(path))):
-            if os.path.isdir(below):
-                self._remove_dir(below)
-            else:
-                self.unlink(below)
-        self._remove_dir(path)
+        with self._lock:
+            if not os.path.isdir(path):
+                return
+            for below, _ in reversed(list(_walk(path))):
+                if os.path.isdir(below):
+                    self._remove_dir(below)
+                else:
+                    self.unlink(below)
+            self._remove_dir(path)
 
     def _remove_dir(self, path: str) -> None:
         os.rmdir(path)
         self.journal.append(Unlink(*self._place(path)))
 
     def sync_dir(self, path: str) -> None:
-        self.journal.append(Sync(self._node(path)))
+        with self._lock:
+            self.journal.append(Sync(self._node(path)))
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
-        is_new = create and not os.path.exists(path)
-        handle = super().open(path, create=create)
-        if is_new:
-            self._link(path, False)
-        return handle
+        with self._lock:
+            is_new = create and not os.path.exists(path)
+            handle = super().open(path, create=create)
+            if is_new:
+                self._link(path, False)
+            return handle
 
     def pwritev(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
-        written = super().pwritev(file, buffers, position)
-        self.journal.append(Write(self._node(file.fd), position, b"".join(buffers)[:written]))
-        return written
+        with self._lock:
+            written = super().pwritev(file, buffers, position)
+            self.journal.append(Write(self._node(file.fd), position, b"".join(buffers)[:written]))
+            return written
 
     def truncate(self, file: FileHandle, size: int) -> None:
-        super().truncate(file, size)
-        self.journal.append(Truncate(self._node(file.fd), size))
+        with self._lock:
+            super().truncate(file, size)
+            self.journal.append(Truncate(self._node(file.fd), size))
 
     def sync(self, file: FileHandle) -> None:
-        self.journal.append(Sync(self._node(file.fd)))
+        with self._lock:
+            self.journal.append(Sync(self._node(file.fd)))
 
 
 class UnsyncedFiles(Files):

@@ -154,8 +154,11 @@ def adopt(data: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-# At every start the controller asks before the broker listens.
-USUAL = re.compile(r"Connection to node 0 .* could not be established|Controller 0's connection to broker")
+# At every start the controller asks before the broker listens, and may ask ZooKeeper before that one listens.
+USUAL = re.compile(
+    r"Connection to node 0 .* could not be established|Controller 0's connection to broker"
+    r"|Attempting reconnect .*ClientCnxn"
+)
 
 
 def complaints(process: Process) -> list[str]:
