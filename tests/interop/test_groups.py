@@ -21,6 +21,10 @@ def admin(coordinated: Clients) -> Confluent:
     return client
 
 
+def has_worked(group: Group, member: str) -> bool:
+    return any(one["member"] == member and one["event"] == "committed" for one in group.events)
+
+
 def group_of(admin: Confluent, name: str, assignor: str = "range", partitions: int = PARTITIONS) -> Group:
     """A group that is named as its topic, which is new."""
     admin.create_topic(name, partitions)
@@ -120,6 +124,8 @@ def test_a_member_that_asks_for_nothing_for_too_long_loses_its_partitions_and_co
         group.settle()
         group.join("idle", hosts.shared(kind), session_ms=2000, rebalance_ms=2000)
         group.settle()
+        # At work: kafka-python may take what it has asked for before it stalls, where to begin, for where to go on.
+        group.until(lambda: has_worked(group, "idle"), "idle to have records")
         group.tell("idle", "stall")
         group.settle(among=["busy"])
         group.members["idle"].owned.clear()  # what it had, as it will soon know
