@@ -14,6 +14,7 @@ LAYERS = [
     {"__main__"},
     {"tools", "testing"},
     {"server", "spark"},
+    {"arrow"},
     {"coordinator", "controller", "client"},
     {"replica"},
     {"log", "metadata", "network", "protocol"},

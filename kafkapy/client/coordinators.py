@@ -11,10 +11,10 @@ from kafkapy.client.cluster import Cluster
 from kafkapy.client.connection import Connection
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FIND_COORDINATOR
+from kafkapy.protocol.strings import LONGEST
 
 GROUP, TRANSACTION = 0, 1  # Kafka's FindCoordinatorRequest.CoordinatorType
 
-LONGEST = 32_767  # bytes that a string on the wire can have
 BATCHED_FROM = 4  # the first version that takes several keys (KIP-699)
 
 _WORDS = {GROUP: "group", TRANSACTION: "transactional id"}

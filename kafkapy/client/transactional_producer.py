@@ -269,7 +269,7 @@ class TransactionalProducer(Producer):
         new = {batch.where for batch in batches} - self._added
         if new:
             self._begun = self._begun or None
-            self._link.add_partitions(self._id, new)
+            self._link.add_partitions(self._id, sorted(new))
             self._begun = True
             self._added |= new
 

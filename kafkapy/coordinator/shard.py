@@ -239,7 +239,7 @@ class Shard(Generic[M]):
         """No step runs any more; whoever waits is told NOT_COORDINATOR."""
         with self._lock:
             was = self.state
-            if was not in (FAILED, UNLOADED):
+            if not self.has_ended:
                 self.state = state
             if was == ACTIVE:
                 self.machine.unloaded(KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {state}"))

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from kafkapy.errors import ProtocolError
 from kafkapy.protocol.apis import API_VERSIONS, APIS, Api, Buffer
+from kafkapy.protocol.strings import LONGEST
 
 _REQUEST = struct.Struct(">hhi")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _CONTROLLED_SHUTDOWN = 7
-_LONGEST_STRING = 0x7FFF
 NO_TAGGED_FIELDS = b"\x00"
 # Headers have none so far. A frame has room for fifty million, and going over those takes a network thread a minute.
 _MOST_TAGGED_FIELDS = 1000
@@ -67,7 +67,7 @@ def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes with {len(buffer) - 10} bytes left")
     client_id = str(memoryview(buffer)[10:at], "utf-8", "replace")
     # A byte that is no UTF-8 becomes three, and a group's record, which names its members' clients, cannot hold it.
-    if length > _LONGEST_STRING // 3 and len(client_id.encode()) > _LONGEST_STRING:
+    if length > LONGEST // 3 and len(client_id.encode()) > LONGEST:
         raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes that is no UTF-8")
     if version >= api.flexible_from:
         if at < len(buffer) and buffer[at] == 0:  # nearly always there are none, and nothing needs a name

@@ -6,6 +6,7 @@ import typer
 
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.txn_admin import ProducerState, TransactionAdmin, TransactionDescription
+from kafkapy.coordinator.transaction_records import STATES
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.main import sentence_of
@@ -19,18 +20,6 @@ from kafkapy.tools.transaction_views import (
     print_transactions,
     producer_document,
     transaction_document,
-)
-
-# Kafka's TransactionState, as brokers write it.
-STATES = (
-    "Empty",
-    "Ongoing",
-    "PrepareCommit",
-    "PrepareAbort",
-    "CompleteCommit",
-    "CompleteAbort",
-    "Dead",
-    "PrepareEpochFence",
 )
 
 app = typer.Typer(no_args_is_help=True, help="List and describe transactions, find those that hang, and abort.")

@@ -14,6 +14,7 @@ from kafkapy.coordinator.groups.member import Member, Protocols, Reply
 from kafkapy.coordinator.groups.records import group_record
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.strings import fits
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.groups.rebalances import Rebalances
@@ -23,8 +24,6 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 # A member that waits for its first generation cannot say that it is still there; a client that has given up and come
 # again under another id would be waited for. So it is forgotten after this time, and comes again if it still waits.
 NEW_MEMBER_TIMEOUT_S = 300.0
-
-LONGEST_ID = 32767  # bytes: what an answer and a record can hold
 
 
 class Join(NamedTuple):
@@ -89,7 +88,7 @@ def _has_room(group: Group, member_id: str, max_size: int) -> bool:
 
 def _join_new(rebalances: Rebalances, group: Group, request: Join) -> Effects | None:
     new_id = group.new_member_id(request.client_id, request.instance_id)
-    if len(new_id) > LONGEST_ID // 4 and len(new_id.encode()) > LONGEST_ID:
+    if not fits(new_id):
         raise KafkaError(Errors.INVALID_REQUEST, "the client id or the instance id leaves no room for a member id")
     rebalances.home.groups[group.id] = group
     if request.instance_id is not None:

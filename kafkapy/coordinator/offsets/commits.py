@@ -13,6 +13,7 @@ from kafkapy.coordinator.coordinator_log import coordinator_error
 from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore, TopicPartition
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.strings import fits
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group_counts import GroupCounts
@@ -138,9 +139,8 @@ def _accepted(offsets: list[GroupOffset], max_metadata: int) -> tuple[list[Group
 
 def _is_too_long(metadata: str, limit: int) -> bool:
     """The limit counts UTF-16 units; beyond it a record cannot hold more than 32,767 bytes of UTF-8."""
-    if metadata.isascii():
-        return len(metadata) > min(limit, 32767)
-    return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > 32767
+    units = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le")) // 2
+    return units > limit or not fits(metadata)
 
 
 def commit_error(error: KafkaError) -> int:

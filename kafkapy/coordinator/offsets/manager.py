@@ -18,6 +18,7 @@ from kafkapy.coordinator.offsets.expiry import Look
 from kafkapy.coordinator.offsets.removals import check_deletion, remove
 from kafkapy.coordinator.offsets.store import TopicPartition
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.strings import LONGEST, fits
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.group_shard import GroupShard
@@ -29,7 +30,6 @@ log = logging.getLogger("kafkapy.coordinator.offsets")
 
 NONE_COMMITTED = CommittedOffset(-1)
 _MINUTE_MS = 60_000
-_LONGEST_GROUP = 32767  # bytes; what a record can hold
 
 # A code and what is committed, NONE_COMMITTED where there is nothing.
 Found = tuple[int, CommittedOffset]
@@ -235,8 +235,8 @@ def check_group_id(group_id: str, *, may_be_empty: bool) -> None:
     """Raises KafkaError INVALID_GROUP_ID. Old consumers that keep only offsets may have a group without a name."""
     if not group_id and not may_be_empty:
         raise KafkaError(Errors.INVALID_GROUP_ID, "the name of a group is empty")
-    if len(group_id) > _LONGEST_GROUP // 4 and len(group_id.encode()) > _LONGEST_GROUP:
-        raise KafkaError(Errors.INVALID_GROUP_ID, f"the name of a group has over {_LONGEST_GROUP} bytes")
+    if not fits(group_id):
+        raise KafkaError(Errors.INVALID_GROUP_ID, f"the name of a group has over {LONGEST} bytes")
 
 
 def _is_alive(home: GroupShard, group_id: str) -> bool:

@@ -14,6 +14,7 @@ from kafkapy.coordinator.shard import Effects, Producer
 from kafkapy.coordinator.transactions import views
 from kafkapy.coordinator.transactions.machine import TransactionMachine
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.strings import LONGEST, fits
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.shards import Shards
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.coordinator.transactions")
 
-LONGEST_ID = 32767  # bytes: what the key of a record can hold
 NO_PRODUCER = Producer(-1, -1)
 
 CodeAnswer = Callable[[int], object]
@@ -176,5 +176,5 @@ def _tell_refused(what: str, transactional_id: str, error: KafkaError) -> None:
 def _check_id(transactional_id: str) -> None:
     if not transactional_id:
         raise KafkaError(Errors.INVALID_REQUEST, "a transactional id is not empty")
-    if len(transactional_id) > LONGEST_ID // 4 and len(transactional_id.encode()) > LONGEST_ID:
-        raise KafkaError(Errors.INVALID_REQUEST, f"a transactional id has at most {LONGEST_ID} bytes")
+    if not fits(transactional_id):
+        raise KafkaError(Errors.INVALID_REQUEST, f"a transactional id has at most {LONGEST} bytes")
