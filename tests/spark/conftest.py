@@ -1,0 +1,55 @@
+"""One Spark session and one broker that all tests of kafkapy with Spark share."""
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from harness import brokers
+from harness.spark import session, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """What `spark` is made from; it costs about 8 s, once."""
+    running = session(settings(tmp_path_factory.mktemp("spark")))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def spark(spark_session: "SparkSession") -> Iterator["SparkSession"]:
+    """The session (local[2], time zone UTC); streaming queries that a test has left behind are stopped after it."""
+    yield spark_session
+    for query in spark_session.streams.active:
+        query.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """The broker that the tests share, in a process of its own: `broker.bootstrap`; it must stop cleanly at the end.
+
+    KAFKAPY_INTEROP_BROKER=kafka makes it Apache Kafka 3.9.1.
+    """
+    running = brokers.start(tmp_path_factory.mktemp("broker"), brokers.QUICK)
+    yield running
+    running.stop()
+
+
+_numbers = count(1)
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has."""
+    readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-")[:120]
+    return f"{readable}-{next(_numbers)}"
