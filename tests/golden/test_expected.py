@@ -2,8 +2,8 @@
 
 import pytest
 
+from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.compression import NAMES
-from kafkapy.tools.log.segment_files import LogReader
 
 from .support import FOLDERS, GOLDEN, expected, records_of
 

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.places import Place, places_in
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.log.decoders import compact
-from kafkapy.tools.log.places import Place, places_in
 from kafkapy.tools.log.replicas import Comparison, Replica, compare, replica_of
 from kafkapy.tools.output import print_table, progress
 
@@ -39,7 +40,7 @@ def diff(
         for left, right in pairs:
             try:
                 found = compare(replica_of(left), replica_of(right), partial(_advanced, advance, done))
-            except ToolError as error:
+            except (ToolError, OfflineError) as error:
                 if len(pairs) == 1:
                     raise
                 advance.hide()

@@ -7,13 +7,13 @@ consumer that stopped among them goes on at the compressed one's start, so they 
 from pathlib import Path
 from typing import Any
 
+from kafkapy.log.offline.files_07 import Reader07
 from kafkapy.record.batch import Record
 from kafkapy.record.kafka07 import CorruptMessage, Message, messages_in
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.decoders import DEFAULT
 from kafkapy.tools.log.dump_options import Output
 from kafkapy.tools.log.dump_text import codec_name
-from kafkapy.tools.log.files_07 import Reader07
 
 
 def dump_07(path: Path, base_offset: int, out: Output) -> None:

@@ -8,8 +8,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from kafkapy.log.names import parse_dir_name
+from kafkapy.log.offline import files_07
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.index_files import aborted_transactions, producer_entries
+from kafkapy.log.offline.stored_batches import base_offset_of
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log import dump_json, dump_text, files_07
+from kafkapy.tools.log import dump_json, dump_text
 from kafkapy.tools.log.dump_07 import dump_07
 from kafkapy.tools.log.dump_checkpoints import DUMPS, dump_checkpoint
 from kafkapy.tools.log.dump_indexes import (
@@ -21,8 +25,6 @@ from kafkapy.tools.log.dump_indexes import (
 from kafkapy.tools.log.dump_log import dump_log
 from kafkapy.tools.log.dump_options import DumpOptions, Output
 from kafkapy.tools.log.findings import Findings
-from kafkapy.tools.log.index_files import aborted_transactions, producer_entries
-from kafkapy.tools.log.segment_files import base_offset_of
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", files_07.SUFFIX)
 
@@ -44,7 +46,7 @@ class Dump:
         for path in files:
             try:
                 self._file(path)
-            except ToolError as error:
+            except (ToolError, OfflineError) as error:
                 out.findings.failed(str(error))
             except BrokenPipeError:  # not of the file: whoever reads our output has seen enough
                 raise

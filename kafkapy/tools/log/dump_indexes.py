@@ -6,11 +6,7 @@ from pathlib import Path
 from struct import Struct
 
 from kafkapy._ext.batch import BatchHeader
-from kafkapy.record.compression import NONE
-from kafkapy.record.legacy import Entry
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.findings import Findings
-from kafkapy.tools.log.index_files import (
+from kafkapy.log.offline.index_files import (
     OFFSET_ENTRY,
     TIME_ENTRY,
     OffsetEntry,
@@ -18,7 +14,11 @@ from kafkapy.tools.log.index_files import (
     offset_entries,
     time_entries,
 )
-from kafkapy.tools.log.segment_files import LogReader
+from kafkapy.log.offline.stored_batches import LogReader
+from kafkapy.record.compression import NONE
+from kafkapy.record.legacy import Entry
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.log.findings import Findings
 
 
 def check_offset_index(path: Path, base_offset: int, findings: Findings) -> Iterator[OffsetEntry]:

@@ -3,13 +3,13 @@
 from typing import Any
 
 from kafkapy._ext.batch import BatchHeader
+from kafkapy.log.offline.index_files import AbortedTransaction, ProducerEntry
+from kafkapy.log.offline.stored_batches import StoredBatch
 from kafkapy.record.batch import Record
 from kafkapy.record.compression import NONE
 from kafkapy.record.control import decode
 from kafkapy.tools.log.decoders import Shown, readable
 from kafkapy.tools.log.dump_text import TIMESTAMP_TYPES, codec_name
-from kafkapy.tools.log.index_files import AbortedTransaction, ProducerEntry
-from kafkapy.tools.log.segment_files import StoredBatch
 
 Json = dict[str, Any]
 

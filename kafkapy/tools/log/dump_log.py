@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.record.batch import Record
 from kafkapy.tools.log import dump_json, dump_text
 from kafkapy.tools.log.decoders import DEFAULT, Shown
 from kafkapy.tools.log.dump_options import Output
-from kafkapy.tools.log.segment_files import LogReader, StoredBatch
 
 
 def dump_log(path: Path, base_offset: int, out: Output) -> None:

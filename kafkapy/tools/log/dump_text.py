@@ -2,12 +2,12 @@
 character, so that scripts which read that tool's output read ours."""
 
 from kafkapy._ext.batch import BatchHeader
+from kafkapy.log.offline.index_files import AbortedTransaction, ProducerEntry
+from kafkapy.log.offline.stored_batches import StoredBatch
 from kafkapy.record.batch import Record
 from kafkapy.record.compression import NAMES
 from kafkapy.record.control import decode
 from kafkapy.tools.log.decoders import Shown
-from kafkapy.tools.log.index_files import AbortedTransaction, ProducerEntry
-from kafkapy.tools.log.segment_files import StoredBatch
 
 # None: messages of format 0 have no timestamps.
 TIMESTAMP_TYPES = {None: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.log.offline.places import Place, places_in
+from kafkapy.log.offline.record_source import RecordSource, Wanted
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.log.export_sinks import (
     GROUP_BYTES,
@@ -20,8 +22,6 @@ from kafkapy.tools.log.export_sinks import (
     ParquetSink,
     Sink,
 )
-from kafkapy.tools.log.places import Place, places_in
-from kafkapy.tools.log.record_source import RecordSource, Wanted
 from kafkapy.tools.log.result_file import ResultFile
 from kafkapy.tools.options import timestamp_of
 from kafkapy.tools.output import progress

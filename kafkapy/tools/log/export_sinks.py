@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Protocol
 
 from kafkapy._ext.json_lines import json_lines
+from kafkapy.log.offline.places import Place
 from kafkapy.record.columns import COLUMNS, Columns
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.log.places import Place
 from kafkapy.tools.output import utf_8
 
 TOPIC = "topic"

@@ -8,15 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.log.offline.files_07 import Reader07
+from kafkapy.log.offline.lookups import Found, record_at, record_since
+from kafkapy.log.offline.places import Place, places_in
+from kafkapy.log.offline.record_source import RecordSource, Wanted
 from kafkapy.record.batch import Record
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.log.dump import decoder_of
-from kafkapy.tools.log.files_07 import Reader07
-from kafkapy.tools.log.lookups import Found, record_at, record_since
-from kafkapy.tools.log.places import Place, places_in
 from kafkapy.tools.log.record_lines import RecordLines
-from kafkapy.tools.log.record_source import RecordSource, Wanted
 from kafkapy.tools.log.scan import COLUMNS, Matcher, record_in
 from kafkapy.tools.options import timestamp_of
 from kafkapy.tools.output import progress

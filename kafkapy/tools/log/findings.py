@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from kafkapy.tools.log.segment_files import StoredBatch
+from kafkapy.log.offline.stored_batches import StoredBatch
 
 Pairs = defaultdict[str, list[tuple[int, int]]]
 

@@ -9,10 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.lookups import Found, end_offset_of, position_of, records_of
+from kafkapy.log.offline.places import Place, Segment, places_in
+from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.lookups import Found, end_offset_of, position_of, records_of
-from kafkapy.tools.log.places import Place, Segment, places_in
-from kafkapy.tools.log.segment_files import LogReader, StoredBatch
 
 Show = Callable[[Found], object]
 
@@ -41,7 +42,7 @@ class Follower:
             self._log = None
 
     def last(self, count: int, show: Show) -> None:
-        """Hands out the last `count` records. Raises ToolError, OSError."""
+        """Hands out the last `count` records. Raises ToolError, OfflineError, OSError."""
         if not count:
             return
         end, start = self.next_offset, self.place.segments[0].base_offset
@@ -57,7 +58,7 @@ class Follower:
             show(one)
 
     def poll(self, show: Show) -> bool:
-        """Hands out what has come since; whether to look again at once. Raises ToolError, OSError."""
+        """Hands out what has come since; whether to look again at once. Raises ToolError, OfflineError, OSError."""
         if self._log is None:
             self._find()
         log = self._log
@@ -69,7 +70,7 @@ class Follower:
         try:
             for batch in log.batches(self._position):
                 self._hand_out(batch, show)
-        except ToolError:
+        except OfflineError:
             # The log may just be cut and written to again under our eyes; if not, it is damaged.
             if self._failed_at == self._position:
                 raise
@@ -135,7 +136,7 @@ class Follower:
     def _segments(self) -> list[Segment]:
         try:
             return places_in([self.place.directory])[0].segments
-        except (ToolError, FileNotFoundError):
+        except (OfflineError, FileNotFoundError):
             raise ToolError(f"{self.place.name} is gone: its directory or its last segment was removed.") from None
 
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.log.offline.files_07 import is_segment_07
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.log.files_07 import is_segment_07
 from kafkapy.tools.log.import_broker import BrokerTarget
 from kafkapy.tools.log.import_directory import DirectoryTarget
 from kafkapy.tools.log.import_run import Import, Job

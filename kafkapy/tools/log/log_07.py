@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from kafkapy.log.offline.files_07 import Reader07, Segment07, gap_in, partition_of_07, segments_07
 from kafkapy.record.kafka07 import CorruptMessage, payloads_of
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.files_07 import Reader07, Segment07, gap_in, partition_of_07, segments_07
 
 _SHOW_EVERY = 1 << 18
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.log.offline.places import Place
 from kafkapy.record.batch import Record
 from kafkapy.record.control import decode
 from kafkapy.tools.log.decoders import DEFAULT, Decoder, compact, readable
-from kafkapy.tools.log.places import Place
 from kafkapy.tools.output import utf_8
 from kafkapy.tools.record_formats import Format, line_maker
 

@@ -13,12 +13,12 @@ from typing import Any
 from kafkapy.log import checkpoints, leader_epochs, partition_metadata
 from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint, numbers, parse_lines
 from kafkapy.log.files import Files
+from kafkapy.log.offline.lookups import end_offset_of, position_of, records_of
+from kafkapy.log.offline.places import Place
+from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.record.batch import Record
 from kafkapy.record.legacy import Entry
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.lookups import end_offset_of, position_of, records_of
-from kafkapy.tools.log.places import Place
-from kafkapy.tools.log.segment_files import LogReader, StoredBatch
 
 # What may be said of a batch, in the order of importance; as names for people.
 _FIELDS = (

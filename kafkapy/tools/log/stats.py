@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.log.offline.places import places_in
 from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.log.places import places_in
 from kafkapy.tools.log.result_file import ResultFile
 from kafkapy.tools.log.stats_document import document
 from kafkapy.tools.log.stats_gather import Stats, gather

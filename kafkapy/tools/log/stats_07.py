@@ -6,13 +6,13 @@ from collections.abc import Callable
 from itertools import repeat
 
 from kafkapy._ext.log_tally import LogTally
+from kafkapy.log.offline.files_07 import Reader07
+from kafkapy.log.offline.places import Place
+from kafkapy.log.offline.record_source import reading
 from kafkapy.record.columns import decompress_records
 from kafkapy.record.compression import NAMES
 from kafkapy.record.kafka07 import HEADERS, LENGTH, CorruptMessage, Message, messages_in
 from kafkapy.record.legacy import build_set
-from kafkapy.tools.log.files_07 import Reader07
-from kafkapy.tools.log.places import Place
-from kafkapy.tools.log.record_source import reading
 from kafkapy.tools.log.stats_gather import Stats, fill
 
 SIZES = 33  # places of a histogram, as of ext/log_tally

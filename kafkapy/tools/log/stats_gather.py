@@ -6,11 +6,11 @@ from typing import Any
 
 from kafkapy._ext.key_totals import KeyTotals
 from kafkapy._ext.log_tally import LogTally
+from kafkapy.log.offline.places import Place, siblings
+from kafkapy.log.offline.record_source import damage_sentence, left_over_sentence, reading, transactions_of
 from kafkapy.record.blocks import SegmentBlocks
 from kafkapy.record.columns import DamagedBatch, decompress_records
 from kafkapy.record.compression import NAMES
-from kafkapy.tools.log.places import Place, siblings
-from kafkapy.tools.log.record_source import damage_sentence, left_over_sentence, reading, transactions_of
 
 GAPS = 10  # the largest, that are told one by one
 # What is kept of many partitions together; of one, ext/log_tally and ext/key_totals have their own bounds.

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.log.offline.places import places_in
 from kafkapy.tools.log.dump import decoder_of
 from kafkapy.tools.log.follow import Follower, Show
-from kafkapy.tools.log.places import places_in
 from kafkapy.tools.log.record_lines import RecordLines
 from kafkapy.tools.record_formats import Format
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.log.offline import stored_batches
 from kafkapy.record.batch import build
-from kafkapy.tools.log import segment_files
 from kafkapy.tools.log.decoders import text
 from kafkapy.tools.log.dump_files import Dump, DumpOptions
 
@@ -336,7 +336,7 @@ def test_a_large_segment_is_read_in_little_memory(tmp_path):
 
 def test_a_length_of_gigabytes_takes_no_memory(kafkapy, tmp_path, monkeypatch):
     """A batch that is said to be larger than batches are is only read when its checksum says that it is one."""
-    monkeypatch.setattr(segment_files, "LARGE", 1 << 16)
+    monkeypatch.setattr(stored_batches, "LARGE", 1 << 16)
     log = tmp_path / f"{NAME}.log"
     log.write_bytes(build([(0, None, bytes(3 << 20), ())]))
     code, out, err = kafkapy("log", "dump", log)

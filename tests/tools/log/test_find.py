@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkapy.log.offline import lookups
+from kafkapy.log.offline.lookups import end_offset_of, position_of, record_at, record_since
+from kafkapy.log.offline.places import places_in
+from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.batch import build
 from kafkapy.record.columns import column_builder
-from kafkapy.tools.log import lookups
-from kafkapy.tools.log.lookups import end_offset_of, position_of, record_at, record_since
-from kafkapy.tools.log.places import places_in
 from kafkapy.tools.log.scan import COLUMNS, Matcher, literal_of, record_in
-from kafkapy.tools.log.segment_files import LogReader
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2" / "data"

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.places import places_in
 from kafkapy.record.batch import build
 from kafkapy.record.control import encode_key, encode_marker
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.follow import Follower
-from kafkapy.tools.log.places import places_in
 
 V2 = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
 
@@ -135,7 +136,7 @@ def test_damage_ends_it_and_does_not_loop(log):
     log.follow()
     log.poll()
     log.append(0, bytes(100))
-    with pytest.raises(ToolError, match="no batch at position"):
+    with pytest.raises(OfflineError, match="no batch at position"):
         log.poll()
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from kafkapy._ext.crc32c import crc32c
+from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.batch import build
 from kafkapy.record.control import encode_key, encode_marker
 from kafkapy.record.kafka07 import build_message
 from kafkapy.tools.log.checks import report, segment
 from kafkapy.tools.log.checks.places import check_path
-from kafkapy.tools.log.segment_files import LogReader
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 NAME = "00000000000000000000"

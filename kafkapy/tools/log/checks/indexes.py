@@ -11,8 +11,8 @@ from pathlib import Path
 from struct import Struct
 
 from kafkapy._ext.segment_check import Checker
+from kafkapy.log.offline.index_files import OFFSET_ENTRY, TIME_ENTRY
 from kafkapy.tools.log.checks.report import Report
-from kafkapy.tools.log.index_files import OFFSET_ENTRY, TIME_ENTRY
 
 _AT_POSITION = Struct("=qqqqq")
 _AT_OFFSET = Struct("=qqqqqq")

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from kafkapy.log.offline.files_07 import Reader07, gap_in, segments_07
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.tools.log.checks.report import Report
-from kafkapy.tools.log.files_07 import Reader07, gap_in, segments_07
 
 
 def check_partition_07(directory: Path, report: Report) -> None:

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kafkapy.log import clean_shutdown, names
+from kafkapy.log.offline.files_07 import SUFFIX as SUFFIX_07
+from kafkapy.log.offline.files_07 import is_segment_07, partition_of_07, segments_07
+from kafkapy.log.offline.stored_batches import base_offset_of
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.checks.kafka07 import check_partition_07, check_segment_07
 from kafkapy.tools.log.checks.partition import check_partition, segments_in
@@ -19,9 +22,6 @@ from kafkapy.tools.log.checks.small_files import (
     check_topic_ids,
     read_checkpoint,
 )
-from kafkapy.tools.log.files_07 import SUFFIX as SUFFIX_07
-from kafkapy.tools.log.files_07 import is_segment_07, partition_of_07, segments_07
-from kafkapy.tools.log.segment_files import base_offset_of
 
 
 def check_path(path: Path, report: Report) -> None:

@@ -11,12 +11,12 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkapy._ext.batch import read_header
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.index_files import ABORTED_ENTRY, AbortedTransaction, aborted_transactions, producer_entries
+from kafkapy.log.offline.index_files import ProducerEntry as StoredProducer
 from kafkapy.log.producer_state import NO_OFFSET, BatchNote, CompletedTxn, ProducerEntry, ProducerState
 from kafkapy.record.control import ABORT, COMMIT, control_record_of
-from kafkapy.tools.errors import ToolError
 from kafkapy.tools.log.checks.report import Report
-from kafkapy.tools.log.index_files import ABORTED_ENTRY, AbortedTransaction, aborted_transactions, producer_entries
-from kafkapy.tools.log.index_files import ProducerEntry as StoredProducer
 
 _PRODUCED = Struct("=qqqqqqqiiiihh4x")
 _TRANSACTIONAL, _CONTROL = 0x10, 0x20
@@ -59,7 +59,7 @@ class ProducerCheck:
         """Takes what the snapshot at the first segment says of records that are no longer there, if it can be read."""
         try:
             stored = producer_entries(snapshot)
-        except (OSError, ToolError):
+        except (OSError, OfflineError):
             return
         self._state.load([_entry_of(one) for one in stored], 0, 0)
 
@@ -99,7 +99,7 @@ class ProducerCheck:
         self._report.checked(path)
         try:
             stored = producer_entries(path)
-        except ToolError as error:
+        except OfflineError as error:
             self._report.add(path, str(error).removeprefix(f"{path} ").rstrip("."))
             return
         for one in stored:
@@ -168,7 +168,7 @@ class ProducerCheck:
                 self._report.add(path, f"has {size} bytes, {whole}", position=size - size % ABORTED_ENTRY.size)
             try:
                 stored = list(aborted_transactions(path))
-            except ToolError as error:
+            except OfflineError as error:
                 self._report.add(path, str(error).removeprefix(f"{path} ").removesuffix(" Is it damaged?").rstrip("."))
                 return
         known = {one.last_offset: one for one in stored}

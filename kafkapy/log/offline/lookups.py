@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from kafkapy._ext.batch import BatchHeader
 from kafkapy._ext.segment_scan import CorruptSegment, floor_entry, locate, locate_timestamp
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.index_files import OFFSET_ENTRY, TIME_ENTRY
+from kafkapy.log.offline.places import Segment
+from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.record.batch import Record, find_timestamp
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.index_files import OFFSET_ENTRY, TIME_ENTRY
-from kafkapy.tools.log.places import Segment
-from kafkapy.tools.log.segment_files import LogReader, StoredBatch
 
 
 class Found(NamedTuple):
@@ -27,7 +27,7 @@ class Found(NamedTuple):
 
 
 def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
-    """The record at an offset, or where there is none the next one behind it. Raises ToolError, OSError."""
+    """The record at an offset, or where there is none the next one behind it. Raises OfflineError, OSError."""
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].base_offset <= offset:
             continue
@@ -41,7 +41,7 @@ def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
 
 
 def record_since(segments: Sequence[Segment], timestamp: int) -> Found | None:
-    """The first record with this timestamp or a later one, as ListOffsets finds it. Raises ToolError, OSError."""
+    """The first record with this timestamp or a later one, as ListOffsets finds it. Raises OfflineError, OSError."""
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and is_older(segment, timestamp):
             continue
@@ -88,14 +88,14 @@ def position_of(segment: Segment, offset: int) -> int:
 
 
 def end_offset_of(segment: Segment) -> int:
-    """The offset behind the segment's last batch, found from the last index entry on. Raises ToolError, OSError."""
+    """The offset behind the segment's last batch, found from the last index entry on. Raises OfflineError, OSError."""
     for start in (_index_position(segment, (1 << 63) - 1), 0):
         end = segment.base_offset
         try:
             with LogReader(segment.path) as log:
                 for batch in log.batches(start):
                     end = batch.header.last_offset + 1
-        except ToolError:
+        except OfflineError:
             if start == 0:
                 raise
             continue
@@ -105,7 +105,7 @@ def end_offset_of(segment: Segment) -> int:
 
 
 def records_of(path: Path, batch: StoredBatch) -> list[Record]:
-    """Those of a batch of that file. Raises ToolError."""
+    """Those of a batch of that file. Raises OfflineError."""
     try:
         return batch.records()
     except ValueError as error:
@@ -144,7 +144,7 @@ def _first_offset(log: LogReader, position: int) -> int:
         return header.base_offset
     try:
         return next(log.batches(position)).records()[0].offset
-    except (ToolError, ValueError, StopIteration, IndexError):
+    except (OfflineError, ValueError, StopIteration, IndexError):
         return -1
 
 
@@ -200,5 +200,5 @@ def _opened(path: Path) -> Iterator[int]:
         os.close(fd)
 
 
-def _unreadable(path: Path, batch: StoredBatch, error: ValueError) -> ToolError:
-    return ToolError(f"{path} is damaged: the records of the {batch.place} cannot be read: {error}.")
+def _unreadable(path: Path, batch: StoredBatch, error: ValueError) -> OfflineError:
+    return OfflineError(f"{path} is damaged: the records of the {batch.place} cannot be read: {error}.")

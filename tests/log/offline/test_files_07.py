@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.log.offline import files_07
+from kafkapy.log.offline.files_07 import Reader07, gap_in, is_segment_07, partition_of_07, segments_07
 from kafkapy.record.kafka07 import CorruptMessage, build_message, iter_messages
-from kafkapy.tools.log import files_07
-from kafkapy.tools.log.files_07 import Reader07, gap_in, is_segment_07, partition_of_07, segments_07
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-0.7.2" / "data"
 

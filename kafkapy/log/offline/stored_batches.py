@@ -1,4 +1,4 @@
-"""The reader of .log files, for tools that look at them from outside: every message format, and any mixture.
+"""The reader of .log files, for those that look at them from outside: every message format, and any mixture.
 
 It opens files read-only, believes nothing that a file says about sizes, and keeps at most one chunk or one batch in
 memory, so that a segment of any length can be read. Source: Kafka's `FileLogInputStream`.
@@ -15,9 +15,9 @@ from kafkapy._ext.batch import BatchHeader, CorruptBatch
 from kafkapy._ext.crc32 import crc32
 from kafkapy._ext.crc32c import crc32c
 from kafkapy.log.names import MAX_OFFSET
+from kafkapy.log.offline.errors import OfflineError
 from kafkapy.record.batch import Record, payload_of, records_of
 from kafkapy.record.legacy import Entry, iter_entries, read_entry
-from kafkapy.tools.errors import ToolError
 
 LOG_OVERHEAD = 12  # base offset and length, which the length does not count
 UP_TO_MAGIC = 17  # what must be there before the format of a batch can be told
@@ -85,10 +85,10 @@ def is_offset(stem: str) -> bool:
 
 
 def base_offset_of(path: Path) -> int:
-    """The offset in a segment file's name; raises ToolError for a name that is not one of a segment."""
+    """The offset in a segment file's name; raises OfflineError for a name that is not one of a segment."""
     stem = path.name.partition(".")[0]
     if not is_offset(stem):
-        raise ToolError(
+        raise OfflineError(
             f"{path} is not a segment file: its name does not begin with an offset (as in 00000000000000000042.log)."
         )
     return int(stem)
@@ -125,14 +125,14 @@ class LogReader:
     def batches(self, position: int = 0) -> Iterator[StoredBatch]:
         """Whole batches from `position` on; ends where the rest is too short for one, as Kafka's readers do.
 
-        Raises ToolError where the bytes cannot be a batch.
+        Raises OfflineError where the bytes cannot be a batch.
         """
         while self.size - position > UP_TO_MAGIC:
             size, magic = self._look(position)
             if size > self.size - position:
                 return
             if size > LARGE and not self._crc_of_large(position, size, magic):
-                raise ToolError(
+                raise OfflineError(
                     f"{self.path} is damaged at position {position}: a batch of {size} bytes is said to begin there, "
                     "and its CRC is wrong."
                 )
@@ -150,10 +150,10 @@ class LogReader:
         return self._header(position, self._bytes(position, min(V2_HEADER, LOG_OVERHEAD + length)))
 
     def _look(self, position: int) -> tuple[int, int]:
-        """Size and magic of what begins there; raises ToolError where that is no batch."""
+        """Size and magic of what begins there; raises OfflineError where that is no batch."""
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
         if length < SMALLEST_MESSAGE:
-            raise ToolError(
+            raise OfflineError(
                 f"{self.path} has no batch at position {position}: the length there is {length}, "
                 f"and the smallest message has {SMALLEST_MESSAGE} bytes."
             )
@@ -169,8 +169,8 @@ class LogReader:
             _, length, _, magic = _PREFIX.unpack_from(data)
             raise self._no_batch(position, magic, LOG_OVERHEAD + length) from None
 
-    def _no_batch(self, position: int, magic: int, size: int) -> ToolError:
-        return ToolError(
+    def _no_batch(self, position: int, magic: int, size: int) -> OfflineError:
+        return OfflineError(
             f"{self.path} has no batch at position {position}: magic {magic} and {size} bytes are of no message "
             "format. Is it a Kafka segment?"
         )
@@ -195,7 +195,7 @@ class LogReader:
             self._chunk_start = position
             start = 0
             if len(self._chunk) < size:
-                raise ToolError(f"{self.path} became shorter while it was being read (at position {position}).")
+                raise OfflineError(f"{self.path} became shorter while it was being read (at position {position}).")
         return memoryview(self._chunk)[start : start + size]
 
 

@@ -1,4 +1,4 @@
-"""Directories and segment files of Kafka 0.7, for the tools that read them.
+"""Directories and segment files of Kafka 0.7, found and walked.
 
 A partition is a directory `topic-0` (`topic_0` in early releases) with segments named by the position in the log at
 which they begin: 20 digits and `.kafka` (11 digits in early ones). There are no indexes and no checkpoints.
@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from kafkapy.log.offline.errors import OfflineError
 from kafkapy.record.kafka07 import LENGTH, CorruptMessage, Message, read_message
-from kafkapy.tools.errors import ToolError
 
 SUFFIX = ".kafka"
 CHUNK = 1 << 20
@@ -123,4 +123,4 @@ class Reader07:
         self._chunk = b"".join(parts)
         self._chunk_start = position
         if wanted > 0:
-            raise ToolError(f"{self.path} became shorter while it was being read (at position {at}).")
+            raise OfflineError(f"{self.path} became shorter while it was being read (at position {at}).")

@@ -1,13 +1,13 @@
-"""What `stats` and `export` are pointed at: a segment file, a partition, a topic, or a whole log directory."""
+"""What a reader from outside is pointed at: a segment file, a partition, a topic, or a whole log directory."""
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkapy.log.names import LIVE_DIR, parse_dir_name
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log import files_07
-from kafkapy.tools.log.segment_files import is_offset
+from kafkapy.log.offline import files_07
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.stored_batches import is_offset
 
 LOG = ".log"
 EXAMPLE = "a segment file, a partition's directory (flights-0), a topic (flights) or a log directory"
@@ -48,7 +48,7 @@ class Place(NamedTuple):
 def places_in(paths: Iterable[Path]) -> list[Place]:
     """The partitions behind paths, each once, in the order given; topics and log directories by name and number.
 
-    Raises ToolError for a path that is nothing of the kind, OSError.
+    Raises OfflineError for a path that is nothing of the kind, OSError.
     """
     found: dict[Path, Place] = {}
     for path in paths:
@@ -72,19 +72,19 @@ def _places(path: Path) -> list[Place]:
             return [place]
         places = _partitions_below(path)
         if not places:
-            raise ToolError(f"{path} has no segments and no partitions in it: {EXAMPLE} is needed.")
+            raise OfflineError(f"{path} has no segments and no partitions in it: {EXAMPLE} is needed.")
         return places
     if path.exists():
         return [_file(path)]
     if path.parent.is_dir() and (places := _partitions_below(path.parent, path.name)):
         return places
-    raise ToolError(f"{path} does not exist, nor are there partitions of a topic of that name: {EXAMPLE} is needed.")
+    raise OfflineError(f"{path} does not exist, nor are there partitions of a topic of that name: {EXAMPLE} is needed.")
 
 
 def _file(path: Path) -> Place:
     old = files_07.is_segment_07(path)
     if not old and (path.suffix != LOG or not is_offset(path.stem)):
-        raise ToolError(
+        raise OfflineError(
             f"{path} is not a segment file: its name is not an offset and {LOG}, as in 00000000000000000042{LOG}."
         )
     return _place(path.parent, [_segment(path)], old, whole=False)

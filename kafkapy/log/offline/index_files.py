@@ -10,7 +10,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from kafkapy._ext.crc32c import crc32c
-from kafkapy.tools.errors import ToolError
+from kafkapy.log.offline.errors import OfflineError
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
@@ -72,29 +72,29 @@ def time_entries(path: Path, base_offset: int) -> Iterator[TimeEntry]:
 
 
 def aborted_transactions(path: Path) -> Iterator[AbortedTransaction]:
-    """The entries of a transaction index; raises ToolError at one of an unknown version."""
+    """The entries of a transaction index; raises OfflineError at one of an unknown version."""
     for fields in _entries(path, ABORTED_ENTRY):
         entry = AbortedTransaction(*fields)
         if entry.version != 0:
-            raise ToolError(
+            raise OfflineError(
                 f"{path} has an aborted transaction of version {entry.version}; only version 0 is known. Is it damaged?"
             )
         yield entry
 
 
 def producer_entries(path: Path) -> list[ProducerEntry]:
-    """The producers of a .snapshot file, in file order; raises ToolError when it is torn or its CRC is wrong."""
+    """The producers of a .snapshot file, in file order; raises OfflineError when it is torn or its CRC is wrong."""
     data = path.read_bytes()
     if len(data) < _SNAPSHOT_HEAD.size:
-        raise ToolError(f"{path} is not a producer snapshot: it has {len(data)} bytes, the header alone has 10.")
+        raise OfflineError(f"{path} is not a producer snapshot: it has {len(data)} bytes, the header alone has 10.")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if version != 1:
-        raise ToolError(f"{path} is a producer snapshot of version {version}; only version 1 is known.")
+        raise OfflineError(f"{path} is a producer snapshot of version {version}; only version 1 is known.")
     computed = crc32c(memoryview(data)[6:])
     if computed != crc:
-        raise ToolError(f"{path} is damaged: its CRC is {crc}, but that of its content is {computed}.")
+        raise OfflineError(f"{path} is damaged: its CRC is {crc}, but that of its content is {computed}.")
     if count < 0 or count * _PRODUCER.size > len(data) - _SNAPSHOT_HEAD.size:
-        raise ToolError(f"{path} is damaged: it claims {count} producers and has {len(data)} bytes.")
+        raise OfflineError(f"{path} is damaged: it claims {count} producers and has {len(data)} bytes.")
     end = _SNAPSHOT_HEAD.size + count * _PRODUCER.size
     return [ProducerEntry(*fields) for fields in _PRODUCER.iter_unpack(data[_SNAPSHOT_HEAD.size : end])]
 

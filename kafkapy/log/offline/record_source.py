@@ -1,4 +1,4 @@
-"""The records of segment files as columns: what `kafkapy log export` reads."""
+"""The records of segment files as columns: what `kafkapy log export` and `kafkapy.arrow` read."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise, repeat
 
 from kafkapy._ext.transactions import TransactionScan
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.files_07 import Reader07
+from kafkapy.log.offline.lookups import begin_of
+from kafkapy.log.offline.places import Place, Segment, siblings
 from kafkapy.record.blocks import SegmentBlocks
 from kafkapy.record.columns import ColumnBuilder, Columns, DamagedBatch, column_builder, decompress_records
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.record.legacy import build_set
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.files_07 import Reader07
-from kafkapy.tools.log.lookups import begin_of
-from kafkapy.tools.log.places import Place, Segment, siblings
 
 GROUP_07 = 1 << 18  # bytes of 0.7 messages that are handed on at a time
 
@@ -53,7 +53,7 @@ class RecordSource:
         return sum(place.size + (sum(one.size for one in siblings(place)) if twice else 0) for place in places)
 
     def read(self, place: Place) -> Iterator[Columns]:
-        """The records of a partition in their order; after damage the next segment follows. Raises ToolError for a
+        """The records of a partition in their order; after damage the next segment follows. Raises OfflineError for a
         file that cannot be opened or read."""
         wanted = self.wanted
         end = wanted.end_offset
@@ -133,7 +133,7 @@ class RecordSource:
 
 def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: None) -> TransactionScan:
     """What was aborted and what is open, from all segments of the partition; `progress` is told the bytes that are
-    done with. Damage is passed over: the reading says it. Raises ToolError."""
+    done with. Damage is passed over: the reading says it. Raises OfflineError."""
     scan = TransactionScan(decompress_records)
     done = 0
     for segment in siblings(place):
@@ -156,7 +156,7 @@ def reading(segment: Segment) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise ToolError(f"{segment.path} could not be read: {error.strerror or error}.") from error
+        raise OfflineError(f"{segment.path} could not be read: {error.strerror or error}.") from error
 
 
 def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
