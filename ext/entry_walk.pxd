@@ -11,6 +11,7 @@ cdef enum:
 # What the walk stopped at.
 cdef struct Stop:
     int64_t position            # behind the last entry that was passed
+    int64_t last                # where that entry begins
     int64_t size                # of the entry there, 0 if not even its magic is in the memory, -1 if its length is wrong
     bint above                  # whether that entry is whole and of a newer format than was asked for
 

@@ -13,12 +13,13 @@ cdef enum:
     RELEASE_FROM = 65536        # bytes: in steps of thirty bytes it takes about ten microseconds
     MESSAGE_AT_TIMESTAMP = 18   # int64, of format 1; format 0 has none
     LEAST_FORMAT_1 = 34         # the smallest message that has one
+    ENTRY_DELTA_END = 27        # where the last offset delta of a batch of format 2 ends, an int32
     MESSAGES_AT_ONCE = 4096     # walked over in some forty microseconds; then others may have the interpreter's lock
 
 cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept nogil:
     cdef Stop stop
     cdef int64_t left
-    stop.position = 0
+    stop.position = stop.last = 0
     stop.size = 0
     stop.above = False
     while True:
@@ -36,6 +37,7 @@ cdef Stop walk(const uint8_t *data, int64_t size, int highest_magic) noexcept no
         if <signed char>data[stop.position + ENTRY_AT_MAGIC] > highest_magic:
             stop.above = True
             return stop
+        stop.last = stop.position
         stop.position += stop.size
 
 
@@ -58,6 +60,30 @@ def whole_entries(buffer, int highest_magic=127) -> tuple[int, int, bool]:
     finally:
         PyBuffer_Release(&held)
     return stop.position, stop.size, stop.above
+
+
+def entries_end(buffer) -> tuple[int, int, int]:
+    """Walk from the buffer's beginning: (position, size, offset).
+
+    position: behind the last whole entry; offset: the one behind its last record, -1 if there is no whole entry.
+    size: of the entry at `position`, 0 if too little of it is there to tell, -1 if its length is not that of one.
+    """
+    cdef Py_buffer held
+    cdef Stop stop
+    cdef int64_t offset = -1
+    cdef const uint8_t *last
+    PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            stop = walk(<const uint8_t *>held.buf, held.len, 127)
+            if stop.position:
+                last = <const uint8_t *>held.buf + stop.last
+                offset = <int64_t>load64(last) + 1
+                if last[ENTRY_AT_MAGIC] == 2 and stop.position - stop.last >= ENTRY_DELTA_END:
+                    offset += <int64_t><int>load32(last + ENTRY_DELTA_END - 4)
+    finally:
+        PyBuffer_Release(&held)
+    return stop.position, stop.size, offset
 
 
 def index_steps(buffer, int64_t interval, int64_t since) -> list[tuple[int, int, int, int]]:

@@ -83,6 +83,7 @@ class Cluster:
         self._addresses = parse_addresses(bootstrap_servers)
         self._by_node: dict[int, Connection] = {}
         self._bootstrap: Connection | None = None
+        self._idle: dict[int, list[Connection]] = {}
 
     def __enter__(self) -> "Cluster":
         return self
@@ -91,9 +92,11 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        for connection in [*self._by_node.values(), *([self._bootstrap] if self._bootstrap else [])]:
+        idle = [connection for connections in self._idle.values() for connection in connections]
+        for connection in [*self._by_node.values(), *idle, *([self._bootstrap] if self._bootstrap else [])]:
             connection.close()
         self._by_node.clear()
+        self._idle.clear()
         self._bootstrap = None
 
     def another(self) -> "Cluster":
@@ -156,12 +159,26 @@ class Cluster:
         """The connection to a broker, made when it is first needed or after it broke."""
         connection = self._by_node.get(node_id)
         if connection is None or connection.closed:
-            broker = self.brokers.get(node_id)
-            if broker is None:
-                raise ConnectionFailed(f"Broker {node_id} is not among the brokers of the cluster at the moment.")
-            connection = Connection(broker.host, broker.port, client_id=self.client_id, timeout_s=self.timeout_s)
-            self._by_node[node_id] = connection
+            connection = self._by_node[node_id] = self._connect(node_id)
         return connection
+
+    def borrow(self, node_id: int) -> Connection:
+        """A connection to a broker that nobody else uses until it is given back: for requests sent ahead."""
+        idle = self._idle.get(node_id)
+        return idle.pop() if idle else self._connect(node_id)
+
+    def give_back(self, node_id: int, connection: Connection) -> None:
+        """It is kept for the next borrower, or closed when an answer is still to come on it."""
+        if connection.in_flight:
+            connection.close()
+        if not connection.closed:
+            self._idle.setdefault(node_id, []).append(connection)
+
+    def _connect(self, node_id: int) -> Connection:
+        broker = self.brokers.get(node_id)
+        if broker is None:
+            raise ConnectionFailed(f"Broker {node_id} is not among the brokers of the cluster at the moment.")
+        return Connection(broker.host, broker.port, client_id=self.client_id, timeout_s=self.timeout_s)
 
     def any_connection(self) -> Connection:
         """Some broker that answers: one already connected, else the first of the addresses that takes us."""

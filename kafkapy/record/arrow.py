@@ -51,14 +51,9 @@ def record_batch(columns: Columns, schema: Any) -> Any:
 
 def _array(column: Memory | Bytes | Headers, kind: Any, columns: Columns) -> Any:
     if isinstance(column, Bytes):
-        return _bytes(column, kind, columns.rows)
+        return bytes_array(column, kind, columns.rows)
     if isinstance(column, Headers):
-        count = memoryview(column.offsets).cast("i")[columns.rows]
-        pairs = pa.StructArray.from_arrays(
-            [_bytes(column.names, pa.string(), count), _bytes(column.values, pa.binary(), count)],
-            fields=[_HEADER.field(0), _HEADER.field(1)],
-        )
-        return pa.Array.from_buffers(kind, columns.rows, [None, pa.py_buffer(column.offsets)], children=[pairs])
+        return headers_array(column, kind, columns.rows)
     array = pa.Array.from_buffers(kind, columns.rows, [None, pa.py_buffer(column)])
     if pa.types.is_timestamp(kind) and columns.without_timestamp:
         import pyarrow.compute as pc
@@ -67,7 +62,19 @@ def _array(column: Memory | Bytes | Headers, kind: Any, columns: Columns) -> Any
     return array
 
 
-def _bytes(column: Bytes, kind: Any, rows: int) -> Any:
+def headers_array(column: Headers, kind: Any, rows: int) -> Any:
+    """Headers as an array of `kind`, a list of structs of a string and a binary."""
+    count = memoryview(column.offsets).cast("i")[rows]
+    header = kind.value_type
+    pairs = pa.StructArray.from_arrays(
+        [bytes_array(column.names, pa.string(), count), bytes_array(column.values, pa.binary(), count)],
+        fields=[header.field(0), header.field(1)],
+    )
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column.offsets)], children=[pairs])
+
+
+def bytes_array(column: Bytes, kind: Any, rows: int) -> Any:
+    """Keys, values or text as an array of `kind`, whose offsets have the width that the column was made with."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, rows, buffers, column.nulls)

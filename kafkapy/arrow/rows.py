@@ -1,0 +1,204 @@
+"""Record batches of one partition as Arrow tables in the columns of Spark's own Kafka source.
+
+    rows = RowBuilder("orders", 3, end=1_000_000)
+    for buffer in buffers:                     # whole batches, as a Fetch response or a segment file has them
+        for batch in rows.feed(buffer):        # a pyarrow.RecordBatch each time that the bounds are reached
+            ...
+    if (batch := rows.finish()) is not None:   # the rest
+        ...
+
+Source: Spark's KafkaRecordToRowConverter. Two things differ: headers are an empty list where a record has none, not
+null, and a timestamp that does not fit into microseconds is the nearest that does, not an error. As there, a record
+without a timestamp (message format 0) has -1 ms and timestampType -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from kafkapy._ext.columns import Columns, Memory
+from kafkapy.record.arrow import bytes_array, headers_array
+from kafkapy.record.columns import DamagedBatch, column_builder
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TIMESTAMP = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
+
+MAX_ROWS = 1 << 16
+MAX_BYTES = 16 << 20
+
+# What a column of ours is called in the builder; topic and partition are the same in all rows.
+_BUILT = {
+    "key": "key",
+    "value": "value",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestampType": "timestamp_type",
+    "headers": "headers",
+}
+_MOST_US = (1 << 63) - 1
+
+
+class DamagedRows(ValueError):
+    """A batch that is none, or whose checksum is wrong; `reason` is the end of a sentence about the batch."""
+
+    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+        super().__init__(f"{topic}-{partition} is damaged at offset {offset}: the batch {reason}.")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[DamagedRows], tuple[str, int, int, str]]:
+        return DamagedRows, (self.topic, self.partition, self.offset, self.reason)
+
+
+def schema_of(columns: Sequence[str] | None = None, include_headers: bool = True) -> pa.Schema:
+    """The schema of these columns, in this order; None: of all, without the headers if they are not to be included.
+
+    Raises ValueError for a name that is no column, one that comes twice, and for no columns at all.
+    """
+    if columns is None:
+        return SCHEMA if include_headers else SCHEMA.remove(len(SCHEMA) - 1)
+    for name in columns:
+        if name not in SCHEMA.names:
+            raise ValueError(f"there is no column {name!r}; there are {', '.join(SCHEMA.names)}")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"a column is asked for twice: {', '.join(columns)}")
+    if not columns:
+        raise ValueError(f"no column is asked for; there are {', '.join(SCHEMA.names)}")
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+class RowBuilder:
+    """Collects the records of one partition; bounds are of a batch of rows, and what is open when `feed` ends stays.
+
+    Args:
+        columns, include_headers: as in `schema_of`.
+        start, end: only records with start <= offset < end.
+        start_timestamp, end_timestamp: only records with start <= timestamp < end (ms).
+        max_rows, max_bytes: where a batch ends; one record always goes in.
+        aborted: (producer id, first offset) of aborted transactions, see `set_aborted`.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        columns: Sequence[str] | None = None,
+        include_headers: bool = True,
+        start: int | None = None,
+        end: int | None = None,
+        start_timestamp: int | None = None,
+        end_timestamp: int | None = None,
+        max_rows: int = MAX_ROWS,
+        max_bytes: int = MAX_BYTES,
+        aborted: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.schema = schema_of(columns, include_headers)
+        self._builder = column_builder(
+            tuple(_BUILT[name] for name in self.schema.names if name in _BUILT),
+            max_rows=max_rows,
+            max_bytes=max_bytes,
+            min_offset=start,
+            end_offset=end,
+            min_timestamp=start_timestamp,
+            end_timestamp=end_timestamp,
+            aborted=aborted,
+        )
+
+    @property
+    def consumed(self) -> int:
+        """Where the last batch that was read ends in the buffer; bytes behind it are the beginning of one."""
+        return self._builder.consumed
+
+    @property
+    def past_end(self) -> bool:
+        """Whether a batch behind `end` was seen, so that nothing more will be taken."""
+        return self._builder.past_end
+
+    def set_aborted(self, aborted: Iterable[tuple[int, int]]) -> None:
+        """Begin with another list of aborted transactions: that of the next Fetch response."""
+        self._builder.set_aborted(aborted)
+
+    def feed(self, buffer: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
+        """Take the batches of a buffer; has to be iterated to its end. Raises DamagedRows; what was read before it
+        stays for `finish`."""
+        try:
+            for columns in self._builder.feed(buffer):
+                yield self._batch(columns)
+        except DamagedBatch as error:
+            offset = int.from_bytes(buffer[error.position : error.position + 8], "big", signed=True)
+            raise DamagedRows(self.topic, self.partition, offset, error.reason) from None
+
+    def finish(self) -> pa.RecordBatch | None:
+        """The rows that were not yet given; None if there are none."""
+        columns = self._builder.finish()
+        return None if columns is None else self._batch(columns)
+
+    def _batch(self, columns: Columns) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [self._array(name, columns) for name in self.schema.names], schema=self.schema
+        )
+
+    def _array(self, name: str, columns: Columns) -> pa.Array:
+        rows = columns.rows
+        if name == "topic":
+            return _repeated(self.topic, pa.string(), _size_class(rows)).slice(0, rows)
+        if name == "partition":
+            return _repeated(self.partition, pa.int32(), _size_class(rows)).slice(0, rows)
+        column: Any = columns.columns[_BUILT[name]]
+        if name == "offset":
+            return _numbers(column, pa.int64(), rows)
+        if name == "timestamp":
+            return _microseconds(column, rows)
+        if name == "timestampType":
+            return _numbers(column, pa.int8(), rows).cast(pa.int32())
+        if name == "headers":
+            return headers_array(column, HEADERS, rows)
+        return bytes_array(column, pa.binary(), rows)
+
+
+def _numbers(column: Memory, kind: Any, rows: int) -> pa.Array:
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column)])
+
+
+def _microseconds(column: Memory, rows: int) -> pa.Array:
+    stored = _numbers(column, pa.timestamp("ms", "UTC"), rows)
+    try:
+        return stored.cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        import pyarrow.compute as pc
+
+        most = _MOST_US // 1000
+        number = stored.cast(pa.int64())
+        within = pc.min_element_wise(pc.max_element_wise(number, -most), most)
+        return within.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
+
+
+def _size_class(rows: int) -> int:
+    """Constant columns are made in few sizes and sliced."""
+    return 1 << max(10, (rows - 1).bit_length())
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: str | int, kind: Any, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), count)
