@@ -1,15 +1,28 @@
-"""Spark for the tests: the settings of a small session."""
+"""Spark for the tests: the settings of a small session, and drivers in processes of their own."""
 
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import requires
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from harness import toolchain
+from harness.spark_child import read_message, write_message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # importing it takes a second
+
+TESTS = Path(__file__).parents[1]
+OWN_SOURCE_POM = TESTS / "spark" / "own" / "pom.xml"
+OLDEST = "4.0.0"  # of pyspark that we support; of its Kafka source all parts can be had
+OWN_SOURCE_KAFKA = "3.9.0"  # the kafka-clients that Spark 4.0.0 names
+PATIENCE_S = 120.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def settings(directory: Path, master: str = "local[2]", **more: str) -> dict[str, str]:
@@ -36,7 +49,7 @@ def settings(directory: Path, master: str = "local[2]", **more: str) -> dict[str
 
 
 def session(settings: Mapping[str, str]) -> "SparkSession":
-    """A running SparkSession of this process, which must have none."""
+    """A running SparkSession of this process, which must have none; with spark.remote it is one of Spark Connect."""
     toolchain.find("java")
     from pyspark.sql import SparkSession
 
@@ -47,5 +60,101 @@ def session(settings: Mapping[str, str]) -> "SparkSession":
     for name, value in settings.items():
         builder = builder.config(name, value)
     running = builder.getOrCreate()
-    running.sparkContext.setLogLevel("ERROR")
+    if "spark.remote" not in settings:
+        running.sparkContext.setLogLevel("ERROR")
     return running
+
+
+def own_source_jars() -> str:
+    """Spark's own Kafka source 4.0.0 and what it needs, for `spark.jars`."""
+    return toolchain.maven_classpath(OWN_SOURCE_POM, OWN_SOURCE_KAFKA).replace(":", ",")
+
+
+def oldest_python() -> Path:
+    """The Python of an environment with pyspark 4.0.0 and what kafkapy needs; kafkapy itself is this tree."""
+    needs = [each for each in requires("kafkapy") or () if "extra ==" not in each]
+    return toolchain.python_with(*sorted(needs), f"pyspark=={OLDEST}", "pyarrow>=14")
+
+
+class Driver:
+    """A process with a Spark session that runs functions of importable modules (of tests/ and of kafkapy).
+
+    `python` is the interpreter, and by that the version of pyspark. Used as a context manager.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, str], python: Path | None = None) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.log = directory / "driver.log"
+        python = python or Path(sys.executable)
+        with self.log.open("ab") as err:
+            self.child = subprocess.Popen(
+                [str(python), "-m", "harness.spark_child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                cwd=directory,
+                env=environment([TESTS, TESTS.parent]),
+            )
+        self._send(dict(settings))
+        self._receive("its session")
+
+    def __enter__(self) -> "Driver":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def call(self, function: "Callable[Concatenate[SparkSession, P], T]", *args: P.args, **kwargs: P.kwargs) -> T:
+        """What function(spark, *args, **kwargs) returns there; DriverError with what it raised."""
+        self._send((function.__module__, function.__qualname__, args, kwargs))
+        result: T = self._receive(function.__qualname__)
+        return result
+
+    def kill(self) -> None:
+        """SIGKILL to the Python driver; its JVM follows when it sees that."""
+        self.child.kill()
+        self.child.wait(30)
+
+    def close(self) -> None:
+        """Stops the session; a driver that does not end is killed."""
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.close()
+        try:
+            self.child.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.child.stdout.close()
+
+    def _send(self, message: object) -> None:
+        assert self.child.stdin is not None
+        write_message(self.child.stdin, message)
+
+    def _receive(self, what: str) -> Any:
+        assert self.child.stdout is not None
+        watchdog = threading.Timer(PATIENCE_S, self.child.kill)
+        watchdog.start()
+        try:
+            good, result = read_message(self.child.stdout)
+        except EOFError:
+            code = self.child.wait(30)
+            raise DriverError(f"the driver ended with {code} instead of {what}:\n{self._said()}") from None
+        finally:
+            watchdog.cancel()
+        if not good:
+            raise DriverError(result)
+        return result
+
+    def _said(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
+
+
+class DriverError(RuntimeError):
+    """What went wrong in a Driver: the traceback there."""
+
+
+def environment(paths: Sequence[Path]) -> dict[str, str]:
+    """This one with `paths` first among those that Python looks at; Spark hands them on to its workers."""
+    more = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([*map(str, paths), *([more] if more else [])])
+    return {**os.environ, "PYTHONPATH": path}

@@ -1,0 +1,85 @@
+"""What drivers are asked to do (see harness.spark.Driver): reading and writing topics by any source.
+
+Rows are plain tuples, timestamps microseconds since 1970, headers a list of (name, value).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Headers = list[tuple[str, bytes | None]]
+TO_WRITE = "topic string, partition int, key binary, value binary, headers array<struct<key: string, value: binary>>"
+
+
+class Row(NamedTuple):
+    """One row of a Kafka source."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_us: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def read(spark: "SparkSession", source: str, options: Mapping[str, str]) -> list[Row]:
+    """A batch read, in the order of partitions and offsets."""
+    return rows(spark.read.format(source).options(**options).load())
+
+
+def rows(frame: "DataFrame") -> list[Row]:
+    """All rows of a source's frame; without a column for headers they have none."""
+    from pyspark.sql.functions import col, unix_micros
+
+    columns = [col(name) for name in ("topic", "partition", "offset", "timestampType", "key", "value")]
+    columns += [col("headers")] if "headers" in frame.columns else []
+    frame = frame.orderBy("topic", "partition", "offset").select(unix_micros("timestamp"), *columns)
+    found = []
+    for timestamp, topic, partition, offset, kind, key, value, *headers in frame.collect():
+        names = [(name, _bytes(content)) for name, content in (headers or [None])[0] or ()]
+        found.append(Row(topic, partition, offset, timestamp, kind, _bytes(key), _bytes(value), names))
+    return found
+
+
+def write(spark: "SparkSession", source: str, rows: Sequence[tuple[object, ...]], options: Mapping[str, str]) -> None:
+    """A batch write of (topic, partition or None, key, value, headers) in two tasks."""
+    frame = spark.createDataFrame(rows, TO_WRITE).repartition(2, "key")
+    if all(row[1] is None for row in rows):
+        frame = frame.drop("partition")
+    frame.write.format(source).options(**options).save()
+
+
+def copy_stream(
+    spark: "SparkSession",
+    source: str,
+    options: Mapping[str, str],
+    sink: str,
+    sink_options: Mapping[str, str],
+) -> list[int]:
+    """Runs a query from source to sink over what is there now; the number of rows of every micro-batch.
+
+    `sink_options` has the checkpointLocation. Rows keep key, value and headers.
+    """
+    stream = spark.readStream.format(source).options(**options).load()
+    columns = [name for name in ("key", "value", "headers") if name in stream.columns]
+    writing = stream.select(*columns).writeStream.format(sink).options(**sink_options)
+    query = writing.trigger(availableNow=True).start()
+    query.awaitTermination()
+    failed = query.exception()
+    if failed is not None:
+        raise failed
+    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def set_option(spark: "SparkSession", name: str, value: str) -> None:
+    """A setting of the session."""
+    spark.conf.set(name, value)
+
+
+def _bytes(value: bytes | bytearray | None) -> bytes | None:
+    """pyspark 4.0 gives bytearrays, later versions bytes."""
+    return None if value is None else bytes(value)
