@@ -7,6 +7,7 @@ records inside are the business of `records` and `validation`.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy
@@ -293,3 +294,26 @@ def assemble(
         return batch
     finally:
         PyBuffer_Release(&held)
+
+
+def seal(
+    bytearray batch not None,
+    *,
+    int64_t producer_id=-1,
+    int16_t producer_epoch=-1,
+    int32_t base_sequence=-1,
+    bint transactional=False,
+) -> None:
+    """Write into a whole batch who produces it, and make its checksum; everything else is there already."""
+    cdef uint8_t *at = <uint8_t *>PyByteArray_AS_STRING(batch)
+    cdef Py_ssize_t size = PyByteArray_GET_SIZE(batch)
+    cdef int64_t has = 0
+    if look(at, size, &has) != LOOK_WHOLE or has != size:
+        raise ValueError(f"these {size} bytes are not one whole batch")
+    store64(at + AT_PRODUCER_ID, <uint64_t>producer_id)
+    store16(at + AT_PRODUCER_EPOCH, <uint16_t>producer_epoch)
+    store32(at + AT_BASE_SEQUENCE, <uint32_t>base_sequence)
+    if transactional:
+        at[AT_ATTRIBUTES + 1] |= TRANSACTIONAL_BIT
+    with nogil:
+        store_crc(at, size)

@@ -76,3 +76,11 @@ def assemble(
     producer_epoch: int = -1,
     base_sequence: int = -1,
 ) -> bytes: ...
+def seal(
+    batch: bytearray,
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+) -> None: ...

@@ -46,6 +46,7 @@ from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from kafkapy.client.producer import Producer
+from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.client.txn_admin import TransactionAdmin
 
@@ -76,6 +77,8 @@ __all__ = [
     "TransactionAborted",
     "TransactionAdmin",
     "TransactionFailed",
+    "TransactionIdentity",
     "TransactionalProducer",
     "UnsupportedByBroker",
+    "end_transaction",
 ]

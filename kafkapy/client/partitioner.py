@@ -1,31 +1,10 @@
 """Which partition a record goes to: Kafka's default choice, so that equal keys land where other clients put them."""
 
 import random
-from functools import lru_cache
 
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
+from kafkapy._ext.murmur2 import murmur2, partition_of_key
 
-
-def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 (class `org.apache.kafka.common.utils.Utils`), as an unsigned number."""
-    length = len(data)
-    h = 0x9747B28C ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if whole < length:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15
-
-
-@lru_cache(maxsize=16384)
-def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a record with this key, among `partitions` (all, also those without a leader)."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+__all__ = ["StickyChoice", "murmur2", "partition_of_key"]
 
 
 class StickyChoice:

@@ -3,6 +3,7 @@
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.errors import ProduceFailed
 from kafkapy.record.batch import BatchBuilder
+from kafkapy.record.encoded import EncodedBatch
 
 
 class Delivery:
@@ -21,21 +22,21 @@ class Delivery:
 class PendingBatch:
     """Records for one partition; once sent, its bytes and sequence stay as they are."""
 
-    __slots__ = ("builder", "closed_at", "data", "delivery", "sequence", "where")
+    __slots__ = ("closed_at", "data", "delivery", "records", "sequence", "where")
 
-    def __init__(self, where: TopicPartition, codec: int, max_bytes: int) -> None:
+    def __init__(self, where: TopicPartition, records: BatchBuilder | EncodedBatch) -> None:
         self.where = where
-        self.builder = BatchBuilder(codec, max_bytes)
+        self.records = records
         self.closed_at = 0.0
         self.sequence = -1
-        self.data: bytes | None = None
+        self.data: bytes | bytearray | None = None
         self.delivery = Delivery(*where)
 
     @property
     def size(self) -> int:
         """Bytes before compression."""
-        return self.builder.size
+        return self.records.size
 
     @property
     def count(self) -> int:
-        return self.builder.count
+        return self.records.count

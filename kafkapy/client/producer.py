@@ -16,6 +16,8 @@ from kafkapy.client.partitioner import StickyChoice, partition_of_key
 from kafkapy.client.pending_batch import Delivery, PendingBatch
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import INIT_PRODUCER_ID, PRODUCE
+from kafkapy.record.batch import BatchBuilder
+from kafkapy.record.encoded import EncodedBatch
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -103,7 +105,7 @@ class Producer:
             ProduceFailed: an earlier batch was not stored; the records still waiting are dropped.
         """
         self._raise_failure()
-        count = len(self.cluster.topic(topic, create=True).partitions)
+        count = self.partition_count(topic)
         if partition is not None and not 0 <= partition < count:
             self.cluster.leader_of(topic, partition)  # raises, saying how many there are
         moment = int(time.time() * 1000) if timestamp is None else timestamp
@@ -116,12 +118,34 @@ class Producer:
                 where = topic, self._sticky.partition(topic, count)
             batch = self._open.get(where)
             if batch is None:
-                batch = self._open[where] = PendingBatch(where, self._codec, self._batch_bytes)
-            if batch.builder.append(moment, key, value, headers):
+                batch = self._open[where] = PendingBatch(where, BatchBuilder(self._codec, self._batch_bytes))
+            assert isinstance(batch.records, BatchBuilder)
+            if batch.records.append(moment, key, value, headers):
                 return batch.delivery
             self._close_batch(batch)
             self._sticky.batch_is_full(*where, count)
-            self._move(wait=self._ready_bytes > 4 * self._request_bytes)
+            self._make_room()
+
+    def send_batch(self, batch: EncodedBatch) -> Delivery:
+        """Takes records that are encoded already. They go after what `send` has taken for their partition.
+
+        Returns when there is room for them among what waits to be sent.
+        Raises: as `send`.
+        """
+        self._raise_failure()
+        where = batch.topic, batch.partition
+        self.cluster.topic(batch.topic, create=True)
+        self.cluster.leader_of(*where)  # raises where there is no such partition
+        if earlier := self._open.get(where):
+            self._close_batch(earlier)
+        pending = PendingBatch(where, batch)
+        self._close_batch(pending)
+        self._make_room()
+        return pending.delivery
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has. One that is not there the broker may make, as for `send`."""
+        return len(self.cluster.topic(topic, create=True).partitions)
 
     def flush(self) -> None:
         """Returns when every record is acknowledged (acks=0: sent); raises ProduceFailed if one was not."""
@@ -142,10 +166,16 @@ class Producer:
             raise self._failed
 
     def _close_batch(self, batch: PendingBatch) -> None:
-        del self._open[batch.where]
+        self._open.pop(batch.where, None)
         batch.closed_at = time.monotonic()
         self._ready[batch.where].append(batch)
         self._ready_bytes += batch.size
+
+    def _make_room(self) -> None:
+        """One step; more, until what waits to be sent is little enough."""
+        self._move(wait=False)
+        while self._ready_bytes > 4 * self._request_bytes:
+            self._move(wait=True)
 
     def _move(self, *, wait: bool) -> None:
         """One step: takes answers that are there, sends what may leave; with `wait` blocks for one answer."""
@@ -211,14 +241,14 @@ class Producer:
     def _before_sending(self, batches: list[PendingBatch]) -> None:
         """The place to tell somebody where records are about to go; what it raises is as if sending failed."""
 
-    def _bytes(self, batch: PendingBatch) -> bytes:
+    def _bytes(self, batch: PendingBatch) -> bytes | bytearray:
         """Encoded once: a batch sent again must be the same, or the broker would not know it."""
         if batch.data is None:
             producer_id, epoch = self._producer or (-1, -1)
             if self._idempotent:
                 batch.sequence = self._sequences[batch.where]
                 self._sequences[batch.where] = (batch.sequence + batch.count) & 0x7FFFFFFF
-            batch.data = batch.builder.build(
+            batch.data = batch.records.build(
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=batch.sequence,

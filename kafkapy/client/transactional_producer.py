@@ -24,8 +24,10 @@ from kafkapy.client.errors import (
 from kafkapy.client.group_types import GroupMetadata, Offsets, with_metadata
 from kafkapy.client.pending_batch import Delivery, PendingBatch
 from kafkapy.client.producer import Headers, Producer
+from kafkapy.client.transaction_ends import TransactionIdentity
 from kafkapy.client.transaction_link import ProducerId, TransactionLink, meaning
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.record.encoded import EncodedBatch
 
 log = logging.getLogger(__name__)
 
@@ -123,6 +125,12 @@ class TransactionalProducer(Producer):
         with self._noting():
             return super().send(topic, value, key, headers=headers, partition=partition, timestamp=timestamp)
 
+    def send_batch(self, batch: EncodedBatch) -> Delivery:
+        """As Producer.send_batch, within a transaction."""
+        self._expect(State.OPEN, "send_batch")
+        with self._noting():
+            return super().send_batch(batch)
+
     def flush(self) -> None:
         """Returns when every record is stored (not visible to read_committed before `commit`)."""
         if self._state is not State.READY:
@@ -169,6 +177,28 @@ class TransactionalProducer(Producer):
             self._take_answer(node)
             self._drop_unsent()
         self._end(State.ABORTING)
+
+    @property
+    def identity(self) -> TransactionIdentity:
+        """Who the coordinator knows this producer as. ValueError before `init` or `begin`."""
+        if self._state is State.NEW:
+            self._expect(State.READY, "identity")
+        assert self._transactional_id is not None
+        return TransactionIdentity(self._transactional_id, *self._id)
+
+    def leave_open(self) -> TransactionIdentity | None:
+        """Sends what was not sent, and leaves the transaction as it is for somebody to end with `end_transaction`.
+
+        The next `begin` gets a new epoch: if the transaction is open then, that aborts it.
+        Returns: None where nothing is in the transaction: there is nothing to end.
+        """
+        self._expect(State.OPEN, "leave_open")
+        self.flush()
+        identity = self.identity if self._begun else None
+        self._added.clear()
+        self._begun = False
+        self._state = State.NEW
+        return identity
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

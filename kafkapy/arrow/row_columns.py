@@ -1,0 +1,148 @@
+"""Which columns rows to be written can have, and where in memory they lie.
+
+    key, value    binary or string (also large, view, fixed size, dictionary); null: no key, a tombstone
+    topic         string or dictionary of strings
+    partition     any integer; null: by the key
+    headers       list of struct<key: string, value: binary>; null: none
+    timestamp     a timestamp of any unit, or milliseconds since 1970 as int64; null: now
+    offset, timestampType    where a row was read from; not used
+
+All can be left out but one of key and value. Source: the columns of Spark's KafkaWriter; the timestamp is ours.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkapy._ext.row_batches import Rows
+
+COLUMNS = ("key", "value", "topic", "partition", "headers", "timestamp")
+NOT_USED = ("offset", "timestampType")
+
+_BYTES = "binary or string"
+_HEADERS = "list<struct<key: string, value: binary>>"
+
+
+def check_schema(schema: Any, *, has_topic: bool) -> None:
+    """Raises ValueError with a sentence about the first column that cannot be."""
+    for name in schema.names:
+        if name not in COLUMNS and name not in NOT_USED:
+            raise ValueError(f"there is no column {name!r} in a record: it has {', '.join(COLUMNS)}; leave it out")
+        if schema.names.count(name) > 1:
+            raise ValueError(f"column {name!r} is there more than once")
+    if "value" not in schema.names and "key" not in schema.names:
+        raise ValueError(f"the rows have neither a column 'value' nor 'key'; they have {schema.names}")
+    if not has_topic and "topic" not in schema.names:
+        raise ValueError("the rows have no column 'topic', and no topic is given for all of them; add one or the other")
+    for field in schema:
+        if field.name in _ALLOWED and not pa.types.is_null(field.type):
+            allowed, words = _ALLOWED[field.name]
+            if not allowed(field.type):
+                raise ValueError(f"column {field.name!r} has the type {field.type}; it has to be {words}")
+
+
+def rows_of(batch: Any) -> Rows:
+    """The rows of a pyarrow.RecordBatch whose schema was checked; nothing that has a plain layout is copied.
+
+    Raises ValueError for a partition or a timestamp that cannot be, or a header that is null.
+    """
+    columns = {name: batch.column(name) for name in COLUMNS if name in batch.schema.names}
+    columns = {name: column for name, column in columns.items() if not pa.types.is_null(column.type)}
+    headers = header_key = header_value = None
+    if "headers" in columns:
+        headers, header_key, header_value = _headers(columns["headers"])
+    return Rows(
+        batch.num_rows,
+        _bytes(columns["key"]) if "key" in columns else None,
+        _bytes(columns["value"]) if "value" in columns else None,
+        headers,
+        header_key,
+        header_value,
+        _numbers(_partitions(columns["partition"])) if "partition" in columns else None,
+        _numbers(_milliseconds(columns["timestamp"])) if "timestamp" in columns else None,
+    )
+
+
+def _is_bytes(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return kind in _PLAIN or kind in _VIEWS or pa.types.is_fixed_size_binary(kind)
+
+
+def _is_text(kind: Any) -> bool:
+    return kind in _TEXTS or (pa.types.is_dictionary(kind) and kind.value_type in _TEXTS)
+
+
+def _is_headers(kind: Any) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    pair = kind.value_type
+    names = [pair.field(index).name for index in range(pair.num_fields)]
+    return names == ["key", "value"] and all(
+        _is_bytes(field.type) or pa.types.is_null(field.type) for field in (pair.field(0), pair.field(1))
+    )
+
+
+_PLAIN = {pa.binary(): 4, pa.string(): 4, pa.large_binary(): 8, pa.large_string(): 8}
+_VIEWS = (pa.binary_view(), pa.string_view())
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+_ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "key": (_is_bytes, _BYTES),
+    "value": (_is_bytes, _BYTES),
+    "topic": (_is_text, "string"),
+    "partition": (pa.types.is_integer, "int32"),
+    "headers": (_is_headers, _HEADERS),
+    "timestamp": (lambda kind: pa.types.is_timestamp(kind) or kind == pa.int64(), "a timestamp, or int64 milliseconds"),
+}
+
+
+def _bytes(column: Any) -> tuple[Any, Any, Any, int, int, int]:
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.binary())
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type not in _PLAIN:
+        column = column.cast(pa.large_binary() if column.type in _VIEWS else pa.binary())
+    validity, offsets, data = column.buffers()
+    if offsets is None or offsets.size == 0:  # Arrow lets an empty column go without
+        offsets = bytes(8)
+    return validity, offsets, data, column.offset, len(column), _PLAIN[column.type]
+
+
+def _headers(column: Any) -> tuple[Any, Any, Any]:
+    if pa.types.is_large_list(column.type):
+        column = column.cast(pa.list_(column.type.value_field))
+    pairs = column.values
+    if pairs.null_count and column.flatten().null_count:
+        raise ValueError("a row has a header that is null; leave it out of the row's list")
+    validity, offsets = column.buffers()[:2]
+    if offsets is None or offsets.size == 0:
+        offsets = bytes(4)
+    return (
+        (validity, offsets, None, column.offset, len(column), 4),
+        _bytes(pairs.field(0)),
+        _bytes(pairs.field(1)),
+    )
+
+
+def _partitions(column: Any) -> Any:
+    try:
+        return column.cast(pa.int32())
+    except pa.ArrowInvalid as reason:
+        raise ValueError(f"column 'partition' has a number that no partition has: {reason}") from None
+
+
+def _milliseconds(column: Any) -> Any:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
+    least = pc.min(column).as_py()
+    if least is not None and least < 0:
+        raise ValueError(f"column 'timestamp' has a time before 1970 ({least} ms), which no record can have")
+    return column
+
+
+def _numbers(column: Any) -> tuple[Any, Any, int]:
+    validity, values = column.buffers()
+    return validity, values, column.offset
