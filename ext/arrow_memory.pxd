@@ -1,53 +1,11 @@
 # Memory in Arrow's layout that grows without the interpreter: numbers one behind the other, and columns of bytes.
+#
+# Batch after batch of columns needs the same memory again. What its readers have let go is kept for the next one, up
+# to 64 MiB in the whole process: fresh pages from the kernel cost more than all that is done to the records.
 
 cimport cython
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
-
-cdef extern from *:
-    """
-    #ifndef _GNU_SOURCE
-    #define _GNU_SOURCE
-    #endif
-    #include <stdlib.h>
-    #include <string.h>
-    #include <sys/mman.h>
-
-    /* Large memory comes from the kernel itself: it grows without a copy and goes back at once. From malloc the
-       columns of one batch after the other, all growing side by side, would leave holes of several times their size. */
-    #define KAFKAPY_LARGE 131072
-    #define KAFKAPY_HUGE 4194304
-
-    static void kafkapy_free_column(void *at, size_t room) {
-        if (room < KAFKAPY_LARGE)
-            free(at);
-        else
-            munmap(at, room);
-    }
-
-    /* `used` bytes are kept; NULL without memory, and then all is as it was. */
-    static void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) {
-        void *made;
-        if (larger < KAFKAPY_LARGE)
-            return realloc(at, larger);
-        if (room >= KAFKAPY_LARGE)
-            made = mremap(at, room, larger, MREMAP_MAYMOVE);
-        else
-            made = mmap(0, larger, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (made == MAP_FAILED)
-            return 0;
-        if (larger >= KAFKAPY_HUGE)
-            madvise(made, larger, MADV_HUGEPAGE);   /* halves the cost of the first touch; refused is fine */
-        if (room < KAFKAPY_LARGE) {
-            if (used)
-                memcpy(made, at, used);
-            free(at);
-        }
-        return made;
-    }
-    """
-    void kafkapy_free_column(void *at, size_t room) nogil
-    void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) nogil
 
 cdef enum:
     FIRST_ROOM = 4096
@@ -56,7 +14,8 @@ cdef enum:
 ctypedef struct Growing:
     uint8_t *data
     size_t size
-    size_t room
+    size_t room                 # 0, or FIRST_ROOM times a power of two
+    size_t first                # the room to begin with: what the last batch of columns needed; 0: FIRST_ROOM
 
 # A column of bytes in Arrow's layout.
 ctypedef struct ByteColumn:
@@ -73,11 +32,15 @@ cdef class Memory:
     cdef readonly Py_ssize_t size
 
 
+# `used` bytes are kept; NULL without memory, and then all is as it was. Both rooms are those of a Growing.
+cdef uint8_t *grow_column(uint8_t *at, size_t used, size_t room, size_t larger) noexcept nogil
+cdef void free_column(uint8_t *at, size_t room) noexcept nogil
+
 # The memory as an object; nothing is left in `memory`.
 cdef object taken_memory(Growing *memory)
 
 cdef inline void free_memory(Growing *memory) noexcept:
-    kafkapy_free_column(memory.data, memory.room)
+    free_column(memory.data, memory.room)
 
 
 cdef inline uint8_t *more_memory(Growing *memory, size_t size) noexcept nogil:
@@ -85,10 +48,10 @@ cdef inline uint8_t *more_memory(Growing *memory, size_t size) noexcept nogil:
     cdef size_t room = memory.room
     cdef uint8_t *data
     if size > room - memory.size:
-        room = room * 2 if room else FIRST_ROOM
+        room = room * 2 if room else (memory.first if memory.first else FIRST_ROOM)
         while size > room - memory.size:
             room *= 2
-        data = <uint8_t *>kafkapy_grow_column(memory.data, memory.size, memory.room, room)
+        data = grow_column(memory.data, memory.size, memory.room, room)
         if data == NULL:
             return NULL
         memory.data = data
@@ -140,8 +103,13 @@ cdef bint mark_validity(ByteColumn *column, bint valid) noexcept nogil
 cdef inline bint put_bytes(ByteColumn *column, int width, const uint8_t *start, int32_t length) noexcept nogil:
     """One row more; `start` NULL: null."""
     cdef uint8_t *at
-    if (start == NULL or column.nulls) and not mark_validity(column, start != NULL):
-        return False
+    if start == NULL or column.nulls:
+        if not column.rows & 7 or not column.nulls:
+            if not mark_validity(column, start != NULL):
+                return False
+        elif start == NULL:     # the byte is there, with all bits set that nobody has cleared
+            column.validity.data[column.rows >> 3] &= ~(1 << (column.rows & 7))
+            column.nulls += 1
     if column.rows == 0 and not put_offset(&column.offsets, width, 0):
         return False
     if length:

@@ -6,10 +6,99 @@ from libc.string cimport memset
 
 from kafkapy._ext.utf8 cimport utf8_is_valid, utf8_length
 
+cdef extern from *:
+    """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+
+    /* Large memory comes from the kernel itself: it grows without a copy and goes back at once. From malloc the
+       columns of one batch after the other, all growing side by side, would leave holes of several times their size. */
+    #define KAFKAPY_LARGE_BITS 17
+    #define KAFKAPY_LARGE ((size_t)1 << KAFKAPY_LARGE_BITS)
+    #define KAFKAPY_HUGE 4194304
+
+    /* What was let go, by size: places that are taken and filled by one atomic step each, whatever thread it is. */
+    #define KAFKAPY_SIZES 10
+    #define KAFKAPY_PLACES 8
+    #define KAFKAPY_KEPT_MOST ((size_t)64 << 20)
+    static void *kafkapy_kept[KAFKAPY_SIZES][KAFKAPY_PLACES];
+    static size_t kafkapy_kept_bytes;
+
+    static void **kafkapy_kept_of(size_t room) {
+        int size = __builtin_ctzl(room) - KAFKAPY_LARGE_BITS;
+        return size < KAFKAPY_SIZES ? kafkapy_kept[size] : 0;
+    }
+
+    static void *kafkapy_take_kept(size_t room) {
+        void **places = kafkapy_kept_of(room);
+        for (int i = 0; places && i < KAFKAPY_PLACES; i++) {
+            void *found = __atomic_exchange_n(&places[i], 0, __ATOMIC_ACQ_REL);
+            if (found) {
+                __atomic_sub_fetch(&kafkapy_kept_bytes, room, __ATOMIC_RELAXED);
+                return found;
+            }
+        }
+        return 0;
+    }
+
+    static int kafkapy_keep(void *at, size_t room) {
+        void **places = kafkapy_kept_of(room);
+        if (__atomic_add_fetch(&kafkapy_kept_bytes, room, __ATOMIC_RELAXED) <= KAFKAPY_KEPT_MOST)
+            for (int i = 0; places && i < KAFKAPY_PLACES; i++) {
+                void *nothing = 0;
+                if (__atomic_compare_exchange_n(&places[i], &nothing, at, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+                    return 1;
+            }
+        __atomic_sub_fetch(&kafkapy_kept_bytes, room, __ATOMIC_RELAXED);
+        return 0;
+    }
+
+    static void kafkapy_free_column(void *at, size_t room) {
+        if (room < KAFKAPY_LARGE)
+            free(at);
+        else if (!kafkapy_keep(at, room))
+            munmap(at, room);
+    }
+
+    static void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) {
+        void *made;
+        if (larger < KAFKAPY_LARGE)
+            return realloc(at, larger);
+        if (room >= KAFKAPY_LARGE)
+            made = mremap(at, room, larger, MREMAP_MAYMOVE);
+        else if ((made = kafkapy_take_kept(larger)) == 0)
+            made = mmap(0, larger, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made == MAP_FAILED)
+            return 0;
+        if (larger >= KAFKAPY_HUGE)
+            madvise(made, larger, MADV_HUGEPAGE);   /* halves the cost of the first touch; refused is fine */
+        if (room < KAFKAPY_LARGE) {
+            if (used)
+                memcpy(made, at, used);
+            free(at);
+        }
+        return made;
+    }
+    """
+    void kafkapy_free_column(void *at, size_t room) nogil
+    void *kafkapy_grow_column(void *at, size_t used, size_t room, size_t larger) nogil
+
 cdef enum:
     MOST_BYTES = 0x7FFFFFFF     # what an offset of 4 bytes can count
 
 cdef uint8_t NOTHING = 0
+
+
+cdef uint8_t *grow_column(uint8_t *at, size_t used, size_t room, size_t larger) noexcept nogil:
+    return <uint8_t *>kafkapy_grow_column(at, used, room, larger)
+
+
+cdef void free_column(uint8_t *at, size_t room) noexcept nogil:
+    kafkapy_free_column(at, room)
 
 
 @cython.final
@@ -21,7 +110,7 @@ cdef class Memory:
         self._room = 0
 
     def __dealloc__(self) -> None:
-        kafkapy_free_column(self._data, self._room)
+        free_column(self._data, self._room)
 
     def __len__(self) -> int:
         return self.size
@@ -36,7 +125,11 @@ cdef object taken_memory(Growing *memory):
     taken._data = memory.data
     taken._room = memory.room
     taken.size = memory.size
-    memset(memory, 0, sizeof(Growing))
+    memory.first = FIRST_ROOM
+    while memory.first < memory.size:
+        memory.first *= 2
+    memory.data = NULL
+    memory.size = memory.room = 0
     return taken
 
 

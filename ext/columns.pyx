@@ -191,6 +191,7 @@ cdef class ColumnBuilder:
     cdef Stored _run(self) noexcept nogil:
         """STORED_RECORD: the columns are full and a record waits."""
         cdef Stored found
+        cdef int64_t size
         while True:
             if not self._pending:
                 if not self._in_batch:
@@ -207,10 +208,12 @@ cdef class ColumnBuilder:
                     return found
                 if not self._selected():
                     continue
-            if self.rows and (self.rows == self._max_rows or self.size + self._row_size() > self._max_bytes):
+            size = self._row_size()
+            if self.rows and (self.rows == self._max_rows or self.size + size > self._max_bytes):
                 self._pending = True
                 return STORED_RECORD
             self._pending = False
+            self.size += size
             if not self._append():
                 self._no_memory = True
                 return STORED_END
@@ -253,7 +256,6 @@ cdef class ColumnBuilder:
 
     cdef bint _append(self) noexcept nogil:
         cdef int columns = self._columns
-        self.size += self._row_size()
         self.rows += 1
         if columns & COL_PARTITION and not put32(&self._fixed[0], self._partition):
             return False
