@@ -23,14 +23,18 @@ cdef class TransactionScan:
     """Is fed the batches of a partition in their order; checksums are not looked at.
 
     decompress: as of ColumnBuilder; only a compressed control batch, which Kafka does not write, needs it.
+    began: producer id -> first offset of the transactions that are open where the batches begin.
     """
 
-    def __cinit__(self, decompress) -> None:
+    def __cinit__(self, decompress, began=()) -> None:
         memset(&self._open, 0, sizeof(IntMap))
         self._aborted = NULL
         self._count = self._room = 0
         self._no_memory = False
         self._walk = StoredRecords.__new__(StoredRecords, decompress, False)
+        for producer_id, first_offset in dict(began).items():
+            if not int_map_put(&self._open, producer_id, first_offset):
+                raise MemoryError
 
     def __dealloc__(self) -> None:
         int_map_free(&self._open)

@@ -57,14 +57,14 @@ _MOST_US = (1 << 63) - 1
 class DamagedRows(ValueError):
     """A batch that is none, or whose checksum is wrong; `reason` is the end of a sentence about the batch."""
 
-    def __init__(self, topic: str, partition: int, offset: int, reason: str) -> None:
+    def __init__(self, topic: str | None, partition: int | None, offset: int, reason: str) -> None:
         super().__init__(f"{topic}-{partition} is damaged at offset {offset}: the batch {reason}.")
         self.topic = topic
         self.partition = partition
         self.offset = offset
         self.reason = reason
 
-    def __reduce__(self) -> tuple[type[DamagedRows], tuple[str, int, int, str]]:
+    def __reduce__(self) -> tuple[type[DamagedRows], tuple[str | None, int | None, int, str]]:
         return DamagedRows, (self.topic, self.partition, self.offset, self.reason)
 
 
@@ -89,6 +89,7 @@ class RowBuilder:
     """Collects the records of one partition; bounds are of a batch of rows, and what is open when `feed` ends stays.
 
     Args:
+        topic, partition: None, where files do not say it, makes the column null.
         columns, include_headers: as in `schema_of`.
         start, end: only records with start <= offset < end.
         start_timestamp, end_timestamp: only records with start <= timestamp < end (ms).
@@ -98,8 +99,8 @@ class RowBuilder:
 
     def __init__(
         self,
-        topic: str,
-        partition: int,
+        topic: str | None,
+        partition: int | None,
         *,
         columns: Sequence[str] | None = None,
         include_headers: bool = True,
@@ -200,5 +201,5 @@ def _size_class(rows: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _repeated(value: str | int, kind: Any, count: int) -> pa.Array:
+def _repeated(value: str | int | None, kind: Any, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), count)

@@ -29,13 +29,17 @@ DOUBTED = 1 << 24
 
 
 class SegmentBlocks:
-    """`position`: where the current block begins in the file; `end`: where the file ended when it was opened."""
+    """`position`: where the current block begins in the file; `end`: where the file ended when it was opened, or the
+    end that was given."""
 
-    def __init__(self, path: str | os.PathLike[str], position: int = 0, block: int = BLOCK) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], position: int = 0, block: int = BLOCK, *, end: int | None = None
+    ) -> None:
         self.path = Path(path)
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.position = position
-        self.end = os.fstat(self._fd).st_size
+        size = os.fstat(self._fd).st_size
+        self.end = size if end is None else min(end, size)
         self._memory = bytearray(block)
         self._used = -1
 
@@ -56,7 +60,7 @@ class SegmentBlocks:
         self._used = count
 
     def __iter__(self) -> Iterator[memoryview]:
-        """Blocks from `position` on. Ends where the file does, or before a batch that goes on behind it: then
+        """Blocks from `position` to `end`. Ends there, or before a batch that goes on behind it: then
         `position` is less than `end`. Raises OSError, and DamagedBatch (its position is that in the block) where a
         huge batch has a wrong checksum or the file became shorter.
         """

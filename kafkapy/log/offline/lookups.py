@@ -18,6 +18,8 @@ from kafkapy.log.offline.places import Segment
 from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.record.batch import Record, find_timestamp
 
+LAST = (1 << 63) - 1  # no offset and no time is larger
+
 
 class Found(NamedTuple):
     """A record, and whether it is a control record."""
@@ -40,13 +42,14 @@ def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
     return None
 
 
-def record_since(segments: Sequence[Segment], timestamp: int) -> Found | None:
-    """The first record with this timestamp or a later one, as ListOffsets finds it. Raises OfflineError, OSError."""
+def record_since(segments: Sequence[Segment], timestamp: int, room: int | None = None) -> Found | None:
+    """The first record with this timestamp or a later one, as ListOffsets finds it. `room`: how many bytes of the last
+    segment to look at, all by default. Raises OfflineError, OSError."""
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and is_older(segment, timestamp):
             continue
         start = _position_of_time(segment, timestamp)
-        with _log(segment) as log:
+        with _log(segment, room if number + 1 == len(segments) else None) as log:
             position = _locate_time(log, start, timestamp)
             if position is None:
                 continue
@@ -68,7 +71,7 @@ def position_of(segment: Segment, offset: int) -> int:
 
     Raises OSError. Stops before what is no batch: whoever reads on will say so.
     """
-    start = _index_position(segment, offset)
+    start = index_position(segment, offset)
     with _log(segment) as log:
         for begin in (start, 0) if start else (0,):
             try:
@@ -77,7 +80,7 @@ def position_of(segment: Segment, offset: int) -> int:
                 continue
             if found is None:
                 return log.size
-            if begin == 0 or _first_offset(log, found[0]) <= offset:
+            if begin == 0 or first_offset_of(log, found[0]) <= offset:
                 return found[0]
             # Nothing has the offset, or the index has led behind it: the walk from the begin tells.
         # There is damage, or only the end of a batch that is just being written.
@@ -89,7 +92,7 @@ def position_of(segment: Segment, offset: int) -> int:
 
 def end_offset_of(segment: Segment) -> int:
     """The offset behind the segment's last batch, found from the last index entry on. Raises OfflineError, OSError."""
-    for start in (_index_position(segment, (1 << 63) - 1), 0):
+    for start in (index_position(segment, LAST), 0):
         end = segment.base_offset
         try:
             with LogReader(segment.path) as log:
@@ -120,11 +123,11 @@ def begin_of(segment: Segment, offset: int | None, timestamp: int | None) -> int
 
 def is_older(segment: Segment, timestamp: int) -> bool:
     """Whether the last entry of a sealed segment's time index, that of its largest timestamp, lies before the time."""
-    entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, (1 << 63) - 1)
+    entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, LAST)
     return entry is not None and entry[0] < timestamp
 
 
-def _index_position(segment: Segment, offset: int) -> int:
+def index_position(segment: Segment, offset: int) -> int:
     """Where the offset index says that a search begins; 0 without one."""
     relative = min(offset - segment.base_offset, (1 << 31) - 1)
     entry = _floor(segment.path.with_suffix(".index"), OFFSET_ENTRY.size, relative)
@@ -134,10 +137,10 @@ def _index_position(segment: Segment, offset: int) -> int:
 def _position_of_time(segment: Segment, timestamp: int) -> int:
     """Up to this position everything is older."""
     entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, timestamp - 1)
-    return _index_position(segment, segment.base_offset + entry[1]) if entry is not None else 0
+    return index_position(segment, segment.base_offset + entry[1]) if entry is not None else 0
 
 
-def _first_offset(log: LogReader, position: int) -> int:
+def first_offset_of(log: LogReader, position: int) -> int:
     """The base offset of the batch there; a wrapper of formats 0 and 1 has to be unpacked for it. -1: it is damaged."""
     header = log.header_at(position)
     if isinstance(header, BatchHeader):
@@ -149,9 +152,9 @@ def _first_offset(log: LogReader, position: int) -> int:
 
 
 @contextmanager
-def _log(segment: Segment) -> Iterator[LogReader]:
+def _log(segment: Segment, limit: int | None = None) -> Iterator[LogReader]:
     """The C functions that read of it do not know its name."""
-    with LogReader(segment.path) as log:
+    with LogReader(segment.path, limit) as log:
         try:
             yield log
         except OSError as error:
@@ -172,15 +175,15 @@ def _floor(path: Path, width: int, target: int) -> tuple[int, int] | None:
     """The last entry up to `target`, of those that are not zeros reserved at the end: (key, value)."""
     try:
         with _opened(path) as fd:
-            count = _written(fd, width)
+            count = entries_in(fd, width)
             found = floor_entry(fd, count, width, target) if count else None
     except OSError:
         return None
     return None if found is None else (found[1], found[2])
 
 
-def _written(fd: int, width: int) -> int:
-    """Entries before the zeros that a file which still grows has at its end; found by halving."""
+def entries_in(fd: int, width: int) -> int:
+    """How many an index file has before the zeros that one which still grows ends in; found by halving."""
     low, high = 0, os.fstat(fd).st_size // width
     while low < high:
         middle = (low + high) // 2

@@ -95,8 +95,9 @@ def _partition(directory: Path) -> Place | None:
     old = [] if segments else [one.path for one in files_07.segments_07(directory)]
     if not segments and not old:
         return None
-    found = sorted(map(_segment, segments or old), key=lambda segment: segment.base_offset)
-    return _place(directory, found, bool(old), whole=True)
+    there = [segment for path in segments or old if (segment := _if_there(path))]
+    found = sorted(there, key=lambda segment: segment.base_offset)
+    return _place(directory, found, bool(old), whole=True) if found else None
 
 
 def _partitions_below(directory: Path, topic: str | None = None) -> list[Place]:
@@ -119,6 +120,14 @@ def _named(name: str) -> tuple[str, int] | None:
     if parsed:
         return (parsed.topic, parsed.partition) if parsed.kind == LIVE_DIR else None
     return files_07.partition_of_07(name)
+
+
+def _if_there(path: Path) -> Segment | None:
+    """A broker may have deleted the file since the directory was listed."""
+    try:
+        return _segment(path)
+    except FileNotFoundError:
+        return None
 
 
 def _segment(path: Path) -> Segment:

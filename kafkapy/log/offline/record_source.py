@@ -3,19 +3,16 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise, repeat
+from itertools import pairwise
 
 from kafkapy._ext.transactions import TransactionScan
 from kafkapy.log.offline.errors import OfflineError
-from kafkapy.log.offline.files_07 import Reader07
 from kafkapy.log.offline.lookups import begin_of
 from kafkapy.log.offline.places import Place, Segment, siblings
+from kafkapy.log.offline.sets_07 import sets_of_07
 from kafkapy.record.blocks import SegmentBlocks
 from kafkapy.record.columns import ColumnBuilder, Columns, DamagedBatch, column_builder, decompress_records
-from kafkapy.record.kafka07 import CorruptMessage, messages_in
-from kafkapy.record.legacy import build_set
-
-GROUP_07 = 1 << 18  # bytes of 0.7 messages that are handed on at a time
+from kafkapy.record.kafka07 import CorruptMessage
 
 
 @dataclass(frozen=True)
@@ -106,24 +103,18 @@ class RecordSource:
                 self.damage.append(left)
 
     def _read_07(self, builder: ColumnBuilder, segment: Segment) -> Iterator[Columns]:
-        """Messages of Kafka 0.7 have no timestamps, and those of a compressed one all have its offset."""
         end = 0
-        group = bytearray()
-        with Reader07(segment.path) as reader:
-            try:
-                for message in reader.messages():
-                    inner = ((-1, None, one.payload) for one in messages_in(message))
-                    group += build_set(inner, 0, offsets=repeat(segment.base_offset + message.position))
-                    end = message.end
-                    if len(group) >= GROUP_07:
-                        yield from builder.feed(group)
-                        group = bytearray()
-                        self.progress(self._done + end)
-                if end < reader.size:
-                    self.damage.append(_left_over(segment, end, reader.size))
-            except CorruptMessage as error:
-                self.damage.append(f"{segment.path} is damaged: the message at position {error.position} has {error}.")
-        yield from builder.feed(group)
+        try:
+            for group in sets_of_07(segment.path, segment.base_offset):
+                yield from builder.feed(group.data)
+                end = group.end
+                self.progress(self._done + end)
+        except CorruptMessage as error:
+            self.damage.append(f"{segment.path} is damaged: the message at position {error.position} has {error}.")
+            return
+        size = segment.path.stat().st_size
+        if end < size:
+            self.damage.append(_left_over(segment, end, size))
 
     def _transactions(self, place: Place) -> TransactionScan:
         scan = transactions_of(place, lambda position: self.progress(self._done + position))

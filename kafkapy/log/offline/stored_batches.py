@@ -97,9 +97,10 @@ def base_offset_of(path: Path) -> int:
 class LogReader:
     """Walks the batches of one .log file, as far as its size was when it was opened (or by `refresh`)."""
 
-    def __init__(self, path: Path, limit: int | None = None) -> None:
-        """`limit`: how many bytes to look at, all by default. Raises OSError."""
+    def __init__(self, path: Path, limit: int | None = None, *, chunk: int = CHUNK) -> None:
+        """`limit`: how many bytes to look at, all by default; `chunk`: how many are read at once. Raises OSError."""
         self.path = path
+        self._size_of_chunk = chunk
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         size = os.fstat(self.fd).st_size
         self.size = size if limit is None else min(size, limit)
@@ -149,6 +150,14 @@ class LogReader:
             return None
         return self._header(position, self._bytes(position, min(V2_HEADER, LOG_OVERHEAD + length)))
 
+    def sound_batch_at(self, position: int) -> StoredBatch | None:
+        """The batch that begins there, if all of it is there and its checksum is right."""
+        try:
+            batch = next(self.batches(position), None)
+        except OfflineError:
+            return None
+        return batch if batch is not None and batch.crc_is_right else None
+
     def _look(self, position: int) -> tuple[int, int]:
         """Size and magic of what begins there; raises OfflineError where that is no batch."""
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
@@ -190,7 +199,7 @@ class LogReader:
         """`size` bytes, out of a chunk read ahead; a batch longer than a chunk is read whole."""
         start = position - self._chunk_start
         if start < 0 or start + size > len(self._chunk):
-            wanted = min(max(size, CHUNK), self.size - position)
+            wanted = min(max(size, self._size_of_chunk), self.size - position)
             self._chunk = read_fully(self.fd, wanted, position)
             self._chunk_start = position
             start = 0

@@ -1,0 +1,155 @@
+"""Segment files as Arrow record batches, without a broker: all message formats, down to Kafka 0.7.
+
+    for split in splits:                       # kafkapy.log.offline.splits, as many readers as there are splits
+        for batch in read_split(split): ...
+
+    read_segments(["/data/kafka"], topics=["orders"]).read_all()
+
+A torn batch at the end of the last segment, where a broker may just be writing, ends the records; all other damage is
+an error that names the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from kafkapy.arrow.rows import MAX_BYTES, MAX_ROWS, DamagedRows, RowBuilder, schema_of
+from kafkapy.log.offline.bounds import EVERYTHING, Bounds, Planner
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.selection import selected
+from kafkapy.log.offline.sets_07 import sets_of_07
+from kafkapy.log.offline.splits import Split, found_again, is_there
+from kafkapy.log.offline.stored_batches import LogReader
+from kafkapy.record.blocks import SegmentBlocks
+from kafkapy.record.columns import DamagedBatch
+from kafkapy.record.kafka07 import CorruptMessage
+
+Told = Callable[[str], object]
+
+
+def read_segments(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    topics: Collection[str] | None = None,
+    partitions: Collection[int] | None = None,
+    bounds: Bounds = EVERYTHING,
+    columns: Sequence[str] | None = None,
+    include_headers: bool = True,
+    committed: bool = False,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+) -> pa.RecordBatchReader:
+    """The records of log directories, topics, partitions or single segments, partition by partition, in their order.
+
+    How far it reads is decided at the call. `committed`: without aborted transactions, up to the last stable offset.
+
+    Raises OfflineError for what is no log or damaged, here or while it is read; ValueError for a wrong column; OSError.
+    """
+    schema = schema_of(columns, include_headers)
+    planner = Planner(bounds, committed=committed)
+    splits = [split for place in selected(map(Path, paths), topics, partitions) for split in planner.splits(place)]
+    batches = (
+        batch
+        for split in splits
+        for batch in read_split(
+            split, columns=columns, include_headers=include_headers, max_rows=max_rows, max_bytes=max_bytes
+        )
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def read_split(
+    split: Split,
+    *,
+    columns: Sequence[str] | None = None,
+    include_headers: bool = True,
+    max_rows: int = MAX_ROWS,
+    max_bytes: int = MAX_BYTES,
+    skipped: Told | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of a split, in order.
+
+    `skipped` is told a sentence about damage, and the rest of the split is left out; None: damage is an error.
+
+    Raises OfflineError for damage, and for a file that cannot be read here or is gone.
+    """
+    for piece in _present(split):
+        rows = RowBuilder(
+            piece.topic,
+            piece.partition,
+            columns=columns,
+            include_headers=include_headers,
+            start=piece.start,
+            end=piece.end,
+            max_rows=max_rows,
+            max_bytes=max_bytes,
+            aborted=piece.aborted,
+        )
+        try:
+            yield from (_rows_07 if piece.kafka_07 else _rows)(piece, rows)
+        except OfflineError as error:
+            if skipped is None:
+                raise
+            skipped(str(error))
+        except OSError as error:
+            raise _unreadable(piece, error) from error
+        if (rest := rows.finish()) is not None:
+            yield rest
+
+
+def _present(split: Split) -> Iterable[Split]:
+    """The split, or the same offsets in files that a cleaner has put in its place."""
+    try:
+        with LogReader(split.path) as log:
+            if is_there(split, log):
+                return [split]
+        return found_again(split)
+    except FileNotFoundError as error:
+        if not split.path.parent.is_dir():
+            raise _unreadable(split, error) from error
+        return found_again(split)
+    except OSError as error:
+        raise _unreadable(split, error) from error
+
+
+def _rows(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
+    with SegmentBlocks(split.path, split.position, end=split.stop) as blocks:
+        try:
+            for block in blocks:
+                yield from rows.feed(block)
+                blocks.used(rows.consumed)
+        except DamagedRows as error:
+            raise _damage(split, blocks.position + rows.consumed, error.offset, error.reason) from None
+        except DamagedBatch as error:
+            raise _damage(split, blocks.position + error.position, None, error.reason) from None
+        if blocks.position < split.stop:
+            raise _damage(split, blocks.position, None, "is not all there")
+
+
+def _rows_07(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
+    end = 0
+    try:
+        for group in sets_of_07(split.path, split.base_offset):
+            yield from rows.feed(group.data)
+            end = group.end
+    except CorruptMessage as error:
+        raise _damage(split, error.position, split.base_offset + error.position, f"has {error}", "message") from None
+    if end < split.stop and split.size is not None:
+        raise _damage(split, end, split.base_offset + end, "is not all there", "message")
+
+
+def _damage(split: Split, position: int, offset: int | None, reason: str, what: str = "batch") -> OfflineError:
+    at = f"position {position}" if offset is None else f"position {position} (offset {offset})"
+    return OfflineError(f"{split.path} ({split.name}) is damaged: the {what} at {at} {reason}.")
+
+
+def _unreadable(split: Split, error: OSError) -> OfflineError:
+    return OfflineError(
+        f"{split.path} ({split.name}) could not be read on {socket.gethostname()}: {error.strerror or error}. "
+        "Whoever reads a split has to see its files by the same path, and must be allowed to read them."
+    )

@@ -1,0 +1,92 @@
+"""Where one segment can be cut: at batches, about evenly.
+
+The offset index is asked, and believed only where a whole batch with a right checksum lies, with offsets that fit the
+entry. Where it is missing, or wrong, or has nothing for a long way, the headers of the segment are walked.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from struct import iter_unpack
+from typing import NamedTuple
+
+from kafkapy._ext.segment_scan import ceiling_position, scan
+from kafkapy.log.names import OFFSET_INDEX
+from kafkapy.log.offline.index_files import OFFSET_ENTRY
+from kafkapy.log.offline.lookups import entries_in, first_offset_of, position_of
+from kafkapy.log.offline.places import Segment
+from kafkapy.log.offline.stored_batches import LogReader
+
+LOOK = 1 << 14  # bytes that are read to look at a batch: most have less
+
+
+class Cut(NamedTuple):
+    """A batch: where it begins, its first offset, its checksum. Of an end: all but the checksum."""
+
+    position: int
+    offset: int
+    crc: int
+
+
+def cuts_of(segment: Segment, start: int, end: int, room: int, max_bytes: int, *, whole: bool) -> list[Cut]:
+    """Where pieces of the records with start <= offset < end begin, and last where the last one ends; empty: no bytes.
+
+    room: where the last whole batch ends in the file. whole: nothing of the segment is at `end` or behind it. Raises
+    OSError. Damage is passed over: the reading says it.
+    """
+    begin = 0 if start <= segment.base_offset else position_of(segment, start)
+    stop = room if whole else position_of(segment, end)
+    with LogReader(segment.path, room, chunk=LOOK) as log:
+        if not whole:
+            stop = _behind(log, min(stop, room), end)
+        if begin >= stop:
+            return []
+        first = log.header_at(begin)
+        parts = -(-(stop - begin) // max_bytes)
+        step = -(-(stop - begin) // parts)
+        indexed = _from_index(log, segment, begin, stop, step) if parts > 1 else []
+        inside = _walked(log, segment, begin, stop, step) if indexed is None else indexed
+    return [Cut(begin, start, 0 if first is None else first.crc), *inside, Cut(stop, end, 0)]
+
+
+def _behind(log: LogReader, position: int, end: int) -> int:
+    """Behind the batch there, if some of its offsets are below the end."""
+    header = log.header_at(position)
+    return position if header is None or first_offset_of(log, position) >= end else position + header.size
+
+
+def _from_index(log: LogReader, segment: Segment, begin: int, stop: int, step: int) -> list[Cut] | None:
+    """A cut every `step` bytes; None where the index does not give them."""
+    found: list[Cut] = []
+    try:
+        fd = os.open(segment.path.with_suffix(OFFSET_INDEX), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        count = entries_in(fd, OFFSET_ENTRY.size)
+        for target in range(begin + step, stop, step):
+            entry = ceiling_position(fd, count, target)
+            if entry is None or entry[1] >= stop:
+                break
+            cut = _cut_at(log, entry[1])
+            if cut is None or not segment.base_offset <= cut.offset <= segment.base_offset + entry[0]:
+                return None
+            if not found or cut.position > found[-1].position:
+                found.append(cut)
+    finally:
+        os.close(fd)
+    places = [begin, *(cut.position for cut in found), stop]
+    return found if all(behind - at <= 2 * step for at, behind in pairwise(places)) else None
+
+
+def _walked(log: LogReader, segment: Segment, begin: int, stop: int, step: int) -> list[Cut]:
+    entries = scan(log.fd, begin, stop, segment.base_offset, step, verify=False).offset_entries
+    found = (_cut_at(log, entry & 0xFFFFFFFF) for (entry,) in iter_unpack("=Q", entries))
+    return [cut for cut in found if cut is not None]
+
+
+def _cut_at(log: LogReader, position: int) -> Cut | None:
+    batch = log.sound_batch_at(position)
+    offset = -1 if batch is None else first_offset_of(log, position)
+    return None if batch is None or offset < 0 else Cut(position, offset, batch.header.crc)

@@ -1,0 +1,106 @@
+"""Partitions cut into pieces of about one size, each from a batch to a batch, so that many readers share a large one.
+
+A split also says what it expects to find: by the time that it is read, a cleaner may have written the file anew, or
+merged it with others, or retention have removed it (`found_again`).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkapy.log.offline.cuts import Cut, cuts_of
+from kafkapy.log.offline.ends import LogEnd, end_of
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.places import Place, places_in, siblings
+from kafkapy.log.offline.stored_batches import LogReader
+from kafkapy.log.offline.transactions import Transactions, transactions_since
+
+MAX_SEGMENT = 1 << 31  # bytes: positions in an index have four
+
+
+class Split(NamedTuple):
+    """Offsets `start` to before `end` of one segment file; they lie in its bytes `position` to `stop`.
+
+    `size`: of the whole file, None for the last segment, which may grow. `crc`: that of the batch at `position`.
+    `aborted`: (producer id, first offset) of the transactions that are to be left out. Can be pickled.
+    """
+
+    path: Path
+    topic: str | None
+    partition: int | None
+    base_offset: int
+    kafka_07: bool
+    start: int
+    end: int
+    position: int
+    stop: int
+    size: int | None
+    crc: int
+    committed: bool
+    aborted: tuple[tuple[int, int], ...]
+
+    @property
+    def bytes(self) -> int:
+        """How many are to be read."""
+        return self.stop - self.position
+
+    @property
+    def name(self) -> str:
+        """The partition's, for people."""
+        return str(self.path.parent) if self.topic is None else f"{self.topic}-{self.partition}"
+
+
+def splits_of(
+    place: Place, start: int, end: int, log_end: LogEnd, *, max_bytes: int, committed: bool = False
+) -> list[Split]:
+    """The records with start <= offset < end, in splits of at most about `max_bytes`; a segment of Kafka 0.7 is one.
+
+    `log_end`: as `end_of` says. `committed`: without aborted transactions, and only up to the last stable offset.
+    Raises OfflineError, OSError.
+    """
+    transactions = Transactions([], {})
+    end = min(end, log_end.offset)
+    if committed and not place.kafka_07:
+        transactions = transactions_since(place, start)
+        end = min([end, *transactions.open.values()])
+    growing = siblings(place)[-1].path
+    found = []
+    for segment, following in zip(place.segments, [*place.segments[1:], None], strict=True):
+        limit = log_end.offset if following is None else following.base_offset
+        if segment.base_offset < end and start < limit:
+            size = None if segment.path == growing else segment.size
+            room = log_end.position if size is None else size
+            where = max(start, segment.base_offset), min(end, limit)
+            if place.kafka_07:
+                cuts = [Cut(0, where[0], 0), Cut(segment.size, where[1], 0)]
+            else:
+                cuts = cuts_of(segment, *where, room, max_bytes, whole=end >= limit)
+            for cut, behind in pairwise(cuts):
+                found.append(
+                    Split(
+                        segment.path, place.topic, place.partition, segment.base_offset, place.kafka_07,
+                        cut.offset, behind.offset, cut.position, behind.position, size, cut.crc,
+                        committed, transactions.within(cut.offset, behind.offset),
+                    )
+                )  # fmt: skip
+    return found
+
+
+def is_there(split: Split, log: LogReader) -> bool:
+    """Whether the file is still the one that was split."""
+    if log.size < split.stop or (split.size is not None and log.size != split.size):
+        return False
+    header = None if split.kafka_07 else log.header_at(split.position)
+    return split.crc == (0 if header is None else header.crc)
+
+
+def found_again(split: Split) -> list[Split]:
+    """The same offsets in the segments that are there now. Raises OfflineError where they are gone; OSError."""
+    directory = split.path.parent
+    place = next((one for one in places_in([directory]) if one.whole), None)
+    if place is None or place.segments[0].base_offset > split.start:
+        raise OfflineError(f"{split.path} was deleted, with offsets {split.start} to {split.end - 1} of {split.name}.")
+    place = place._replace(topic=split.topic, partition=split.partition)
+    return splits_of(place, split.start, split.end, end_of(place), max_bytes=MAX_SEGMENT, committed=split.committed)

@@ -1,0 +1,112 @@
+"""The aborted and the open transactions of a partition, from the small files beside its segments where they tell.
+
+A segment's aborted transactions are in its .txnindex, which is missing where there are none; the producer snapshot at
+its end names the transactions that were open there. Both are believed of a sealed segment that still has its offset
+index, as Kafka's LogLoader does; any other segment, and always the last, to which a broker may just be writing, is
+scanned. Of what was open before the first segment nothing is known without a snapshot there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkapy._ext.stored_records import DamagedBatch
+from kafkapy._ext.transactions import TransactionScan
+from kafkapy.log.names import OFFSET_INDEX, SNAPSHOT, TXN_INDEX
+from kafkapy.log.offline.errors import OfflineError
+from kafkapy.log.offline.index_files import ABORTED_ENTRY, aborted_transactions, producer_entries
+from kafkapy.log.offline.places import Place, Segment, siblings
+from kafkapy.record.blocks import SegmentBlocks
+from kafkapy.record.columns import decompress_records
+
+Aborted = tuple[int, int, int]  # producer id, first offset, offset of the abort marker
+
+
+class Transactions(NamedTuple):
+    """`aborted` in the order of their markers; `open`: producer id to the first offset of its transaction."""
+
+    aborted: list[Aborted]
+    open: dict[int, int]
+
+    @property
+    def stable_end(self) -> int | None:
+        """The last stable offset, where a transaction is open: read_committed ends there."""
+        return min(self.open.values(), default=None)
+
+    def within(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
+        """(producer id, first offset) of the aborted ones that reach into offsets from `start` to before `end`."""
+        return tuple((producer, first) for producer, first, last in self.aborted if first < end and last >= start)
+
+
+def transactions_since(place: Place, start: int) -> Transactions:
+    """Those of a partition that end at `start` or later, or not at all. Damage is passed over: the reading says it.
+
+    Raises OfflineError for a file that cannot be read.
+    """
+    segments = siblings(place)
+    first, began = _known_begin(segments, start)
+    aborted: list[Aborted] = []
+    for segment, following in zip(segments[first:], [*segments[first + 1 :], None], strict=True):
+        told = None if following is None else _told(segment, following)
+        found = told or _scanned(segment, began)
+        aborted += found.aborted
+        began = found.open
+    return Transactions([one for one in aborted if one[2] >= start], began)
+
+
+def _known_begin(segments: list[Segment], start: int) -> tuple[int, dict[int, int]]:
+    """The last segment that begins at `start` or before and has a snapshot; else the first one."""
+    for number in reversed(range(len(segments))):
+        if segments[number].base_offset <= start:
+            began = _open_before(segments[number])
+            if began is not None:
+                return number, began
+    return 0, {}
+
+
+def _open_before(segment: Segment) -> dict[int, int] | None:
+    """What was open where the segment begins; None: there is no whole snapshot."""
+    try:
+        producers = producer_entries(segment.path.with_suffix(SNAPSHOT))
+    except (OSError, OfflineError):
+        return None
+    return {one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0}
+
+
+def _told(segment: Segment, following: Segment) -> Transactions | None:
+    """What the files beside a sealed segment say; None: they are missing or damaged."""
+    ended = _indexed(segment, following.base_offset) if segment.path.with_suffix(OFFSET_INDEX).exists() else None
+    began = None if ended is None else _open_before(following)
+    return None if ended is None or began is None else Transactions(ended, began)
+
+
+def _indexed(segment: Segment, end: int) -> list[Aborted] | None:
+    """The entries of a transaction index that is whole: each ends in the segment, behind the one before."""
+    path = segment.path.with_suffix(TXN_INDEX)
+    try:
+        if path.stat().st_size % ABORTED_ENTRY.size:
+            return None
+        found = [(one.producer_id, one.first_offset, one.last_offset) for one in aborted_transactions(path)]
+    except FileNotFoundError:
+        return []
+    except (OSError, OfflineError):
+        return None
+    least = segment.base_offset
+    for _, first, last in found:
+        if not (0 <= first <= last and least <= last < end):
+            return None
+        least = last
+    return found
+
+
+def _scanned(segment: Segment, began: dict[int, int]) -> Transactions:
+    scan = TransactionScan(decompress_records, began)
+    try:
+        with SegmentBlocks(segment.path) as blocks:
+            for block in blocks:
+                blocks.used(scan.feed(block))
+    except DamagedBatch:
+        pass
+    except OSError as error:
+        raise OfflineError(f"{segment.path} could not be read: {error.strerror or error}.") from error
+    return Transactions(scan.aborted(), scan.open())
