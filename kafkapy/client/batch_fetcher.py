@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster
-from kafkapy.client.connection import Connection
+from kafkapy.client.connection import Connection, FrameMemory
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.fetched import Isolation, isolation_level
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
@@ -70,7 +70,8 @@ class NothingFetched(ClientError):
 
 
 class Fetched(NamedTuple):
-    """What one Fetch brought: batches of any format, which may begin before the offset that was asked for.
+    """What one Fetch brought: batches of any format, which may begin before the offset that was asked for. The memory
+    is used again for the next one.
 
     aborted: (producer id, first offset) of the aborted transactions in it, for read_committed.
     """
@@ -114,6 +115,7 @@ class BatchFetcher:
         self._timeout_s = cluster.timeout_s if timeout_s is None else timeout_s
         self._connection: Connection | None = None
         self._leader = -1
+        self._memory = FrameMemory()
         self._progress = 0.0  # when something came last
 
     def __enter__(self) -> BatchFetcher:
@@ -167,7 +169,7 @@ class BatchFetcher:
         if self._connection is None or not self._connection.in_flight:
             self._ask()
         assert self._connection is not None
-        _, response = self._connection.receive(self._cluster.timeout_s + MAX_WAIT_MS / 1000)
+        _, response = self._connection.receive(self._cluster.timeout_s + MAX_WAIT_MS / 1000, self._memory)
         if response.error_code:
             raise KafkaError(response.error_code, f"{self._where}: {message_of(response.error_code)}")
         for topic in response.responses:

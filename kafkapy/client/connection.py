@@ -31,6 +31,19 @@ class Waiting(NamedTuple):
     correlation_id: int
 
 
+class FrameMemory:
+    """Memory for one answer after the other: fresh pages from the kernel cost as much as receiving into them."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def view(self, size: int) -> memoryview:
+        """Writes over what the last view showed, unless it was smaller."""
+        if size > len(self._data):
+            self._data = bytearray(1 << max(16, (size - 1).bit_length()))
+        return memoryview(self._data)[:size]
+
+
 class Connection:
     """A blocking connection. Requests may be sent ahead (`send`), answers come in the same order (`receive`).
 
@@ -75,6 +88,10 @@ class Connection:
     def in_flight(self) -> int:
         """Requests whose answers have not been received."""
         return len(self._waiting)
+
+    def fileno(self) -> int:
+        """For select.poll; -1 when it is closed."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         self._waiting.clear()
@@ -129,9 +146,11 @@ class Connection:
         waiter.register(self._socket, select.POLLIN)
         return bool(waiter.poll(max(0.0, timeout_s) * 1000))
 
-    def receive(self, timeout_s: float | None = None) -> tuple[Waiting, Any]:
+    def receive(self, timeout_s: float | None = None, memory: FrameMemory | None = None) -> tuple[Waiting, Any]:
         """The next answer: which request it belongs to, and the response message.
 
+        Args:
+            memory: where to put the answer; what refers to it (records) is good until the next use of the memory.
         Raises:
             BrokerTimedOut: it did not come in time.
             ConnectionFailed: the broker hung up, or sent what is not the answer.
@@ -141,7 +160,7 @@ class Connection:
         waiting = self._waiting.popleft()
         allowed = self.timeout_s if timeout_s is None else timeout_s
         with self._closing_on_failure(waiting, allowed):
-            frame, body = self._answer_to(waiting, time.monotonic() + allowed)
+            frame, body = self._answer_to(waiting, time.monotonic() + allowed, memory)
             return waiting, waiting.api.decode_response(frame, waiting.version, body)
 
     def _negotiate(self) -> None:
@@ -183,8 +202,10 @@ class Connection:
             self.close()
             raise
 
-    def _answer_to(self, waiting: Waiting, deadline: float) -> tuple[memoryview, int]:
-        frame = self._read_frame(deadline)
+    def _answer_to(
+        self, waiting: Waiting, deadline: float, memory: FrameMemory | None = None
+    ) -> tuple[memoryview, int]:
+        frame = self._read_frame(deadline, memory)
         correlation_id, body = read_response_header(frame, waiting.api, waiting.version)
         if correlation_id != waiting.correlation_id:
             raise ProtocolError(f"correlation id {correlation_id} instead of {waiting.correlation_id}")
@@ -203,16 +224,15 @@ class Connection:
             self.close()
             raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
 
-    def _read_frame(self, deadline: float) -> memoryview:
-        (size,) = _SIZE.unpack(self._read(4, deadline))
+    def _read_frame(self, deadline: float, memory: FrameMemory | None) -> memoryview:
+        (size,) = _SIZE.unpack(self._read(memoryview(bytearray(4)), deadline))
         if not 4 <= size <= LARGEST_FRAME:
             raise ProtocolError(f"a frame of {size} bytes")
-        return self._read(size, deadline)
+        return self._read(memoryview(bytearray(size)) if memory is None else memory.view(size), deadline)
 
-    def _read(self, size: int, deadline: float) -> memoryview:
-        data = memoryview(bytearray(size))
+    def _read(self, data: memoryview, deadline: float) -> memoryview:
         have = 0
-        while have < size:
+        while have < len(data):
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TimeoutError
