@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # importing it takes a second
 
 TESTS = Path(__file__).parents[1]
+DISCOVERY = TESTS.parent / "kafkapy" / "spark" / "discovery"  # an install has what is in there at the top level
 OWN_SOURCE_POM = TESTS / "spark" / "own" / "pom.xml"
 OLDEST = "4.0.0"  # of pyspark that we support; of its Kafka source all parts can be had
 OWN_SOURCE_KAFKA = "3.9.0"  # the kafka-clients that Spark 4.0.0 names
@@ -93,7 +94,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=err,
                 cwd=directory,
-                env=environment([TESTS, TESTS.parent]),
+                env=environment([TESTS, TESTS.parent, DISCOVERY]),
             )
         self._send(dict(settings))
         self._receive("its session")
