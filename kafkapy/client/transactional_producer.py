@@ -68,7 +68,7 @@ class TransactionalProducer(Producer):
         super().__init__(
             cluster, codec=codec, batch_bytes=batch_bytes, request_bytes=request_bytes, timeout_s=timeout_s
         )
-        self._transactional_id = transactional_id
+        self.transactional_id: str = transactional_id
         self._transaction_timeout_s = transaction_timeout_s
         self._link = TransactionLink(self.cluster, transactional_id)
         self._state = State.NEW
@@ -172,10 +172,9 @@ class TransactionalProducer(Producer):
         """Makes everything as if it had not been sent; also after a failure. What was not sent yet never is."""
         if self._state not in (State.FAILED, State.ABORTING) or (self._failure and self._failure.fatal):
             self._expect(State.OPEN, "abort")
-        self._drop_unsent()
-        for node in list(self._on_the_way):
-            self._take_answer(node)
-            self._drop_unsent()
+        self._open.clear()
+        # Batches that have been sent once have used up their sequence numbers.
+        self._must_recover |= self._outbox.abandon()
         self._end(State.ABORTING)
 
     @property
@@ -183,8 +182,7 @@ class TransactionalProducer(Producer):
         """Who the coordinator knows this producer as. ValueError before `init` or `begin`."""
         if self._state is State.NEW:
             self._expect(State.READY, "identity")
-        assert self._transactional_id is not None
-        return TransactionIdentity(self._transactional_id, *self._id)
+        return TransactionIdentity(self.transactional_id, *self._id)
 
     def leave_open(self) -> TransactionIdentity | None:
         """Sends what was not sent, and leaves the transaction as it is for somebody to end with `end_transaction`.
@@ -249,11 +247,6 @@ class TransactionalProducer(Producer):
                 raise
             # It has never heard of the transaction: there is nothing to abort.
 
-    def _drop_unsent(self) -> None:
-        # Batches that have been sent once have used up their sequence numbers.
-        self._must_recover |= any(batch.data is not None for waiting in self._ready.values() for batch in waiting)
-        self._drop()
-
     def _use(self, producer: ProducerId) -> None:
         self._id = producer
         self._producer = producer
@@ -273,7 +266,7 @@ class TransactionalProducer(Producer):
             State.COMMITTING: "call commit() again: whether it was committed is not known",
             State.ABORTING: "call abort() again: whether it was aborted is not known",
         }[self._state]
-        raise ValueError(f"{what}() cannot be: the producer {self._transactional_id!r} {self._state.value}; {hint}")
+        raise ValueError(f"{what}() cannot be: the producer {self.transactional_id!r} {self._state.value}; {hint}")
 
     @contextmanager
     def _noting(self) -> Iterator[None]:
@@ -295,7 +288,7 @@ class TransactionalProducer(Producer):
         if self._failure is None or (failure.fatal and not self._failure.fatal):
             self._failure = failure
 
-    def _before_sending(self, batches: list[PendingBatch]) -> None:
+    def before_sending(self, batches: Sequence[PendingBatch]) -> None:
         new = {batch.where for batch in batches} - self._added
         if new:
             self._begun = self._begun or None
@@ -303,15 +296,14 @@ class TransactionalProducer(Producer):
             self._begun = True
             self._added |= new
 
-    def _refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
-        super()._refused(batch, error)
-        assert self._transactional_id is not None
+    def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
+        super().refused(batch, error)
         if isinstance(error, TransactionFailed):
             self._note(error)
         elif isinstance(error, KafkaError) and error.code == Errors.PRODUCER_FENCED:
-            self._note(meaning(self._transactional_id, error.code))
+            self._note(meaning(self.transactional_id, error.code))
         else:
             code = error.code if isinstance(error, KafkaError) else Errors.NETWORK_EXCEPTION
             where = f"{batch.where[0]}-{batch.where[1]}"
             told = f"records for {where} were not stored ({error}); abort the transaction and begin anew"
-            self._note(TransactionAborted(self._transactional_id, code, told))
+            self._note(TransactionAborted(self.transactional_id, code, told))

@@ -10,6 +10,7 @@ import pytest
 
 from kafkapy.client import cluster as cluster_module
 from kafkapy.client import consumer as consumer_module
+from kafkapy.client import outbox as outbox_module
 from kafkapy.client import producer as producer_module
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
@@ -149,7 +150,7 @@ def second_broker(fake_broker: FakeBroker) -> Iterator[FakeBroker]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again at once."""
-    for module in (cluster_module, producer_module, consumer_module):
+    for module in (cluster_module, producer_module, outbox_module, consumer_module):
         monkeypatch.setattr(module, "BACKOFF_S", 0.0)
 
 

@@ -279,7 +279,7 @@ def test_batches_on_their_way_are_waited_for_before_an_abort(fake_broker, coordi
     producer.send("t", b"0", partition=0)
     for batch in list(producer._open.values()):
         producer._close_batch(batch)
-    producer._move(wait=False)
+    producer._outbox.step(wait=False)
     producer.send("t", b"1", partition=0)  # is never sent
     producer.abort()
     assert [values for *_, values in coordinator.stored] == [[b"0"]]
