@@ -3,6 +3,9 @@
 The sources live in ext/ and the modules in kafkapy/_ext, so Cython is shown ext/ under the package's name
 through a link in build/: `from kafkapy._ext.cursor cimport Reader` finds ext/cursor.pxd.
 
+Spark finds data sources in importable packages named pyspark_*; ours are folders in kafkapy/spark/discovery, mapped to
+the top level here.
+
 Environment:
     KAFKAPY_BUILD_ONLY   names of modules separated by commas: build just these (development)
     KAFKAPY_SANITIZE     set to build with AddressSanitizer (tests/fuzz/run_asan.py)
@@ -12,11 +15,12 @@ import os
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).parent
 CIMPORTS = Path("build") / "cimports"
+SPARK_PACKAGES = Path("kafkapy") / "spark" / "discovery"
 
 
 def link_sources_under_package_name() -> None:
@@ -36,6 +40,17 @@ class BuildOrStop(build_ext):
         super().finalize_options()
         if self.parallel is None:
             self.parallel = os.cpu_count()
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            self.show_spark_packages()
+
+    def show_spark_packages(self) -> None:
+        """An editable install finds mapped packages through an import hook, and Spark lists what is on sys.path: so
+        their folder goes there."""
+        unpacked_wheel = Path(self.get_finalized_command("install").install_lib)
+        (unpacked_wheel / "kafkapy-spark.pth").write_text(f"{HERE.resolve() / SPARK_PACKAGES}\n")
 
     def build_extension(self, ext: Extension) -> None:
         try:
@@ -75,7 +90,10 @@ def extensions() -> list[Extension]:
 
 
 link_sources_under_package_name()
+spark_packages = find_packages(SPARK_PACKAGES)
 setup(
+    packages=[*find_packages(include=["kafkapy", "kafkapy.*"]), *spark_packages],
+    package_dir={name: str(SPARK_PACKAGES / name) for name in spark_packages},
     ext_modules=cythonize(
         extensions(),
         include_path=[str(CIMPORTS)],

@@ -61,6 +61,7 @@ def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_
     assert {name.split("/")[2].split(".")[0] for name in names if name.endswith(".so")} == modules
     assert {f"kafkapy/_ext/{module}.pyi" for module in modules} <= names
     assert "kafkapy/py.typed" in names
+    assert {"pyspark_kafkapy/__init__.py", "pyspark_kafkapy_log/__init__.py"} <= names
     assert not [
         name for name in names if name.split("/")[0] in ("ext", "tests", "perf") or name.endswith((".c", ".pyx"))
     ]
@@ -73,6 +74,7 @@ def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_
         ["kafkapy", "--version"], cwd=tmp_path, env=outside, check=True, capture_output=True, text=True
     )
     assert version.stdout.strip().endswith(wheel.name.split("-")[1])
+    assert spark_packages(python, outside) == ["pyspark_kafkapy", "pyspark_kafkapy_log"]
     program = (
         "import kafkapy, subprocess, sys\n"
         "with kafkapy.Broker(process=True) as broker:\n"
@@ -85,6 +87,39 @@ def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_
     )
     assert spoken.returncode == 0, spoken.stderr
     assert "hello" in spoken.stdout
+
+
+def spark_packages(python: str, environment: dict[str, str]) -> list[str]:
+    """What Spark finds, in the way in which it looks; importing them must not fail, here without PySpark."""
+    program = (
+        "import importlib, pkgutil\n"
+        "for found in pkgutil.iter_modules():\n"
+        "    if found.name.startswith('pyspark_'):\n"
+        "        importlib.import_module(found.name)\n"
+        "        print(found.name)\n"
+    )
+    run = subprocess.run([python, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    assert "Spark cannot have the source 'kafkapy': No module named 'pyspark'" in run.stderr
+    return sorted(run.stdout.split())
+
+
+def test_an_editable_install_shows_spark_its_packages(tmp_path):
+    copy = copy_of_the_sources(tmp_path / "copy")
+    build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
+    environment = {**os.environ, "KAFKAPY_BUILD_ONLY": "varint"}
+    subprocess.run([sys.executable, "-c", build], cwd=copy, env=environment, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = str(tmp_path / "empty" / "bin" / "python")
+    subprocess.run([*PIP, "--python", python, "install", "--no-deps", str(wheel)], check=True)
+    outside = {**os.environ, "PYTHONPATH": ""}
+    assert spark_packages(python, outside) == ["pyspark_kafkapy", "pyspark_kafkapy_log"]
+    where = "import pyspark_kafkapy, kafkapy; print(pyspark_kafkapy.__file__, kafkapy.__file__)"
+    run = subprocess.run([python, "-c", where], env=outside, cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert run.stdout.split()[-2:] == [
+        str(copy / "kafkapy" / "spark" / "discovery" / "pyspark_kafkapy" / "__init__.py"),
+        str(copy / "kafkapy" / "__init__.py"),
+    ]
 
 
 def test_an_extension_that_does_not_build_stops_the_install_with_the_reason(tmp_path):

@@ -1,0 +1,24 @@
+"""Topics as DataFrames: the PySpark data source `kafkapy`, batch and streaming.
+
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
+    spark.read.format("kafkapy").options(**options).load()
+
+Spark finds it by itself where kafkapy is installed with `pip install "kafkapy[spark]"` (the package `pyspark_kafkapy`
+is for that); `register` is for where it cannot, such as a session on another machine's Spark Connect server.
+
+Options, their names, defaults and meanings are those of Spark's own Kafka source: docs/spark.md.
+"""
+
+from typing import Any
+
+from kafkapy.spark.requirements import check_requirements
+
+__all__ = ["check_requirements", "register"]
+
+
+def register(spark: Any) -> None:
+    """Makes `format("kafkapy")` known to one session; raises MissingRequirement with what to install."""
+    check_requirements()
+    from kafkapy.spark.source import KafkapyDataSource
+
+    spark.dataSource.register(KafkapyDataSource)

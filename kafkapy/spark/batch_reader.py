@@ -1,0 +1,71 @@
+"""A batch query: the offsets are fixed when `load()` is called, and every action reads the same rows.
+
+Source: KafkaBatch of Spark, which looks at the offsets anew for every action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kafkapy.client.admin import EARLIEST, LATEST
+from kafkapy.spark.data_loss import report_data_loss
+from kafkapy.spark.limits import AtOffsets, Edge
+from kafkapy.spark.offset_reader import OffsetReader, listed
+from kafkapy.spark.plainly import plainly
+from kafkapy.spark.positions import Positions
+from kafkapy.spark.ranges import KafkaRange, divided
+from kafkapy.spark.source_options import SourceOptions
+from kafkapy.spark.task import read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchReader(DataSourceReader):
+    """Pickled to the workers: holds nothing but the options."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    @plainly
+    def partitions(self) -> list[InputPartition]:  # Spark takes a list only
+        options = self._options
+        starting, ending = options.starting or Edge(EARLIEST), options.ending or Edge(LATEST)
+        with OffsetReader(options) as reader:
+            start = reader.resolved(starting, starting=True)
+            end = reader.resolved(ending, starting=False)
+            if isinstance(starting, AtOffsets) or isinstance(ending, AtOffsets):
+                end = self._within(start, end, reader.latest())
+        self._check_same(start, end)
+        ranges = [
+            KafkaRange(*where, offset, end.offsets[where], end.topic_ids.get(where[0], ""), starting == Edge(EARLIEST))
+            for where, offset in sorted(start.offsets.items())
+        ]
+        return list(divided(ranges, options.min_partitions, options.max_records_per_partition))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_range(partition, self._options)
+
+    def _within(self, start: Positions, end: Positions, latest: Positions) -> Positions:
+        """The end, where the partitions have that many records: nobody would ever send the others."""
+        offsets = dict(end.offsets)
+        for where, last in latest.offsets.items():
+            for name, positions in (("startingOffsets", start.offsets), ("endingOffsets", end.offsets)):
+                if (at := positions.get(where, 0)) > last:
+                    report_data_loss(
+                        self._options.fail_on_data_loss,
+                        f"{name} of {where[0]}-{where[1]} is {at}, and the partition ends at {last}",
+                    )
+            if where in offsets:
+                offsets[where] = min(offsets[where], last)
+        return Positions(offsets, end.topic_ids)
+
+    def _check_same(self, start: Positions, end: Positions) -> None:
+        """Between the two questions topics can come and go."""
+        changed = set(start.offsets) ^ set(end.offsets)
+        changed |= {where for where in start.offsets if not start.same_topic(end, where[0])}
+        if changed:
+            raise RuntimeError(f"{listed(changed)} came or went while the query was planned: load it again")

@@ -1,0 +1,155 @@
+"""Options `kafka.*`: properties of Kafka's own consumer, sorted into those that this source honours, those that Spark
+refuses too, and those that mean nothing here.
+
+Source: ConsumerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkapy.client.cluster import parse_addresses
+from kafkapy.client.fetched import Isolation
+from kafkapy.spark.options import BadOption, as_integer, as_word, guess
+
+ISOLATION: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
+
+HONOURED = (
+    "bootstrap.servers",
+    "client.id",
+    "default.api.timeout.ms",
+    "group.id",
+    "isolation.level",
+    "request.timeout.ms",
+    "security.protocol",
+)
+REFUSED = {
+    "auto.offset.reset": "where a query starts is what startingOffsets is for, and it goes on where it left off",
+    "key.deserializer": "keys come as bytes; cast them with DataFrame operations",
+    "value.deserializer": "values come as bytes; cast them with DataFrame operations",
+    "enable.auto.commit": "Spark keeps the offsets in its checkpoint",
+    "interceptor.classes": "interceptors could change what is read",
+}
+WITHOUT_EFFECT = frozenset(
+    [
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "auto.include.jmx.reporter",
+        "check.crcs",
+        "client.dns.lookup",
+        "client.rack",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "fetch.max.bytes",
+        "fetch.max.wait.ms",
+        "fetch.min.bytes",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "internal.leave.group.on.close",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "receive.buffer.bytes",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "security.providers",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+    ]
+)
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+
+log = logging.getLogger("kafkapy.spark")
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True)
+class ConsumerProperties:
+    """Attributes:
+    client_id: None where the source is to choose one.
+    request_timeout_s: for one request.
+    api_timeout_s: for how long a broker that has been reached before is tried again.
+    """
+
+    bootstrap_servers: str
+    client_id: str | None
+    isolation: Isolation
+    request_timeout_s: float
+    api_timeout_s: float
+
+
+def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
+    """From the options `kafka.*`, named without that prefix. Raises BadOption."""
+    for name in given:
+        _check_name(name)
+    servers = given.get("bootstrap.servers", "").strip()
+    if not servers:
+        raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
+    try:
+        parse_addresses(servers)
+    except ValueError as error:
+        raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
+    _check_security(given)
+    if "group.id" in given:
+        warn_once(
+            "kafka.group.id only names the client here: the source joins no group and commits no offsets, its position "
+            "is in Spark's checkpoint"
+        )
+    isolation = as_word("kafka.isolation.level", given.get("isolation.level", ISOLATION[0]).strip(), ISOLATION)
+    return ConsumerProperties(
+        bootstrap_servers=servers,
+        client_id=given.get("client.id") or given.get("group.id"),
+        isolation=isolation,
+        request_timeout_s=_seconds(given, "request.timeout.ms", "30000"),
+        api_timeout_s=_seconds(given, "default.api.timeout.ms", "60000"),
+    )
+
+
+def warn_once(text: str) -> None:
+    """A warning to the log, once a process."""
+    if text not in _warned:
+        _warned.add(text)
+        log.warning("%s.", text)
+
+
+def _check_name(name: str) -> None:
+    if name in REFUSED:
+        raise BadOption(f"kafka.{name} cannot be set: {REFUSED[name]}")
+    if name in HONOURED or name.startswith(("ssl.", "sasl.")):
+        return
+    if name not in WITHOUT_EFFECT:
+        near = guess(name, [*HONOURED, *WITHOUT_EFFECT])
+        raise BadOption(
+            f"kafka.{name} is no property of Kafka's consumer{f'; did you mean kafka.{near}?' if near else ''}"
+        )
+    warn_once(f"kafka.{name} has no effect on the source kafkapy, which does not use Kafka's Java consumer")
+
+
+def _check_security(given: Mapping[str, str]) -> None:
+    protocol = as_word("kafka.security.protocol", given.get("security.protocol", PROTOCOLS[0]).strip(), PROTOCOLS)
+    if protocol != PROTOCOLS[0]:
+        raise BadOption(
+            f"kafka.security.protocol is {given['security.protocol']!r}: kafkapy's client speaks PLAINTEXT only; "
+            "name a listener of the broker that does"
+        )
+    for name in given:
+        if name.startswith(("ssl.", "sasl.")):
+            warn_once(f"kafka.{name} has no effect while kafka.security.protocol is PLAINTEXT")
+
+
+def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
+    return as_integer(f"kafka.{name}", given.get(name, default).strip()) / 1000

@@ -1,0 +1,79 @@
+"""Where reading begins and ends, as the options say it, before a broker was asked.
+
+Source: KafkaOffsetRangeLimit and KafkaSourceProvider.getKafkaOffsetRangeLimit of Spark.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.spark.offset_json import EARLIEST, LATEST, offsets_of, timestamps_of
+from kafkapy.spark.options import BadOption, Options, as_integer
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The beginning or the end of every partition: EARLIEST or LATEST."""
+
+    at: int
+
+
+@dataclass(frozen=True)
+class AtOffsets:
+    """An offset for each partition, LATEST and EARLIEST among them."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class AtTimestamp:
+    """The first record at or after a time (ms); `each` for single partitions, `all` for every one.
+
+    or_latest: where no record is that late, the end is meant; else it is an error.
+    """
+
+    all: int | None
+    each: Mapping[TopicPartition, int]
+    or_latest: bool
+
+
+Limit = Edge | AtOffsets | AtTimestamp
+
+
+def starting_limit(options: Options) -> Limit | None:
+    """From startingTimestamp, else startingOffsetsByTimestamp, else startingOffsets; None: none is given."""
+    strategy = options.word("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
+    return _limit(options, "starting", or_latest=strategy == "latest")
+
+
+def ending_limit(options: Options) -> Limit | None:
+    """The same for the end, which is the partition's own where no record is late enough."""
+    return _limit(options, "ending", or_latest=True)
+
+
+def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
+    """A batch cannot begin at the end, nor end at the beginning. Raises BadOption."""
+    for name, limit, wrong, word in (
+        ("startingOffsets", starting, LATEST, "latest"),
+        ("endingOffsets", ending, EARLIEST, "earliest"),
+    ):
+        if limit == Edge(wrong):
+            raise BadOption(f"{name} is {word!r}: a batch query would read nothing; that is for streaming queries")
+        if isinstance(limit, AtOffsets):
+            for (topic, index), offset in limit.offsets.items():
+                if offset == wrong:
+                    raise BadOption(f"{name} of {topic}-{index} is {wrong} ({word}): a batch query would read nothing")
+
+
+def _limit(options: Options, which: str, *, or_latest: bool) -> Limit | None:
+    if (text := options.text(name := f"{which}Timestamp")) is not None:
+        return AtTimestamp(as_integer(name, text), {}, or_latest)
+    if (text := options.text(name := f"{which}OffsetsByTimestamp")) is not None:
+        return AtTimestamp(None, timestamps_of(name, text), or_latest)
+    if (text := options.text(name := f"{which}Offsets")) is None:
+        return None
+    if text.lower() in ("earliest", "latest"):
+        return Edge(EARLIEST if text.lower() == "earliest" else LATEST)
+    if not text.startswith("{"):
+        raise BadOption(f"{name} is {text!r}: write earliest, latest, or JSON with an offset for each partition")
+    return AtOffsets(offsets_of(name, text))

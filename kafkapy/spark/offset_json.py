@@ -1,0 +1,69 @@
+"""The JSON in options: partitions, and an offset or a timestamp for each.
+
+Source: JsonUtils of Spark's Kafka source.
+"""
+
+import json
+from typing import Any
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.spark.options import LARGEST_LONG, BadOption
+
+LATEST, EARLIEST = -1, -2  # offsets in JSON that stand for the end and for the beginning
+
+OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-1},"payments":{"0":-2}} (-1: latest, -2: earliest)'
+TIMESTAMPS_EXAMPLE = '{"orders":{"0":1718000000000}} (ms since 1970)'
+PARTITIONS_EXAMPLE = '{"orders":[0,1],"payments":[0]}'
+
+
+def partitions_of(option: str, text: str) -> list[TopicPartition]:
+    """From `{"topic":[0,1]}`; raises BadOption for anything else."""
+    loaded = _object(option, text, PARTITIONS_EXAMPLE)
+    found: set[TopicPartition] = set()
+    for topic, indexes in loaded.items():
+        if not isinstance(indexes, list) or not all(_whole(index, 0, (1 << 31) - 1) for index in indexes):
+            raise _bad(option, text, PARTITIONS_EXAMPLE)
+        found.update((topic, index) for index in indexes)
+    if not found:
+        raise _bad(option, text, PARTITIONS_EXAMPLE)
+    return sorted(found)
+
+
+def offsets_of(option: str, text: str) -> dict[TopicPartition, int]:
+    """From `{"topic":{"0":5}}`, -1 and -2 among them."""
+    return _numbers(option, text, OFFSETS_EXAMPLE, least=EARLIEST)
+
+
+def timestamps_of(option: str, text: str) -> dict[TopicPartition, int]:
+    """The same with timestamps (ms)."""
+    return _numbers(option, text, TIMESTAMPS_EXAMPLE, least=0)
+
+
+def _numbers(option: str, text: str, example: str, *, least: int) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in _object(option, text, example).items():
+        if not isinstance(numbers, dict):
+            raise _bad(option, text, example)
+        for index, number in numbers.items():
+            if not (index.isascii() and index.isdigit()) or not _whole(number, least, LARGEST_LONG):
+                raise _bad(option, text, example)
+            found[topic, int(index)] = number
+    return found
+
+
+def _object(option: str, text: str, example: str) -> dict[str, Any]:
+    try:
+        loaded = json.loads(text)
+    except (ValueError, RecursionError):
+        loaded = None
+    if not isinstance(loaded, dict):
+        raise _bad(option, text, example)
+    return loaded
+
+
+def _whole(number: Any, least: int, most: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
+
+
+def _bad(option: str, text: str, example: str) -> BadOption:
+    return BadOption(f"{option} is {text!r}: write {example}")

@@ -1,0 +1,191 @@
+"""The driver's questions to the brokers: which partitions a query has, where they begin and end, where a time is.
+
+Source: KafkaOffsetReaderAdmin of Spark.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import Cluster, Topic, TopicPartition
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.fetched import isolation_level
+from kafkapy.errors import Errors, KafkaError, message_of
+from kafkapy.spark.limits import AtOffsets, AtTimestamp, Edge, Limit
+from kafkapy.spark.options import BadOption
+from kafkapy.spark.positions import Positions
+from kafkapy.spark.source_options import SourceOptions
+
+log = logging.getLogger("kafkapy.spark")
+
+NO_ID = bytes(16)
+
+T = TypeVar("T")
+
+
+class OffsetReader:
+    """Belongs to one thread; made where it is used, for it cannot be sent to another process.
+
+    Every question is asked again up to fetchOffset.numRetries times. A broker that answered before and cannot be
+    reached now is waited for as long as kafka.default.api.timeout.ms says, so that a query outlives its restart.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._isolation = isolation_level(options.consumer.isolation)
+        self._cluster = Cluster(
+            options.consumer.bootstrap_servers,
+            client_id=options.client_id("driver"),
+            timeout_s=options.consumer.request_timeout_s,
+        )
+        self._admin = Admin(self._cluster)
+        self._reached = False
+
+    def __enter__(self) -> "OffsetReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._cluster.close()
+
+    def resolved(self, limit: Limit, *, starting: bool) -> Positions:
+        """A limit as offsets of all partitions. Raises BadOption if it names other partitions than those there are,
+        or a time that no record reaches."""
+        return self._retried(lambda: self._resolve(limit, starting))
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions begin; those that are gone are left out."""
+        if not partitions:
+            return {}
+
+        def ask() -> dict[TopicPartition, int]:
+            there, _ = self._partitions(missing_is_error=False)
+            return self._edges(set(partitions) & there, EARLIEST)
+
+        return self._retried(ask)
+
+    def latest(self, known: Positions | None = None) -> Positions:
+        """Where all partitions end. One that ends before what is `known` is asked about again, for a new leader may
+        not yet know better. With `known` a topic may be gone, unless failOnDataLoss forbids it."""
+
+        def ask() -> Positions:
+            missing_is_error = known is None or self._options.fail_on_data_loss
+            partitions, ids = self._partitions(missing_is_error=missing_is_error)
+            return Positions(self._edges(partitions, LATEST), ids)
+
+        found = self._retried(ask)
+        for attempt in range(1, self._options.num_retries):
+            backwards = known is not None and [
+                where
+                for where, offset in found.offsets.items()
+                if known.offsets.get(where, 0) > offset and known.same_topic(found, where[0])
+            ]
+            if not backwards:
+                break
+            log.warning("%s ended at a later offset before; asked again (%d).", listed(backwards), attempt)
+            time.sleep(self._options.retry_interval_s)
+            found = self._retried(ask)
+        return found
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where these partitions end, without a look at which there are: the cheapest question."""
+        return self._retried(lambda: self._edges(partitions, LATEST))
+
+    def _resolve(self, limit: Limit, starting: bool) -> Positions:
+        partitions, ids = self._partitions(missing_is_error=True)
+        option = "starting" if starting else "ending"
+        if isinstance(limit, Edge):
+            return Positions(self._edges(partitions, limit.at), ids)
+        if isinstance(limit, AtOffsets):
+            check_named(f"{option}Offsets", limit.offsets, partitions, "write -1 for latest and -2 for earliest")
+            return Positions(self._with_edges(dict(limit.offsets)), ids)
+        if limit.all is None:
+            check_named(f"{option}OffsetsByTimestamp", limit.each, partitions, "give each of them a time")
+        times = dict.fromkeys(partitions, limit.all) if limit.all is not None else dict(limit.each)
+        return Positions(self._with_edges(self._at_times(times, limit)), ids)
+
+    def _at_times(self, times: Mapping[TopicPartition, int], limit: AtTimestamp) -> dict[TopicPartition, int]:
+        offsets = {}
+        for where, answer in self._admin.offsets_now(times, isolation=self._isolation).items():
+            if answer.offset < 0 and not limit.or_latest:
+                raise BadOption(
+                    f"{where[0]}-{where[1]} has no record at or after the time {times[where]} (ms), where the query is "
+                    "to start; with startingOffsetsByTimestampStrategy=latest it would start at the end"
+                )
+            offsets[where] = answer.offset if answer.offset >= 0 else LATEST
+        return offsets
+
+    def _with_edges(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        for edge in (EARLIEST, LATEST):
+            offsets |= self._edges([where for where, offset in offsets.items() if offset == edge], edge)
+        return offsets
+
+    def _edges(self, partitions: Iterable[TopicPartition], edge: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(sorted(partitions), edge)
+        found = self._admin.offsets_now(wanted, isolation=self._isolation) if wanted else {}
+        return {where: found[where].offset for where in wanted}
+
+    def _partitions(self, *, missing_is_error: bool) -> tuple[set[TopicPartition], dict[str, str]]:
+        """The partitions to read, and the ids of their topics."""
+        subscription = self._options.subscription
+        self._cluster.refresh(subscription.named_topics)
+        found: set[TopicPartition] = set()
+        ids = {}
+        for name in subscription.named_topics or sorted(self._cluster.topics):
+            topic = self._cluster.topics.get(name)
+            if topic is None or not subscription.wants_topic(name, topic.internal):
+                continue
+            if topic.error_code:
+                if topic.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION and not missing_is_error:
+                    continue
+                raise KafkaError(topic.error_code, f"topic {name!r}: {message_of(topic.error_code)}")
+            found.update(where for where in _of(topic) if subscription.wants(where))
+            if topic.topic_id != NO_ID:
+                ids[name] = topic.topic_id.hex()
+        gone = set(subscription.assigned) - found
+        if gone and missing_is_error:
+            raise KafkaError(
+                Errors.UNKNOWN_TOPIC_OR_PARTITION, f"assign names {listed(gone)}: there is no such partition"
+            )
+        return found, ids
+
+    def _retried(self, ask: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._options.consumer.api_timeout_s
+        attempt = 1
+        while True:
+            try:
+                answer = ask()
+                self._reached = True
+                return answer
+            except (ClientError, KafkaError) as error:
+                waits = self._reached and isinstance(error, ConnectionFailed) and time.monotonic() < deadline
+                if attempt >= self._options.num_retries and not waits:
+                    raise
+                log.warning("%s Asked again (%d).", error, attempt)
+            attempt += 1
+            time.sleep(self._options.retry_interval_s)
+
+
+def check_named(
+    option: str, given: Mapping[TopicPartition, int], there: Collection[TopicPartition], advice: str
+) -> None:
+    """Raises BadOption unless an option names each partition, and none that is not there."""
+    missing, unknown = set(there) - set(given), set(given) - set(there)
+    if missing:
+        raise BadOption(f"{option} does not name {listed(missing)}, and has to name every partition: {advice}")
+    if unknown:
+        raise BadOption(f"{option} names {listed(unknown)}, which the query does not read")
+
+
+def listed(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions for a sentence; the first few of many."""
+    names = [f"{topic}-{index}" for topic, index in sorted(partitions)]
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _of(topic: Topic) -> list[TopicPartition]:
+    return [(topic.name, index) for index in topic.partitions]

@@ -1,0 +1,60 @@
+"""What the data sources need: PySpark, PyArrow, pandas and a Java runtime, each new enough; what is missing is said."""
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+PYSPARK, PYARROW, PANDAS = (4, 0), (15, 0), (2, 0)  # the least that PySpark 4.0 itself takes
+JAVA = 17
+INSTALL = 'install it with: pip install "kafkapy[spark]"'
+
+
+class MissingRequirement(ImportError):
+    """Its text is a sentence that says what is missing or too old, and how to get it."""
+
+
+def check_requirements(*, java: bool = False) -> None:
+    """Raises MissingRequirement unless the Python packages are there, and with `java` a Java runtime too."""
+    check_package("pyspark", PYSPARK)
+    check_package("pyarrow", PYARROW)
+    check_package("pandas", PANDAS)
+    if java:
+        check_java()
+
+
+def check_package(name: str, least: tuple[int, ...]) -> None:
+    """One package, which is imported for that."""
+    wanted = ".".join(map(str, least))
+    try:
+        version = str(importlib.import_module(name).__version__)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise MissingRequirement(f"{name} does not work here ({error}); {INSTALL}") from error
+        raise MissingRequirement(
+            f"kafkapy's Spark sources need {name} {wanted} or newer, which is not installed; {INSTALL}"
+        ) from None
+    except ImportError as error:
+        raise MissingRequirement(f"{name} does not work here ({error}); {INSTALL}") from error
+    if tuple(int(part) for part in re.findall(r"\d+", version)[: len(least)]) < least:
+        raise MissingRequirement(
+            f"kafkapy's Spark sources need {name} {wanted} or newer, and {version} is installed; {INSTALL}"
+        )
+
+
+def check_java() -> None:
+    """The Java runtime that PySpark would start: that of JAVA_HOME, else the one on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    remedy = f"install Java {JAVA} or newer (Debian: apt-get install openjdk-{JAVA}-jre-headless)"
+    if java is None:
+        raise MissingRequirement(f"Spark needs a Java runtime, and there is no program 'java' on the PATH; {remedy}")
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=True, timeout=60).stderr
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MissingRequirement(f"Spark needs a Java runtime, and {java} does not work ({error}); {remedy}") from error
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found and int(found[1]) < JAVA:
+        raise MissingRequirement(f"Spark needs Java {JAVA} or newer, and {java} is Java {found[1]}; {remedy}")

@@ -1,0 +1,47 @@
+"""The PySpark data source `kafkapy`. What a query needs is imported when it is needed: Spark imports this module to
+list the sources, and in every process that it makes for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from kafkapy.spark.plainly import plainly
+from kafkapy.spark.requirements import check_requirements
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
+
+
+class KafkapyDataSource(DataSource):
+    """Topics as rows of key, value, topic, partition, offset, timestamp, timestampType and, if asked for, headers.
+
+    Wrong options raise BadOption, a broker that cannot be reached or refuses raises ClientError or KafkaError; the
+    text of each is a sentence.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafkapy"
+
+    @plainly
+    def schema(self) -> StructType:
+        from kafkapy.spark.schema import schema_of
+        from kafkapy.spark.source_options import source_options
+
+        check_requirements()
+        return schema_of(source_options(self.options).columns)
+
+    @plainly
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from kafkapy.spark.batch_reader import BatchReader
+        from kafkapy.spark.schema import check_schema
+        from kafkapy.spark.source_options import source_options
+
+        check_requirements()
+        options = source_options(self.options)
+        options.check_batch()
+        check_schema(schema, options.columns)
+        return BatchReader(options)

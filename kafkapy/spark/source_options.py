@@ -1,0 +1,125 @@
+"""The options of the source, read once and checked; names, defaults and meanings are those of Spark's Kafka source.
+
+Source: KafkaSourceProvider of Spark, "Structured Streaming + Kafka Integration Guide".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkapy.spark.consumer_properties import ConsumerProperties, consumer_properties
+from kafkapy.spark.limits import Limit, check_batch_limits, ending_limit, starting_limit
+from kafkapy.spark.options import BadOption, Options
+from kafkapy.spark.subscription import Subscription, subscription
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+KNOWN = (
+    "assign",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    *TRIGGER_OPTIONS,
+    "includeHeaders",
+    "columns",
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Attributes:
+    given: the names that were given, in lower case, for what holds for batches or for streams only.
+    columns: in the order of the rows.
+    poll_timeout_s: how long a task waits for records that are there.
+    num_retries, retry_interval_s: for the driver's questions about offsets.
+    max_offsets, min_offsets: for one micro-batch; None: no limit.
+    max_delay_s: how long too few records are waited for.
+    """
+
+    consumer: ConsumerProperties
+    subscription: Subscription
+    starting: Limit | None
+    ending: Limit | None
+    fail_on_data_loss: bool
+    columns: tuple[str, ...]
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_s: float
+    group_id_prefix: str
+    poll_timeout_s: float
+    num_retries: int
+    retry_interval_s: float
+    given: frozenset[str]
+
+    def client_id(self, role: str) -> str:
+        """What the broker sees us as; `role` is driver or executor."""
+        return self.consumer.client_id or f"{self.group_id_prefix}-{role}"
+
+    def check_batch(self) -> None:
+        """Raises BadOption for what a batch query cannot do."""
+        check_batch_limits(self.starting, self.ending)
+
+    def check_stream(self) -> None:
+        """The same for a streaming query."""
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if name.lower() in self.given:
+                raise BadOption(f"{name} is for batch queries: a streaming query has no end")
+
+
+def source_options(given: Mapping[str, str]) -> SourceOptions:
+    """Raises BadOption with a sentence about the first thing that is wrong."""
+    options = Options(given, KNOWN, "The source kafkapy")
+    most, least = options.integer("maxOffsetsPerTrigger", least=1), options.integer("minOffsetsPerTrigger", least=1)
+    if most is not None and least is not None and least > most:
+        raise BadOption(f"minOffsetsPerTrigger is {least}, more than maxOffsetsPerTrigger, which is {most}")
+    return SourceOptions(
+        subscription=subscription(options),
+        consumer=consumer_properties(options.kafka()),
+        starting=starting_limit(options),
+        ending=ending_limit(options),
+        fail_on_data_loss=options.boolean("failOnDataLoss", True),
+        columns=columns_of(options),
+        min_partitions=options.integer("minPartitions", least=1),
+        max_records_per_partition=options.integer("maxRecordsPerPartition", least=1),
+        max_offsets=most,
+        min_offsets=least,
+        max_delay_s=options.milliseconds("maxTriggerDelay", 15 * 60_000) / 1000,
+        group_id_prefix=options.text("groupIdPrefix") or "spark-kafkapy-source",
+        poll_timeout_s=_or(options.integer("kafkaConsumer.pollTimeoutMs"), 120_000) / 1000,
+        num_retries=_or(options.integer("fetchOffset.numRetries", least=1), 3),
+        retry_interval_s=_or(options.integer("fetchOffset.retryIntervalMs"), 1000) / 1000,
+        given=frozenset(name.lower() for name in given),
+    )
+
+
+def columns_of(options: Options) -> tuple[str, ...]:
+    """From columns and includeHeaders."""
+    with_headers = options.boolean("includeHeaders", False)
+    names = options.names("columns")
+    if names is None:
+        return COLUMNS if with_headers else COLUMNS[:-1]
+    spelling = {name.lower(): name for name in COLUMNS}
+    found = [spelling.get(name.lower(), "") for name in names]
+    if not found or "" in found or len(set(found)) < len(found):
+        raise BadOption(f"columns is {options.text('columns')!r}: write some of {', '.join(COLUMNS)}, each once")
+    if with_headers and "headers" not in found:
+        raise BadOption("includeHeaders is true and columns leaves headers out: name it there, or leave columns away")
+    return tuple(found)
+
+
+def _or(number: int | None, default: int) -> int:
+    return default if number is None else number

@@ -1,0 +1,91 @@
+"""What a task does: reads one range of offsets, in a Python worker of an executor.
+
+Source: KafkaBatchPartitionReader and KafkaDataConsumer of Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kafkapy.arrow.partition_reader import read_partition
+from kafkapy.client.batch_fetcher import OffsetOutOfRange
+from kafkapy.client.cluster import BACKOFF_S, Cluster
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.errors import Errors, KafkaError, is_retriable
+from kafkapy.spark.cluster_pool import borrowed_cluster
+from kafkapy.spark.data_loss import report_data_loss
+from kafkapy.spark.ranges import KafkaRange
+from kafkapy.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+
+
+def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a range; of the partition that Spark makes up where there are none, nothing."""
+    if not isinstance(partition, KafkaRange):
+        return
+    consumer = options.consumer
+    with borrowed_cluster(
+        consumer.bootstrap_servers, options.client_id("executor"), consumer.request_timeout_s
+    ) as cluster:
+        position: int | None = partition.start
+        if not _same_topic(cluster, partition, options):
+            return
+        while position is not None:
+            try:
+                yield from read_partition(
+                    cluster,
+                    partition.topic,
+                    partition.partition,
+                    position,
+                    partition.end,
+                    columns=options.columns,
+                    isolation=consumer.isolation,
+                    timeout_s=options.poll_timeout_s,
+                )
+                return
+            except OffsetOutOfRange as error:
+                position = _behind_the_gap(error, partition, options)
+
+
+def _behind_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOptions) -> int | None:
+    """Where to read on when the partition does not have the next offset; None: nothing is left of the range."""
+    if error.latest < 0:
+        raise error
+    if error.earliest <= error.offset < error.latest:
+        return error.offset  # it is there again: another broker leads
+    lost_all = error.earliest >= one.end or error.offset >= error.latest
+    if not (one.from_earliest and error.offset == one.start):
+        what = f"offsets {error.offset} to {(one.end if lost_all else error.earliest) - 1}"
+        report_data_loss(
+            options.fail_on_data_loss,
+            f"{one.topic}-{one.partition} does not have {what} any more; it has {error.earliest} to {error.latest - 1}",
+        )
+    return None if lost_all else error.earliest
+
+
+def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bool:
+    """Whether the topic is still the one that was planned for; else that is reported."""
+    deadline = time.monotonic() + options.poll_timeout_s
+    attempts = 0
+    while True:
+        try:
+            found = cluster.topic(one.topic, refresh=True).topic_id.hex()
+            break
+        except (ConnectionFailed, KafkaError) as error:
+            gone = isinstance(error, KafkaError) and error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+            attempts += gone  # a broker that has just come back may not know the topic for a moment
+            if attempts >= options.num_retries:
+                report_data_loss(options.fail_on_data_loss, f"topic {one.topic!r} is gone")
+                return False
+            if (isinstance(error, KafkaError) and not is_retriable(error.code)) or time.monotonic() >= deadline:
+                raise
+            time.sleep(options.retry_interval_s if gone else BACKOFF_S)
+    if one.topic_id and found != one.topic_id and any(bytes.fromhex(found)):
+        report_data_loss(options.fail_on_data_loss, f"topic {one.topic!r} was deleted and made again")
+        return False
+    return True
