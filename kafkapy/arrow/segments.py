@@ -88,7 +88,7 @@ def read_split(
             end=piece.end,
             max_rows=max_rows,
             max_bytes=max_bytes,
-            aborted=piece.aborted,
+            aborted=[(producer, first) for producer, first, _ in piece.aborted],
         )
         try:
             yield from (_rows_07 if piece.kafka_07 else _rows)(piece, rows)
@@ -144,8 +144,8 @@ def _rows_07(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
 
 
 def _damage(split: Split, position: int, offset: int | None, reason: str, what: str = "batch") -> OfflineError:
-    at = f"position {position}" if offset is None else f"position {position} (offset {offset})"
-    return OfflineError(f"{split.path} ({split.name}) is damaged: the {what} at {at} {reason}.")
+    at = split.name if offset is None else f"offset {offset} of {split.name}"
+    return OfflineError(f"{split.path} is damaged at {at}: the {what} at position {position} {reason}.")
 
 
 def _unreadable(split: Split, error: OSError) -> OfflineError:

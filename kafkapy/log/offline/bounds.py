@@ -9,16 +9,18 @@ from kafkapy.log.offline.ends import LogEnd, LogStarts, end_of
 from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.lookups import record_since
 from kafkapy.log.offline.places import Place
-from kafkapy.log.offline.splits import MAX_SEGMENT, Split, splits_of
+from kafkapy.log.offline.splits import Split, splits_of
 
 EARLIEST, LATEST = -2, -1  # offsets of ListOffsets
 
 
 @dataclass(frozen=True)
 class Time:
-    """The offset of the first record of this time (ms since 1970) or later; behind the last one if there is none."""
+    """The offset of the first record of this time (ms since 1970) or later. Where there is none, the end of the
+    partition, or an error."""
 
     milliseconds: int
+    or_end: bool = True
 
 
 Bound = int | Time
@@ -46,26 +48,27 @@ EVERYTHING = Bounds()
 
 
 class Planner:
-    """Cuts partitions into splits; remembers what it has read of their log directories."""
+    """Turns partitions into splits; remembers what it has read of their log directories."""
 
-    def __init__(self, bounds: Bounds = EVERYTHING, *, committed: bool = False, max_bytes: int = MAX_SEGMENT) -> None:
+    def __init__(self, bounds: Bounds = EVERYTHING, *, committed: bool = False) -> None:
         self._bounds = bounds
         self._committed = committed
-        self._max_bytes = max_bytes
         self._starts = LogStarts()
 
     def splits(self, place: Place) -> list[Split]:
-        """Those of a partition, in order. Raises OfflineError, CheckpointError, OSError."""
-        log_end = end_of(place)
+        """Those of a partition, in order, one a segment. Raises OfflineError, CheckpointError, OSError."""
+        end = end_of(place)
         first = self._starts.of(place)
-        start, end = (_offset(place, bound, first, log_end) for bound in self._bounds.of(place))
-        return splits_of(place, max(start, first), end, log_end, max_bytes=self._max_bytes, committed=self._committed)
+        start, behind = (_offset(place, bound, first, end) for bound in self._bounds.of(place))
+        return splits_of(place, max(start, first), behind, end, committed=self._committed)
 
 
 def _offset(place: Place, bound: Bound, first: int, end: LogEnd) -> int:
-    if isinstance(bound, Time):
-        if place.kafka_07:
-            raise OfflineError(f"{place.name} is of Kafka 0.7, whose messages have no timestamps: give offsets.")
-        found = record_since(place.segments, bound.milliseconds, end.position)
-        return end.offset if found is None else found.record.offset
-    return {EARLIEST: first, LATEST: end.offset}.get(bound, bound)
+    if not isinstance(bound, Time):
+        return {EARLIEST: first, LATEST: end.offset}.get(bound, bound)
+    if place.kafka_07:
+        raise OfflineError(f"{place.name} is of Kafka 0.7, whose messages have no timestamps: give offsets.")
+    found = record_since(place.segments, bound.milliseconds, end.position)
+    if found is None and not bound.or_end:
+        raise OfflineError(f"{place.name} has no record with timestamp {bound.milliseconds} or a later one.")
+    return end.offset if found is None else found.record.offset

@@ -22,32 +22,45 @@ LOOK = 1 << 14  # bytes that are read to look at a batch: most have less
 
 
 class Cut(NamedTuple):
-    """A batch: where it begins, its first offset, its checksum. Of an end: all but the checksum."""
+    """A batch: where it begins, its first offset, its checksum."""
 
     position: int
     offset: int
     crc: int
 
 
-def cuts_of(segment: Segment, start: int, end: int, room: int, max_bytes: int, *, whole: bool) -> list[Cut]:
-    """Where pieces of the records with start <= offset < end begin, and last where the last one ends; empty: no bytes.
+class Extent(NamedTuple):
+    """From batch to batch: positions in a file, and the checksum of the first batch."""
+
+    begin: int
+    stop: int
+    crc: int
+
+
+def extent_of(segment: Segment, start: int, end: int, room: int, *, whole: bool) -> Extent | None:
+    """Where the records with start <= offset < end lie; None: there are no bytes.
 
     room: where the last whole batch ends in the file. whole: nothing of the segment is at `end` or behind it. Raises
     OSError. Damage is passed over: the reading says it.
     """
     begin = 0 if start <= segment.base_offset else position_of(segment, start)
-    stop = room if whole else position_of(segment, end)
+    stop = room if whole else min(position_of(segment, end), room)
     with LogReader(segment.path, room, chunk=LOOK) as log:
         if not whole:
-            stop = _behind(log, min(stop, room), end)
-        if begin >= stop:
-            return []
-        first = log.header_at(begin)
-        parts = -(-(stop - begin) // max_bytes)
-        step = -(-(stop - begin) // parts)
-        indexed = _from_index(log, segment, begin, stop, step) if parts > 1 else []
-        inside = _walked(log, segment, begin, stop, step) if indexed is None else indexed
-    return [Cut(begin, start, 0 if first is None else first.crc), *inside, Cut(stop, end, 0)]
+            stop = _behind(log, stop, end)
+        header = log.header_at(begin)
+    return Extent(begin, stop, 0 if header is None else header.crc) if begin < stop else None
+
+
+def cuts_between(segment: Segment, begin: int, stop: int, max_bytes: int) -> list[Cut]:
+    """Where to cut what lies between two batches, so that the pieces have at most about `max_bytes`. Raises OSError."""
+    parts = -(-(stop - begin) // max_bytes)
+    if parts < 2:
+        return []
+    step = -(-(stop - begin) // parts)
+    with LogReader(segment.path, stop, chunk=LOOK) as log:
+        indexed = _from_index(log, segment, begin, stop, step)
+        return _walked(log, segment, begin, stop, step) if indexed is None else indexed
 
 
 def _behind(log: LogReader, position: int, end: int) -> int:

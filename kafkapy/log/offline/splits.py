@@ -10,21 +10,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy.log.offline.cuts import Cut, cuts_of
+from kafkapy.log.offline.cuts import Cut, Extent, cuts_between, extent_of
 from kafkapy.log.offline.ends import LogEnd, end_of
 from kafkapy.log.offline.errors import OfflineError
-from kafkapy.log.offline.places import Place, places_in, siblings
+from kafkapy.log.offline.places import Place, Segment, places_in, siblings
 from kafkapy.log.offline.stored_batches import LogReader
-from kafkapy.log.offline.transactions import Transactions, transactions_since
-
-MAX_SEGMENT = 1 << 31  # bytes: positions in an index have four
+from kafkapy.log.offline.transactions import NO_TRANSACTIONS, Aborted, Transactions, transactions_since
 
 
 class Split(NamedTuple):
     """Offsets `start` to before `end` of one segment file; they lie in its bytes `position` to `stop`.
 
-    `size`: of the whole file, None for the last segment, which may grow. `crc`: that of the batch at `position`.
-    `aborted`: (producer id, first offset) of the transactions that are to be left out. Can be pickled.
+    `crc`: that of the batch at `position`. `size`: of the whole file, None for the last segment, which may grow.
+    `aborted`: the transactions that are to be left out. Can be pickled.
     """
 
     path: Path
@@ -36,10 +34,10 @@ class Split(NamedTuple):
     end: int
     position: int
     stop: int
-    size: int | None
     crc: int
+    size: int | None
     committed: bool
-    aborted: tuple[tuple[int, int], ...]
+    aborted: tuple[Aborted, ...]
 
     @property
     def bytes(self) -> int:
@@ -52,15 +50,13 @@ class Split(NamedTuple):
         return str(self.path.parent) if self.topic is None else f"{self.topic}-{self.partition}"
 
 
-def splits_of(
-    place: Place, start: int, end: int, log_end: LogEnd, *, max_bytes: int, committed: bool = False
-) -> list[Split]:
-    """The records with start <= offset < end, in splits of at most about `max_bytes`; a segment of Kafka 0.7 is one.
+def splits_of(place: Place, start: int, end: int, log_end: LogEnd, *, committed: bool = False) -> list[Split]:
+    """The records with start <= offset < end, a split for each segment.
 
     `log_end`: as `end_of` says. `committed`: without aborted transactions, and only up to the last stable offset.
     Raises OfflineError, OSError.
     """
-    transactions = Transactions([], {})
+    transactions = NO_TRANSACTIONS
     end = min(end, log_end.offset)
     if committed and not place.kafka_07:
         transactions = transactions_since(place, start)
@@ -69,23 +65,41 @@ def splits_of(
     found = []
     for segment, following in zip(place.segments, [*place.segments[1:], None], strict=True):
         limit = log_end.offset if following is None else following.base_offset
-        if segment.base_offset < end and start < limit:
-            size = None if segment.path == growing else segment.size
+        if segment.base_offset >= end or limit <= start:
+            continue
+        size = None if segment.path == growing else segment.size
+        first, last = max(start, segment.base_offset), min(end, limit)
+        extent: Extent | None = Extent(0, segment.size, 0)
+        if not place.kafka_07:
             room = log_end.position if size is None else size
-            where = max(start, segment.base_offset), min(end, limit)
-            if place.kafka_07:
-                cuts = [Cut(0, where[0], 0), Cut(segment.size, where[1], 0)]
-            else:
-                cuts = cuts_of(segment, *where, room, max_bytes, whole=end >= limit)
-            for cut, behind in pairwise(cuts):
-                found.append(
-                    Split(
-                        segment.path, place.topic, place.partition, segment.base_offset, place.kafka_07,
-                        cut.offset, behind.offset, cut.position, behind.position, size, cut.crc,
-                        committed, transactions.within(cut.offset, behind.offset),
-                    )
-                )  # fmt: skip
+            extent = extent_of(segment, first, last, room, whole=end >= limit)
+        if extent is not None:
+            where = segment.path, place.topic, place.partition, segment.base_offset, place.kafka_07
+            found.append(Split(*where, first, last, *extent, size, committed, transactions.within(first, last)))
     return found
+
+
+def divided(split: Split, max_bytes: int) -> list[Split]:
+    """The split in pieces of at most about so many bytes; one of Kafka 0.7, which has no index, stays as it is.
+
+    Raises OSError.
+    """
+    if split.kafka_07:
+        return [split]
+    inside = cuts_between(Segment(split.path, split.base_offset, split.stop), split.position, split.stop, max_bytes)
+    first, last = Cut(split.position, split.start, split.crc), Cut(split.stop, split.end, 0)
+    aborted = Transactions(list(split.aborted), {})
+    return [
+        split._replace(
+            start=cut.offset,
+            end=behind.offset,
+            position=cut.position,
+            stop=behind.position,
+            crc=cut.crc,
+            aborted=aborted.within(cut.offset, behind.offset),
+        )
+        for cut, behind in pairwise([first, *(cut for cut in inside if split.start < cut.offset < split.end), last])
+    ]
 
 
 def is_there(split: Split, log: LogReader) -> bool:
@@ -103,4 +117,4 @@ def found_again(split: Split) -> list[Split]:
     if place is None or place.segments[0].base_offset > split.start:
         raise OfflineError(f"{split.path} was deleted, with offsets {split.start} to {split.end - 1} of {split.name}.")
     place = place._replace(topic=split.topic, partition=split.partition)
-    return splits_of(place, split.start, split.end, end_of(place), max_bytes=MAX_SEGMENT, committed=split.committed)
+    return splits_of(place, split.start, split.end, end_of(place), committed=split.committed)

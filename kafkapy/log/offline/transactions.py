@@ -8,6 +8,7 @@ scanned. Of what was open before the first segment nothing is known without a sn
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from kafkapy._ext.stored_records import DamagedBatch
@@ -28,14 +29,13 @@ class Transactions(NamedTuple):
     aborted: list[Aborted]
     open: dict[int, int]
 
-    @property
-    def stable_end(self) -> int | None:
-        """The last stable offset, where a transaction is open: read_committed ends there."""
-        return min(self.open.values(), default=None)
+    def within(self, start: int, end: int) -> tuple[Aborted, ...]:
+        """The aborted ones that reach into offsets from `start` to before `end`."""
+        first = bisect_left(self.aborted, start, key=lambda one: one[2])
+        return tuple(one for one in self.aborted[first:] if one[1] < end)
 
-    def within(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
-        """(producer id, first offset) of the aborted ones that reach into offsets from `start` to before `end`."""
-        return tuple((producer, first) for producer, first, last in self.aborted if first < end and last >= start)
+
+NO_TRANSACTIONS = Transactions([], {})
 
 
 def transactions_since(place: Place, start: int) -> Transactions:
