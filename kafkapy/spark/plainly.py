@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-OURS = ("BadOption", "BadCheckpoint", "DataLoss", "MissingRequirement", "ClientError", "KafkaError")
+OURS = ("BadOption", "BadCheckpoint", "DataLoss", "SinkFailed", "MissingRequirement", "ClientError", "KafkaError")
 
 
 def plainly(method: Callable[P, R]) -> Callable[P, R]:

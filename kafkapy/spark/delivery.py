@@ -1,0 +1,111 @@
+"""What a task does with its rows: sends them, at least once or in a transaction that it leaves open for the driver."""
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from kafkapy.arrow.encode import RowEncoder
+from kafkapy.client.errors import ClientError, ProducerFenced
+from kafkapy.client.producer import Producer
+from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.errors import KafkaError
+from kafkapy.spark.decisions import Share
+from kafkapy.spark.epochs import EpochExpired
+from kafkapy.spark.patience import patiently
+from kafkapy.spark.sink_options import SinkOptions
+from kafkapy.spark.sink_worker import forget, worker_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger("kafkapy.spark")
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What the driver learns of a task. `share` is None where there is nothing to commit: no rows, not exactly once,
+    or `decided`: the epoch was decided in an earlier run, and the task has written nothing."""
+
+    query: str
+    epoch: int
+    rows: int
+    share: Share | None = None
+    decided: bool = False
+
+
+def write_at_least_once(options: SinkOptions, batches: "Iterable[pa.RecordBatch]") -> Written:
+    """Returns when all rows are acknowledged."""
+    try:
+        producer = worker_of(options).producer()
+        return Written("", 0, _send(options, producer, batches))
+    except BaseException:
+        forget(options)
+        raise
+
+
+def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "Iterable[pa.RecordBatch]") -> Written:
+    """Returns when all rows are stored, in a transaction that stays open.
+
+    Raises:
+        EpochExpired: it took longer than the transaction may.
+    """
+    try:
+        producer = patiently(lambda: _begun(options, query, epoch), options.producer.block_s)
+        if producer is None:
+            return Written(query, epoch, 0, decided=True)
+        with producer:  # which aborts what an exception leaves open
+            rows = _send(options, producer, batches)
+            if _decided(options, query, epoch):  # by a faster attempt of this task: nobody would end this one
+                producer.abort()
+                return Written(query, epoch, 0, decided=True)
+            identity = producer.leave_open()
+        return Written(query, epoch, rows, Share(*identity, rows) if identity else None)
+    except ProducerFenced as error:
+        forget(options)
+        raise EpochExpired(
+            f"A task of epoch {epoch} took longer than its transaction may, or another attempt has been preferred "
+            f"({error}); nothing of it is visible. Give it more time with kafka.transaction.timeout.ms (the broker's "
+            "transaction.max.timeout.ms is its limit), or less data an epoch."
+        ) from error
+    except BaseException:
+        forget(options)
+        raise
+
+
+def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProducer | None:
+    """A producer in a transaction, or None where the epoch is decided."""
+    try:
+        if _decided(options, query, epoch):
+            return None
+        return worker_of(options).transactional_producer(query, epoch)
+    except (ClientError, KafkaError):
+        forget(options)  # a connection may have broken since the last task
+        raise
+
+
+def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
+    decisions = worker_of(options).decisions
+    decisions.refresh()
+    return decisions.of(query, epoch) is not None
+
+
+def _send(options: SinkOptions, producer: Producer, batches: "Iterable[pa.RecordBatch]") -> int:
+    """How many rows there were; all of them are acknowledged."""
+    encoder = RowEncoder(
+        producer.partition_count,
+        topic=options.topic,
+        codec=options.producer.codec,
+        batch_bytes=options.producer.batch_bytes,
+    )
+    rows = 0
+    for batch in batches:
+        for encoded in encoder.feed(batch):
+            producer.send_batch(encoded)
+        rows += batch.num_rows
+    for encoded in encoder.finish():
+        producer.send_batch(encoded)
+    producer.flush()
+    return rows

@@ -1,0 +1,134 @@
+"""Options `kafka.*` of the sink: properties of Kafka's own producer, sorted into those that it honours, those that it
+refuses, and those that mean nothing here.
+
+Source: ProducerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkapy.client.cluster import parse_addresses
+from kafkapy.record.compression import NAMES as CODECS
+from kafkapy.spark.consumer_properties import warn_once
+from kafkapy.spark.options import BadOption, as_boolean, as_integer, as_word, guess
+
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+
+# With Kafka's defaults where they are Kafka's. Larger batches are what Arrow is for; linger would mean nothing.
+DEFAULTS = {
+    "acks": "all",
+    "batch.size": str(256 * 1024),
+    "client.id": "kafkapy-spark",
+    "compression.type": "none",
+    "delivery.timeout.ms": "120000",
+    "max.block.ms": "60000",
+    "max.request.size": "1048576",
+    "request.timeout.ms": "30000",
+}
+HONOURED = ("bootstrap.servers", "enable.idempotence", "security.protocol", "transaction.timeout.ms", *DEFAULTS)
+REFUSED = {
+    "key.serializer": "keys are written as the bytes, or the UTF-8, of the column key",
+    "value.serializer": "values are written as the bytes, or the UTF-8, of the column value",
+    "transactional.id": "each task has one of its own; how they begin is what the option transactionalIdPrefix is for",
+    "partitioner.class": "keys choose a partition as Kafka does; for another choice fill the column partition",
+    "interceptor.classes": "interceptors could change what is written",
+}
+WITHOUT_EFFECT = frozenset(
+    """
+    auto.include.jmx.reporter buffer.memory client.dns.lookup compression.gzip.level compression.lz4.level
+    compression.zstd.level connections.max.idle.ms enable.metrics.push linger.ms max.in.flight.requests.per.connection
+    metadata.max.age.ms metadata.max.idle.ms metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms partitioner.adaptive.partitioning.enable
+    partitioner.availability.timeout.ms partitioner.ignore.keys receive.buffer.bytes reconnect.backoff.max.ms
+    reconnect.backoff.ms retries retry.backoff.max.ms retry.backoff.ms security.providers send.buffer.bytes
+    socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    """.split()  # noqa: SIM905
+)
+LONGEST_INT = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class ProducerProperties:
+    """Attributes:
+    acks: -1 all in-sync replicas, 1 the leader, 0 nobody answers.
+    codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+    batch_bytes, request_bytes: of a batch before compression, and of a request.
+    request_timeout_s: for one answer.
+    delivery_timeout_s: for a batch with all its retries, and for the end of a transaction with its own.
+    block_s: how long a broker is waited for that cannot be reached.
+    transaction_timeout_s: after this the broker aborts a transaction by itself; None: as long as it allows.
+    """
+
+    bootstrap_servers: str
+    client_id: str
+    acks: int
+    idempotent: bool
+    codec: int
+    batch_bytes: int
+    request_bytes: int
+    request_timeout_s: float
+    delivery_timeout_s: float
+    block_s: float
+    transaction_timeout_s: float | None
+
+
+def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
+    """From the options `kafka.*`, named without that prefix. Raises BadOption."""
+    for name in given:
+        _check_name(name)
+    values = {name: word.strip() for name, word in {**DEFAULTS, **given}.items()}
+    servers = values.get("bootstrap.servers", "")
+    if not servers:
+        raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
+    try:
+        parse_addresses(servers)
+    except ValueError as error:
+        raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
+    protocol = values.get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise BadOption(
+            f"kafka.security.protocol is {protocol!r}: kafkapy's client speaks PLAINTEXT only; name a listener of the "
+            "broker that does"
+        )
+    acks = ACKS[as_word("kafka.acks", values["acks"], list(ACKS))]
+    idempotence = values.get("enable.idempotence")
+    idempotent = acks == -1 if idempotence is None else as_boolean("kafka.enable.idempotence", idempotence)
+    if idempotent and acks != -1:
+        raise BadOption(f"kafka.enable.idempotence is true, which needs kafka.acks=all, not {values['acks']}")
+    timeout = values.get("transaction.timeout.ms")
+    return ProducerProperties(
+        bootstrap_servers=servers,
+        client_id=values["client.id"],
+        acks=acks,
+        idempotent=idempotent,
+        codec=CODECS.index(as_word("kafka.compression.type", values["compression.type"], CODECS)),
+        batch_bytes=_number(values, "batch.size", least=1),
+        request_bytes=_number(values, "max.request.size", least=1),
+        request_timeout_s=_number(values, "request.timeout.ms", least=1) / 1000,
+        delivery_timeout_s=_number(values, "delivery.timeout.ms", least=1) / 1000,
+        block_s=_number(values, "max.block.ms") / 1000,
+        transaction_timeout_s=None if timeout is None else _number(values, "transaction.timeout.ms", least=1) / 1000,
+    )
+
+
+def _check_name(name: str) -> None:
+    if name in REFUSED:
+        raise BadOption(f"kafka.{name} cannot be set: {REFUSED[name]}")
+    if name in HONOURED:
+        return
+    if name.startswith(("ssl.", "sasl.")):
+        warn_once(f"kafka.{name} has no effect while kafka.security.protocol is PLAINTEXT")
+        return
+    if name not in WITHOUT_EFFECT:
+        near = guess(name, [*HONOURED, *WITHOUT_EFFECT])
+        raise BadOption(
+            f"kafka.{name} is no property of Kafka's producer{f'; did you mean kafka.{near}?' if near else ''}"
+        )
+    warn_once(f"kafka.{name} has no effect on the sink kafkapy, which does not use Kafka's Java producer")
+
+
+def _number(values: Mapping[str, str], name: str, *, least: int = 0) -> int:
+    number = as_integer(f"kafka.{name}", values[name], least=least)
+    if number > LONGEST_INT:
+        raise BadOption(f"kafka.{name} is {values[name]!r}: {LONGEST_INT} is the most")
+    return number

@@ -1,0 +1,122 @@
+"""What a Python worker process of the sink keeps from task to task: connections, a producer, the decisions that it
+knows of, and the transactional ids that it may use.
+
+Spark runs one task at a time in a process, and uses the process again for later tasks.
+"""
+
+import uuid
+from functools import cache
+
+from kafkapy.client.admin import BROKER, Admin
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ClientError
+from kafkapy.client.producer import Producer
+from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.errors import KafkaError
+from kafkapy.spark.decisions import Decisions
+from kafkapy.spark.epochs import id_of_driver
+from kafkapy.spark.sink_options import SinkOptions
+
+LONGEST_TRANSACTION_S = 900.0  # Kafka's own limit, unless transaction.max.timeout.ms of the broker says otherwise
+
+
+class TaskIds:
+    """Transactional ids that no other process has. One is given out again only for a later epoch of its query: until
+    then the driver may still have to end the transaction that was begun with it."""
+
+    def __init__(self) -> None:
+        self._process = uuid.uuid4().hex
+        self._last_epochs: dict[str, list[int]] = {}
+
+    def take(self, prefix: str, epoch: int) -> str:
+        """`prefix` names the query."""
+        epochs = self._last_epochs.setdefault(prefix, [])
+        number = next((index for index, last in enumerate(epochs) if last < epoch), len(epochs))
+        epochs[number : number + 1] = [epoch]
+        return f"{prefix}-{self._process}-{number}"
+
+
+class SinkWorker:
+    """Made when the first task comes, and again after one has failed."""
+
+    def __init__(self, options: SinkOptions, ids: TaskIds) -> None:
+        properties = options.producer
+        self.cluster = Cluster(
+            properties.bootstrap_servers, client_id=properties.client_id, timeout_s=properties.request_timeout_s
+        )
+        self.decisions = Decisions(self.cluster, options.decision_topic)
+        self._options = options
+        self._ids = ids
+        self._producer: Producer | None = None
+        self._timeout_s = properties.transaction_timeout_s
+
+    def close(self) -> None:
+        self.cluster.close()
+
+    def producer(self) -> Producer:
+        """The one for rows at least once."""
+        if self._producer is None:
+            properties = self._options.producer
+            self._producer = Producer(
+                self.cluster,
+                acks=properties.acks,
+                codec=properties.codec,
+                idempotent=properties.idempotent,
+                batch_bytes=properties.batch_bytes,
+                request_bytes=properties.request_bytes,
+                timeout_s=properties.delivery_timeout_s,
+            )
+        return self._producer
+
+    def transactional_producer(self, query: str, epoch: int) -> TransactionalProducer:
+        """A new one for each attempt of a task, in a transaction."""
+        properties = self._options.producer
+        producer = TransactionalProducer(
+            self.cluster,
+            self._ids.take(id_of_driver(self._options, query), epoch),
+            transaction_timeout_s=self._transaction_timeout_s(),
+            codec=properties.codec,
+            batch_bytes=properties.batch_bytes,
+            request_bytes=properties.request_bytes,
+            timeout_s=properties.delivery_timeout_s,
+        )
+        producer.begin()
+        return producer
+
+    def _transaction_timeout_s(self) -> float:
+        """As long as the broker allows: what a decision counts on must not end by itself."""
+        if self._timeout_s is None:
+            self.cluster.refresh([])
+            brokers = [str(node) for node in self.cluster.brokers]
+            self._timeout_s = min([LONGEST_TRANSACTION_S, *(self._allowed_by(node) for node in brokers)])
+        return self._timeout_s
+
+    def _allowed_by(self, node: str) -> float:
+        try:
+            (entry,) = Admin(self.cluster).describe_configs(BROKER, node, ["transaction.max.timeout.ms"])
+            return int(entry.value or "") / 1000
+        except (KafkaError, ClientError, ValueError):  # we may not be allowed to ask; or it is down
+            return LONGEST_TRANSACTION_S
+
+
+_workers: dict[SinkOptions, SinkWorker] = {}
+
+
+@cache
+def _task_ids() -> TaskIds:
+    """Made with the first task, so that processes that were forked from one have different ids."""
+    return TaskIds()
+
+
+def worker_of(options: SinkOptions) -> SinkWorker:
+    """That of this process for these options."""
+    if options not in _workers:
+        _workers[options] = SinkWorker(options, _task_ids())
+    return _workers[options]
+
+
+def forget(options: SinkOptions) -> None:
+    """After a failure: on its connections answers may be on their way that nobody waits for."""
+    worker = _workers.pop(options, None)
+    if worker is not None:
+        worker.close()

@@ -1,0 +1,311 @@
+"""The end of an epoch, without Spark: cut off at every request to the broker, and done again by the next driver."""
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from harness.brokers import Broker
+
+from kafkapy.client import (
+    Admin,
+    Cluster,
+    Consumer,
+    TransactionAdmin,
+    TransactionalProducer,
+    TransactionIdentity,
+    end_transaction,
+)
+from kafkapy.client.connection import Connection
+from kafkapy.client.errors import ProducerFenced
+from kafkapy.spark import epochs
+from kafkapy.spark.decisions import Share, ensure_decision_topic
+from kafkapy.spark.delivery import Written, write_exactly_once
+from kafkapy.spark.epochs import DecidedTransactionLost, EpochExpired, abort_epoch, commit_epoch
+from kafkapy.spark.sink_options import SinkOptions, sink_options
+from kafkapy.spark.sink_worker import TaskIds
+
+TASKS = 3
+
+
+class Killed(BaseException):
+    """Nothing runs after it, as in a process that was killed."""
+
+
+class Run:
+    """A query that writes numbers to a topic of its own."""
+
+    def __init__(self, bootstrap: str, topic: str, **more: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.query = str(uuid.uuid4())
+        self.options: SinkOptions = sink_options(
+            {
+                "kafka.bootstrap.servers": bootstrap,
+                "topic": topic,
+                "delivery": "exactly-once",
+                "kafka.delivery.timeout.ms": "30000",
+                **more,
+            }
+        )
+        with Admin(bootstrap) as admin:
+            admin.create_topic(topic, 2)
+            ensure_decision_topic(admin.cluster, self.options.decision_topic)
+
+    def task(self, epoch: int, number: int) -> Written:
+        """Three rows that say where they come from."""
+        values = [f"{epoch}/{number}/{row}" for row in range(3)]
+        rows = pa.record_batch({"key": pa.array(values), "value": pa.array(values)})
+        return write_exactly_once(self.options, self.query, epoch, iter([rows]))
+
+    def epoch(self, number: int) -> None:
+        """All of it, as Spark would."""
+        messages = [self.task(number, task) for task in range(TASKS)]
+        self.commit(number, messages)
+
+    def commit(self, number: int, messages: list[Written]) -> None:
+        shares = shares_of(messages)
+        if shares or any(message.decided for message in messages):
+            commit_epoch(self.options, self.query, number, shares)
+
+    def seen(self) -> Counter[str]:
+        """What a reader of committed records sees; nothing may hold it up."""
+        with Consumer(self.bootstrap, isolation="read_committed") as reader, Consumer(self.bootstrap) as other:
+            reader.assign_topic(self.topic)
+            other.assign_topic(self.topic)
+            assert reader.end_offsets() == other.end_offsets(), "a transaction is open"
+            return Counter((record.value or b"").decode() for record in reader.records())
+
+    def expect(self, *epochs_seen: int) -> None:
+        wanted = {f"{epoch}/{task}/{row}" for epoch in epochs_seen for task in range(TASKS) for row in range(3)}
+        assert self.seen() == dict.fromkeys(wanted, 1)
+
+    def open_transactions(self) -> list[str]:
+        with Cluster(self.bootstrap) as cluster:
+            listed = TransactionAdmin(cluster).list_transactions(states=["Ongoing"])
+        return [one.id for one in listed if self.query in one.id]
+
+
+@pytest.fixture
+def run(broker: Broker, topic_name: str) -> Run:
+    return Run(broker.bootstrap, topic_name)
+
+
+def shares_of(messages: list[Written]) -> list[Share]:
+    return [message.share for message in messages if message.share is not None]
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, nth: int, before: bool, work: Callable[[], None]) -> bool:
+    """Does `work`, which is killed before or behind its nth request; whether it came to that."""
+    sent = count(1)
+    send = Connection.send
+
+    def dying(self: Connection, *args: Any, **kwargs: Any) -> Any:
+        due = next(sent) == nth
+        if due and before:
+            raise Killed
+        result = send(self, *args, **kwargs)
+        if due:
+            raise Killed
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "send", dying)
+        patch.setattr(TransactionalProducer, "close", lambda self: None)  # a killed process aborts nothing
+        patch.setattr(TransactionalProducer, "abort", lambda self: None)
+        try:
+            work()
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it is sent", "before its answer"])
+def test_a_commit_cut_off_at_any_request_is_finished_by_the_replay(
+    run: Run, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    for nth in count(1):
+        epoch = nth - 1
+        messages = [run.task(epoch, task) for task in range(TASKS)]
+        cut_off = killed_at(monkeypatch, nth, before, lambda: run.commit(epoch, messages))  # noqa: B023
+        run.epoch(epoch)
+        run.expect(*range(nth))
+        if not cut_off:
+            break
+    assert nth > 10
+
+
+def test_tasks_cut_off_at_any_request_leave_nothing_behind(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for nth in count(1):
+        cut_off = killed_at(monkeypatch, nth, False, lambda: run.task(nth, 0) and None)  # noqa: B023
+        run.epoch(nth)
+        run.expect(*range(1, nth + 1))
+        if not cut_off:
+            break
+    assert nth > 3
+
+
+def test_a_task_of_a_decided_epoch_writes_nothing_and_says_so(run: Run) -> None:
+    run.epoch(0)
+    run.epoch(1)
+    for epoch in (0, 1):
+        assert run.task(epoch, 0) == Written(run.query, epoch, 0, decided=True)
+    run.expect(0, 1)
+    assert run.open_transactions() == []
+
+
+def test_a_task_without_rows_has_nothing_to_commit(run: Run) -> None:
+    assert write_exactly_once(run.options, run.query, 0, iter([])).share is None
+
+
+def test_the_second_attempt_of_a_task_does_not_count(run: Run) -> None:
+    messages = [run.task(0, task) for task in range(TASKS)]
+    run.task(0, 1)  # its message is thrown away
+    run.commit(0, messages)
+    run.expect(0)
+
+
+def test_an_attempt_that_is_late_aborts(run: Run) -> None:
+    messages = [run.task(0, task) for task in range(TASKS)]
+
+    def slow() -> Any:
+        yield pa.record_batch({"value": pa.array(["late"])})
+        run.commit(0, messages)
+
+    assert write_exactly_once(run.options, run.query, 0, slow()).decided
+    run.expect(0)
+
+
+def test_rows_that_fail_halfway_are_aborted_by_the_task(run: Run) -> None:
+    def failing() -> Any:
+        for number in range(100):
+            yield pa.record_batch({"value": pa.array([f"{number}" * 5000])})
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_exactly_once(run.options, run.query, 0, failing())
+    assert run.open_transactions() == []
+    run.expect()
+
+
+def test_abort_ends_the_transactions_of_an_undecided_epoch(run: Run) -> None:
+    run.epoch(0)
+    for task in range(TASKS):
+        run.task(1, task)
+    abort_epoch(run.options, run.query, 1)
+    run.expect(0)
+    run.epoch(1)
+    run.expect(0, 1)
+
+
+def test_abort_leaves_a_decided_epoch_to_the_replay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [run.task(0, task) for task in range(TASKS)]
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "end_transaction", _raise_killed)
+        with pytest.raises(Killed):
+            run.commit(0, messages)
+    abort_epoch(run.options, run.query, 0)
+    assert len(run.open_transactions()) == TASKS
+    run.epoch(0)
+    run.expect(0)
+
+
+def test_a_driver_that_was_replaced_cannot_decide(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [run.task(0, task) for task in range(TASKS)]
+    write = epochs._write
+
+    def replaced(*args: Any) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(epochs, "_write", write)
+            run.epoch(0)  # another driver runs the epoch from its beginning to its end
+        write(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "_write", replaced)
+        with pytest.raises(ProducerFenced):
+            run.commit(0, old)
+    run.expect(0)
+
+
+def test_a_driver_that_was_replaced_aborts_nothing_of_its_successor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old one has looked up what is open, and aborts when the new one has decided the next epoch."""
+    old = [run.task(0, task) for task in range(TASKS)]
+    late = [run.task(0, task) for task in range(TASKS)]
+    assert late
+    end = epochs.end_transaction
+    messages: list[Written] = []
+
+    def slow_abort(cluster: Cluster, identity: TransactionIdentity, commit: bool) -> None:
+        if not commit and not messages:
+            messages.extend(run.task(1, task) for task in range(TASKS))  # with the ids of the first epoch
+            end(cluster, identity, commit)
+            return
+        end(cluster, identity, commit)
+
+    monkeypatch.setattr(epochs, "end_transaction", slow_abort)
+    run.commit(0, old)
+    run.commit(1, messages)
+    run.expect(0, 1)
+
+
+def test_a_transaction_that_ended_before_the_decision_fails_the_epoch_as_a_whole(run: Run) -> None:
+    messages = [run.task(0, task) for task in range(TASKS)]
+    end(run, shares_of(messages)[1], commit=False)
+    with pytest.raises(EpochExpired, match=r"Epoch 0 is not committed.*kafka\.transaction\.timeout\.ms"):
+        run.commit(0, messages)
+    abort_epoch(run.options, run.query, 0)
+    run.expect()
+    run.epoch(0)
+    run.expect(0)
+
+
+def test_a_transaction_that_ended_after_the_decision_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, broker: Broker
+) -> None:
+    messages = [run.task(0, task) for task in range(TASKS)]
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "end_transaction", _raise_killed)
+        with pytest.raises(Killed):
+            run.commit(0, messages)
+    lost = shares_of(messages)[1]
+    with Cluster(broker.bootstrap) as cluster:
+        TransactionAdmin(cluster).abort(lost.transactional_id)  # as the broker does when its time is over
+    replay = [run.task(0, task) for task in range(TASKS)]
+    with pytest.raises(DecidedTransactionLost) as failure:
+        run.commit(0, replay)
+    text = str(failure.value)
+    assert lost.transactional_id in text
+    assert "3 of its 9 rows are missing" in text
+    assert "onLostTransactions=skip" in text
+    skipping = Run.__new__(Run)
+    skipping.__dict__ |= run.__dict__
+    skipping.options = sink_options(
+        {"kafka.bootstrap.servers": run.bootstrap, "topic": run.topic, "delivery": "exactly-once"}
+        | {"onLostTransactions": "skip"}
+    )
+    skipping.commit(0, replay)
+    assert sum(run.seen().values()) == 6
+    run.epoch(1)
+    assert sum(run.seen().values()) == 15
+
+
+def test_an_id_is_used_again_only_in_a_later_epoch() -> None:
+    ids = TaskIds()
+    first = [ids.take("q", 5) for _ in range(3)]
+    assert len(set(first)) == 3
+    assert ids.take("q", 5) not in first
+    assert ids.take("q", 6) == first[0]
+    assert ids.take("other", 6) not in first
+    assert TaskIds().take("q", 5) != first[0]
+
+
+def end(run: Run, share: Share, *, commit: bool) -> None:
+    with Cluster(run.bootstrap) as cluster:
+        end_transaction(cluster, TransactionIdentity(*share[:3]), commit)
+
+
+def _raise_killed(*_: Any, **__: Any) -> None:
+    raise Killed
