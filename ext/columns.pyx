@@ -15,7 +15,7 @@ from kafkapy._ext.arrow_memory cimport (
     taken_memory,
 )
 from kafkapy._ext.stored_records cimport (
-    STORED_BATCH, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch, StoredRecords,
+    STORED_BATCH, STORED_BEHIND, STORED_DAMAGE, STORED_END, STORED_MORE, STORED_RECORD, Stored, StoredBatch, StoredRecords,
 )
 from kafkapy._ext.varint cimport get_varint32
 
@@ -125,6 +125,7 @@ cdef class ColumnBuilder:
         self._skip_control = skip_control
         self._min_offset = LEAST if min_offset is None else min_offset
         self._max_offset = MOST if end_offset is None else end_offset - 1
+        self._walk.last_wanted = self._max_offset
         self._min_timestamp = LEAST if min_timestamp is None else min_timestamp
         self._max_timestamp = MOST if end_timestamp is None else end_timestamp - 1
         self._partition = partition
@@ -149,7 +150,8 @@ cdef class ColumnBuilder:
 
     @property
     def consumed(self) -> int:
-        """Where the last batch that was read ends in the buffer: bytes behind it are the beginning of a batch.
+        """Where the last batch that was read ends in the buffer: bytes behind it are the beginning of a batch, or of
+        what lies past the end.
 
         After a DamagedBatch: where the damaged one begins.
         """
@@ -196,6 +198,8 @@ cdef class ColumnBuilder:
             if not self._pending:
                 if not self._in_batch:
                     found = self._walk.next_batch()
+                    if found == STORED_BEHIND:
+                        self.past_end = True
                     if found != STORED_BATCH:
                         return found
                     if not self._begin_batch():

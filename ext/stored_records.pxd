@@ -24,6 +24,7 @@ cdef enum Stored:
     STORED_RECORD
     STORED_END                  # of the batch's records; of the buffer, exactly behind a batch
     STORED_PARTIAL              # the buffer ends inside a batch
+    STORED_BEHIND               # a batch that begins behind `last_wanted`; it is not looked at any closer
     STORED_MORE                 # call `fill` and ask again
     STORED_DAMAGE               # `damage` says what it is
 
@@ -71,6 +72,7 @@ cdef class StoredRecords:
     cdef const uint8_t *_start      # of the buffer
     cdef Py_ssize_t _size           # of the buffer
     cdef Py_ssize_t position        # where the next batch begins
+    cdef int64_t last_wanted        # an offset; what lies behind it may be damaged (format 2)
     cdef StoredBatch batch          # the current one
     # Its records: what is decompressed and not yet read of them.
     cdef const uint8_t *_at

@@ -51,6 +51,7 @@ cdef class StoredRecords:
         self._window = NULL
         self._room = 0
         self._holding = False
+        self.last_wanted = 0x7FFFFFFFFFFFFFFF
         memset(&self.batch, 0, sizeof(StoredBatch))
 
     def __dealloc__(self) -> None:
@@ -103,6 +104,8 @@ cdef class StoredRecords:
         self.batch.size = size
         self.batch.magic = <int8_t>at[AT_MAGIC]
         self.batch.base_offset = <int64_t>load64(at + AT_BASE_OFFSET)
+        if self.batch.magic == 2 and self.batch.base_offset > self.last_wanted:
+            return STORED_BEHIND
         if self._check_crc and not entry_crc_matches(at, size):
             return self._damaged(DAMAGE_CRC)
         self.position += size

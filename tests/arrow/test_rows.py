@@ -29,7 +29,7 @@ def read(rows, *buffers):
     batches = []
     for buffer in buffers:
         batches += rows.feed(buffer)
-        assert rows.consumed == len(buffer)
+        assert rows.consumed == len(buffer) or rows.past_end
     if (rest := rows.finish()) is not None:
         batches.append(rest)
     assert rows.finish() is None

@@ -61,7 +61,7 @@ def read_all(builder, *buffers):
     for buffer in buffers:
         for columns in builder.feed(buffer):
             rows += rows_of(columns)
-        assert builder.consumed == len(buffer)
+        assert builder.consumed == len(buffer) or builder.past_end
     rest = builder.finish()
     assert builder.finish() is None
     return rows + (rows_of(rest) if rest else [])

@@ -167,6 +167,10 @@ def test_records_outside_of_the_bounds_are_left_out():
     builder = column_builder(end_offset=10)
     assert values(builder, data) == list(range(10))
     assert builder.past_end
+    assert builder.consumed == len(simple(10))
+    damaged = bytearray(data)
+    damaged[-1] ^= 1
+    assert values(column_builder(end_offset=10), damaged) == list(range(10))
     messages = build_set([(1000 + n, None, b"%d" % n) for n in range(10)], 1, compression.GZIP)
     assert values(column_builder(min_offset=3, end_timestamp=1006), messages) == [3, 4, 5]
 
