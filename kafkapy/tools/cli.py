@@ -23,6 +23,7 @@ COMMANDS = {
     "groups": "kafkapy.tools.groups:app",
     "transactions": "kafkapy.tools.transactions:app",
     "configs": "kafkapy.tools.configs:app",
+    "spark": "kafkapy.tools.spark:app",
 }
 
 

@@ -4,12 +4,9 @@ A record counts as done once its line has left this process: after a crash betwe
 whoever gets the partition, and none is left out.
 """
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from kafkapy.client.cluster import Cluster, TopicPartition
@@ -18,6 +15,7 @@ from kafkapy.client.fetched import ConsumerRecord, Isolation
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import OffsetAndMetadata, RebalanceListener
 from kafkapy.errors import KafkaError, is_retriable
+from kafkapy.tools.interrupts import until_interrupted
 
 PATIENCE_S = 10.0  # a group has begun by then, unless something is amiss that a person wants to know of
 COMMIT_EVERY_S = 1.0  # at most, while records come; when none come, at once
@@ -43,7 +41,7 @@ def consume_group(
     out = sys.stdout.buffer
     with (
         GroupConsumer(cluster, group, auto_offset_reset=reset, auto_commit=False, isolation=isolation) as consumer,
-        _interrupts() as interrupted,
+        until_interrupted() as interrupted,
     ):
         done = _Done(consumer)
         consumer.subscribe([topic], done)
@@ -143,27 +141,3 @@ def _may_pass(error: Exception) -> bool:
     if isinstance(error, KafkaError) and is_retriable(error.code):
         return True
     return isinstance(error, CommitFailed | ConnectionFailed)
-
-
-@contextmanager
-def _interrupts() -> Iterator[threading.Event]:
-    """Ctrl-C and SIGTERM set the event, so that the work at hand is done and the group is left; again, they interrupt
-    as ever."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-
-    def once(number: int, frame: object) -> None:
-        interrupted.set()
-        for one, handler in before.items():
-            signal.signal(one, handler)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, once)
-    try:
-        yield interrupted
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

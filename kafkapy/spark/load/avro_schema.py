@@ -1,0 +1,119 @@
+"""Avro schemas: which columns they give, and which of them a value was written with.
+
+Source: the Avro 1.11 specification, and the wire format of schema registries (a zero byte and the four bytes of the
+schema's id before the value).
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from kafkapy.spark.load.errors import WrongOption
+
+_PRIMITIVE = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_LOGICAL = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("us", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("string", "uuid"): pa.string(),
+}
+ANY_ID = -1
+
+
+@dataclass(frozen=True)
+class AvroValues:
+    """Values are Avro records.
+
+    plain: the schema (JSON) of values without a prefix; None: they have the five bytes of a registry.
+    by_id: the schemas by id, of values with the prefix; ANY_ID stands for every id that is not there.
+    The columns are those of the schema that was given last.
+    """
+
+    plain: str | None = None
+    by_id: tuple[tuple[int, str], ...] = ()
+
+    def reader(self) -> str:
+        """The schema that the columns come from."""
+        return self.plain if self.plain is not None else self.by_id[-1][1]
+
+    def fields(self) -> pa.Schema:
+        """Raises WrongOption where the schema is none of a record, or has what no column can have."""
+        parsed = _parsed(self.reader())
+        if not isinstance(parsed, dict) or parsed.get("type") != "record":
+            raise WrongOption("the Avro schema is not that of a record, whose fields would become columns")
+        return pa.schema(_Columns().of(parsed, "").fields)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise WrongOption(f"the Avro schema is no JSON: {error}") from error
+
+
+class _Columns:
+    """Arrow types of Avro's; knows the named types of a schema."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, pa.DataType] = {}
+
+    def of(self, schema: Any, where: str) -> pa.DataType:
+        if isinstance(schema, list):
+            return self._union(schema, where)
+        if isinstance(schema, str):
+            if (known := _PRIMITIVE.get(schema, self._named.get(schema))) is None:
+                raise WrongOption(f"the Avro schema names the type {schema!r}{where}, which it does not define before")
+            return known
+        if not isinstance(schema, dict) or "type" not in schema:
+            raise WrongOption(f"the Avro schema has {json.dumps(schema)}{where}, which is no type")
+        kind = schema["type"]
+        if kind == "record":
+            fields = [
+                pa.field(one["name"], self.of(one["type"], f" in field {one['name']!r}")) for one in schema["fields"]
+            ]
+            return self._name(schema, pa.struct(fields))
+        if kind == "enum":
+            return self._name(schema, pa.string())
+        if kind == "array":
+            return pa.list_(self.of(schema["items"], where))
+        if kind == "map":
+            return pa.map_(pa.string(), self.of(schema["values"], where))
+        if schema.get("logicalType") == "decimal" and schema.get("precision", 99) <= 38:
+            found = pa.decimal128(schema["precision"], schema.get("scale", 0))
+            return self._name(schema, found) if kind == "fixed" else found
+        if kind == "fixed":
+            return self._name(schema, pa.binary(schema["size"]))
+        if isinstance(kind, str):
+            return _LOGICAL.get((kind, str(schema.get("logicalType")))) or self.of(kind, where)
+        return self.of(kind, where)
+
+    def _union(self, branches: list[Any], where: str) -> pa.DataType:
+        others = [branch for branch in branches if branch != "null"]
+        if len(others) > 1:
+            raise WrongOption(
+                f"the Avro schema has a union of several types{where}, which no column can have; "
+                "only a type or null is supported"
+            )
+        return self.of(others[0], where) if others else pa.null()
+
+    def _name(self, schema: dict[str, Any], found: pa.DataType) -> pa.DataType:
+        name = schema.get("name", "")
+        self._named[name] = found
+        if space := schema.get("namespace"):
+            self._named[f"{space}.{name}"] = found
+        return found

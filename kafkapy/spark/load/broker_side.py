@@ -1,0 +1,51 @@
+"""What the brokers have: which topics and partitions, from which offset to which."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.fetched import Isolation, isolation_level
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.spark.load.errors import LoadError
+
+
+@dataclass(frozen=True)
+class Available:
+    """earliest <= offset < latest; with read_committed `latest` is before the first transaction that is open."""
+
+    earliest: int
+    latest: int
+
+
+def topic_ids(cluster: Cluster, topics: Iterable[str]) -> dict[str, str]:
+    """Hex ids, "" where the broker has none; raises LoadError for a topic that is not there."""
+    cluster.refresh(topics)
+    ids = {}
+    for name in topics:
+        try:
+            id = cluster.topic(name).topic_id
+        except KafkaError as error:
+            if error.code != Errors.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            raise LoadError(f"there is no topic {name!r}; see: kafkapy topics list") from None
+        ids[name] = id.hex() if any(id) else ""
+    return ids
+
+
+def available(cluster: Cluster, topics: Sequence[str], isolation: Isolation) -> dict[TopicPartition, Available]:
+    """Of all partitions of these topics."""
+    admin = Admin(cluster)
+    partitions = [(name, index) for name in topics for index in sorted(cluster.topic(name).partitions)]
+    earliest = admin.offsets(dict.fromkeys(partitions, EARLIEST))
+    latest = admin.offsets(dict.fromkeys(partitions, LATEST), isolation=isolation_level(isolation))
+    return {where: Available(earliest[where].offset, latest[where].offset) for where in partitions}
+
+
+def offsets_at(cluster: Cluster, there: dict[TopicPartition, Available], timestamp: int) -> dict[TopicPartition, int]:
+    """The offset of the first record at or after a time (ms) in each partition; where there is none, its end."""
+    found = Admin(cluster).offsets(dict.fromkeys(there, timestamp))
+    return {
+        where: has.latest if found[where].offset < 0 else min(found[where].offset, has.latest)
+        for where, has in there.items()
+    }

@@ -1,0 +1,80 @@
+"""The columns of what is loaded.
+
+A row has the record's own columns (partition, offset, timestamp, key; headers when asked) and then its value: one
+column `value`, or the fields that it was decoded to. Topic and date are in the names of the directories, as readers of
+partitioned Parquet expect; the date is that of the timestamp in UTC.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkapy.arrow.rows import HEADERS, TIMESTAMP
+from kafkapy.spark.load.errors import WrongOption
+
+RECORD = (
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("timestamp", TIMESTAMP),
+    ("key", pa.binary()),
+)
+REASON = "reason"
+NO_DATE = "__HIVE_DEFAULT_PARTITION__"
+NO_TIMESTAMP_US = -1000  # Kafka's -1 ms: a record of format 0, which has none
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # the years 1 to 9999: what readers take for a date
+
+
+def columns_to_read(headers: bool) -> list[str]:
+    """Names of kafkapy.arrow that a task asks for."""
+    return [name for name, _ in RECORD] + (["headers"] if headers else []) + ["value"]
+
+
+def row_schema(prefix: str, headers: bool, fields: pa.Schema | None) -> pa.Schema:
+    """Raises WrongOption where a field of the value has the name of a column of the record."""
+    own = [(prefix + name, kind) for name, kind in RECORD]
+    if headers:
+        own.append((prefix + "headers", HEADERS))
+    taken = {name for name, _ in own} | {prefix + "topic", prefix + "date"}
+    for field in fields or ():
+        if field.name.lower() in {name.lower() for name in taken}:
+            raise WrongOption(
+                f"the values have a field {field.name!r}, which is also the name of a column of the record; "
+                "--prefix kafka_ gives those names a prefix"
+            )
+    return pa.schema([*own, *(fields if fields is not None else [(prefix + "value", pa.binary())])])
+
+
+def rejected_schema(prefix: str) -> pa.Schema:
+    """Of values that did not fit: the record as it was, and the reason."""
+    return pa.schema([*((prefix + name, kind) for name, kind in RECORD), ("value", pa.binary()), (REASON, pa.string())])
+
+
+def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
+    """Those of records that have none become null."""
+    has_none = pc.equal(timestamps.cast(pa.int64()), NO_TIMESTAMP_US)
+    if not pc.any(has_none).as_py():
+        return timestamps
+    return pc.if_else(has_none, pa.scalar(None, TIMESTAMP), timestamps)
+
+
+def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
+    """(date, which rows: a mask, or None for all of them); rows without a timestamp have the date NO_DATE."""
+    days = timestamps.cast(pa.date32(), safe=False).cast(pa.int32())
+    different = pc.unique(days).to_pylist()
+    if len(different) == 1:
+        return [(date_text(different[0]), None)]
+    masks: dict[str, Any] = {}
+    for day in different:
+        mask = pc.is_null(days) if day is None else pc.fill_null(pc.equal(days, day), False)
+        text = date_text(day)
+        masks[text] = pc.or_(masks[text], mask) if text in masks else mask
+    return list(masks.items())
+
+
+def date_text(day: int | None) -> str:
+    """Days since 1970 as in 2013-01-31; NO_DATE for what is no date of the years 1 to 9999."""
+    if day is None or not _FIRST_DAY <= day <= _LAST_DAY:
+        return NO_DATE
+    return str(pa.scalar(day, pa.int32()).cast(pa.date32()).as_py())

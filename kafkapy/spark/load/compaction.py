@@ -1,0 +1,73 @@
+"""Small files of a directory become one.
+
+Which: the smallest ones, as long as the next is no larger than those before it together, so that a row is written again
+only when as much has come as it lies in; a directory loaded every ten seconds rewrites each row a few times a day. How:
+a new directory changes places with the old one in one step, see `landing`.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkapy.spark.load.landing import Landing
+from kafkapy.spark.load.rebuild import rebuild
+from kafkapy.spark.load.task import Runner
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Files of a directory, by name, that become one."""
+
+    directory: str
+    names: list[str]
+
+
+@dataclass(frozen=True)
+class MergeWork:
+    """What a worker does with a Merge: makes the new directory, and says where."""
+
+    room: str
+    prefix: str
+
+    def __call__(self, text: str) -> str:
+        merge = Merge(**json.loads(text))
+        return str(rebuild(Path(merge.directory), Path(self.room), prefix=self.prefix, merge=merge.names))
+
+
+def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, files: int) -> int:
+    """Merges where there are `files` or more small ones in a directory; returns how many files there are fewer."""
+    landing.clear()  # also what was exchanged the last time
+    merges = [
+        merge
+        for root in (landing.state.directory, landing.state.rejected)
+        for merge in _merges(root, file_bytes, max(files, 2))
+    ]
+    work = MergeWork(str(landing.room), prefix)
+    fewer = 0
+    texts = [json.dumps(merge.__dict__) for merge in merges]
+    for merge, made in zip(merges, runner(work, texts), strict=True):
+        landing.replace(Path(made), Path(merge.directory))
+        fewer += len(merge.names) - 1
+    return fewer
+
+
+def _merges(root: Path, file_bytes: int, files: int) -> Iterator[Merge]:
+    for directory, _, names in os.walk(root):
+        sizes = {name: os.path.getsize(os.path.join(directory, name)) for name in names if name.endswith(".parquet")}
+        chosen = worth_merging(sizes, file_bytes)
+        if len(chosen) >= files:
+            yield Merge(directory, chosen)
+
+
+def worth_merging(sizes: dict[str, int], file_bytes: int) -> list[str]:
+    """Names of the files (sizes in bytes) that should become one."""
+    chosen: list[str] = []
+    total = 0
+    for name in sorted(sizes, key=lambda name: (sizes[name], name)):
+        if total + sizes[name] > file_bytes or (len(chosen) > 1 and sizes[name] > total):
+            break
+        chosen.append(name)
+        total += sizes[name]
+    return chosen

@@ -1,0 +1,93 @@
+"""A directory of files made anew beside the old one: small files merged, rows of some offsets left out, files added.
+
+Files that stay as they are become links to the same data. The old directory is only read, so that a task that dies has
+changed nothing.
+"""
+
+import os
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kafkapy.spark.load.files import FileWriter, StagedFile, extent, final_name
+from kafkapy.spark.load.intervals import Interval, overlaps
+
+MERGED_ROWS = 1 << 17  # at a time
+
+
+def rebuild(
+    old: Path,
+    room: Path,
+    *,
+    prefix: str,
+    merge: Sequence[str] = (),
+    without: Mapping[int, Sequence[Interval]] | None = None,
+    add: Iterable[StagedFile] = (),
+) -> Path:
+    """The new directory, below `room`.
+
+    merge: names of files that become one. without: offsets, by partition, whose rows are left out. add: further files.
+    """
+    made = room / f"directory-{uuid.uuid4().hex}"
+    made.mkdir()
+    without = without or {}
+    names = sorted(name for name in os.listdir(old) if name.endswith(".parquet")) if old.exists() else []
+    if merge:
+        _write(_in_order([old / name for name in merge], prefix), made, prefix, {})
+    for name in names:
+        if name in merge:
+            continue
+        if has_rows_of(old / name, prefix, without):
+            _write([old / name], made, prefix, without)
+        else:
+            os.link(old / name, made / name)
+    for file in add:
+        os.link(file.path, made / final_name(file.spans))
+    return made
+
+
+def has_rows_of(path: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> bool:
+    """Whether there can be rows of these offsets (by partition) in a file."""
+    if not without:
+        return False
+    found = extent(path, prefix)
+    first, last = found.partitions
+    return any(first <= partition <= last and overlaps(*found.offsets, pairs) for partition, pairs in without.items())
+
+
+def _in_order(paths: Iterable[Path], prefix: str) -> list[Path]:
+    """By partition and offset, so that a merged file is as sorted as it can be."""
+    found = {path: extent(path, prefix) for path in paths}
+    return sorted(found, key=lambda path: (found[path].partitions, found[path].offsets))
+
+
+def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> None:
+    """One file of the rows of these, without those of some offsets; none where no row is left."""
+    writer: FileWriter | None = None
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(MERGED_ROWS):
+                rows = _kept(pa.Table.from_batches([batch]), prefix, without)
+                if not len(rows):
+                    continue
+                if writer is None:
+                    writer = FileWriter(made, rows.schema.remove_metadata(), prefix)
+                writer.add(rows)
+    if writer is not None:
+        done = writer.close("", "")
+        os.rename(done.path, made / final_name(done.spans))
+
+
+def _kept(rows: pa.Table, prefix: str, without: Mapping[int, Sequence[Interval]]) -> pa.Table:
+    partitions, offsets = rows[prefix + "partition"], rows[prefix + "offset"]
+    for partition, pairs in without.items():
+        for start, end in pairs:
+            inside = pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))
+            keep = pc.invert(pc.and_(pc.equal(partitions, partition), inside))
+            rows = rows.filter(keep)
+            partitions, offsets = rows[prefix + "partition"], rows[prefix + "offset"]
+    return rows

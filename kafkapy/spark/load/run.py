@@ -1,0 +1,266 @@
+"""The load itself: what is there, what is missing, batch by batch until nothing is left."""
+
+import collections
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkapy.client.admin import Admin
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.spark.load.broker_side import available, offsets_at, topic_ids
+from kafkapy.spark.load.compaction import compact
+from kafkapy.spark.load.errors import LoadError
+from kafkapy.spark.load.files import StagedFile, final_name
+from kafkapy.spark.load.intervals import size
+from kafkapy.spark.load.landing import Landing
+from kafkapy.spark.load.plan import Plan, batches, cut, plan
+from kafkapy.spark.load.rebuild import has_rows_of, rebuild
+from kafkapy.spark.load.settings import Settings
+from kafkapy.spark.load.state import Decision, State, Topic
+from kafkapy.spark.load.task import Piece, Runner, Written, schema_of, write_piece
+
+COMPACT_EVERY_S = 60.0  # while following
+
+
+@dataclass
+class PartitionSummary:
+    """reached: the offset that is loaded next; end: the partition's; lag: offsets that are there and not loaded."""
+
+    reached: int
+    end: int
+    lag: int
+
+
+@dataclass
+class Summary:
+    """What a run did.
+
+    rows, bytes: of the files that it wrote, before compaction. rejected: values kept aside; reasons counts them.
+    lost: offsets that were gone before they could be loaded, by partition, where that was accepted.
+    """
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+    rejected: int = 0
+    batches: int = 0
+    merged: int = 0
+    seconds: float = 0.0
+    reasons: dict[str, int] = field(default_factory=collections.Counter)
+    lost: dict[TopicPartition, int] = field(default_factory=dict)
+    partitions: dict[TopicPartition, PartitionSummary] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Told after each batch: offsets done of those that were to be done when the round began, and the sums so far."""
+
+    done: int
+    total: int
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class WriteWork:
+    """What a worker does with a Piece."""
+
+    settings: Settings
+    room: str
+
+    def __call__(self, text: str) -> str:
+        return write_piece(Piece(**json.loads(text)), self.settings, Path(self.room)).text()
+
+
+class Load:
+    """One run of a load; holds the directory from its beginning to its end."""
+
+    def __init__(
+        self,
+        topics: Sequence[str],
+        state: State,
+        cluster: Cluster,
+        runner: Runner,
+        settings: Settings,
+        *,
+        tasks: int,
+        accept_loss: bool = False,
+        compact_files: int | None = 16,
+        stopped: threading.Event | None = None,
+        on_progress: Callable[[Progress], None] = lambda progress: None,
+    ) -> None:
+        """Finishes what a run before it had decided. `stopped`: when it is set, the batch at hand is the last one.
+
+        Raises LoadError where the directory holds something else.
+        """
+        self._topics, self._state, self._cluster, self._runner = list(topics), state, cluster, runner
+        self._settings, self._tasks, self._accept_loss = settings, tasks, accept_loss
+        self._compact_files, self._on_progress = compact_files, on_progress
+        self._stopped = stopped or threading.Event()
+        self.summary = Summary()
+        self._began = time.monotonic()
+        self._same_form()
+        self._landing = Landing(state)
+
+    def once(self, start_ms: int | None = None, end_ms: int | None = None) -> None:
+        """Loads what is there now and not in the directory, between two times (ms) where they are given."""
+        planned = self._plan(start_ms, end_ms)
+        total, done = sum(map(size, planned.todo.values())), 0
+        for batch in batches(planned.todo, self._settings.batch_rows):
+            self._land(batch, self._write(batch))
+            done += sum(piece.end - piece.start for piece in batch)
+            self._on_progress(Progress(done, total, self.summary))
+            if self._stopped.is_set():
+                return
+
+    def again(self, start_ms: int | None, end_ms: int | None) -> None:
+        """Loads what is there between two times, also what the directory has, whose rows are replaced: all or none."""
+        planned = self._plan(start_ms, end_ms, again=True)
+        total, done = sum(map(size, planned.todo.values())), 0
+        written: list[Written] = []
+        pieces: list[Piece] = []
+        for batch in batches(planned.todo, self._settings.batch_rows):
+            written += self._write(batch)
+            pieces += batch
+            done += sum(piece.end - piece.start for piece in batch)
+            self._on_progress(Progress(done, total, self.summary))
+            if self._stopped.is_set():
+                raise LoadError("it was interrupted; nothing was replaced")
+        if pieces:
+            self._replace(planned, pieces, written)
+
+    def follow(self, every_s: float, start_ms: int | None = None) -> None:
+        """Loads what comes, looking every so often, until it is stopped."""
+        compacted = time.monotonic()
+        while not self._stopped.is_set():
+            self.once(start_ms)
+            start_ms = None
+            if time.monotonic() - compacted >= COMPACT_EVERY_S:
+                self.compact()
+                compacted = time.monotonic()
+            self._stopped.wait(every_s)
+
+    def compact(self) -> None:
+        """Merges small files, unless that was declined."""
+        if self._compact_files is not None:
+            self.summary.merged += compact(
+                self._landing,
+                self._runner,
+                prefix=self._settings.prefix,
+                file_bytes=self._settings.file_bytes,
+                files=self._compact_files,
+            )
+
+    def finish(self) -> Summary:
+        """The summary, with where each partition is and how far it is behind."""
+        there = available(self._cluster, self._topics, self._settings.isolation)
+        for (topic, partition), has in there.items():
+            have = self._have(topic, partition)
+            reached = have[-1][1] if have else has.earliest
+            lag = max(0, has.latest - max(reached, has.earliest))
+            self.summary.partitions[topic, partition] = PartitionSummary(reached, has.latest, lag)
+        self.summary.seconds = time.monotonic() - self._began
+        return self.summary
+
+    def _have(self, topic: str, partition: int) -> list[tuple[int, int]]:
+        known = self._state.topics.get(topic)
+        return known.have.get(partition, []) if known else []
+
+    def _same_form(self) -> None:
+        """The rows of a directory have the same columns and come from the same cluster, whoever loads them."""
+        columns = ", ".join(f"{field.name} {field.type}" for field in schema_of(self._settings))
+        form = {
+            "columns": columns,
+            "isolation": self._settings.isolation,
+            "cluster": Admin(self._cluster).describe_cluster().cluster_id or "",
+        }
+        had = self._state.form
+        for what in form:
+            if had is not None and had[what] != form[what]:
+                raise LoadError(
+                    f"{self._state.directory} was loaded with other {what} ({had[what]}) than asked for now "
+                    f"({form[what]}); load into another directory"
+                )
+        if had is None:
+            self._state.form = form
+            self._state.write()
+
+    def _plan(self, start_ms: int | None, end_ms: int | None, *, again: bool = False) -> Plan:
+        ids = topic_ids(self._cluster, self._topics)
+        for name, id in ids.items():
+            known = self._state.topics.setdefault(name, Topic(id))
+            if known.id and id and known.id != id:
+                raise LoadError(
+                    f"topic {name!r} was deleted and made again since it was loaded into {self._state.directory}; "
+                    "load it into another directory"
+                )
+            known.id = known.id or id
+        there = available(self._cluster, self._topics, self._settings.isolation)
+        start = None if start_ms is None else offsets_at(self._cluster, there, start_ms)
+        end = None if end_ms is None else offsets_at(self._cluster, there, end_ms)
+        planned = plan(self._state.topics, there, start, end, again=again, accept_loss=self._accept_loss)
+        self.summary.lost.update(planned.lost)
+        return planned
+
+    def _write(self, batch: list[Piece]) -> list[Written]:
+        pieces = cut(batch, self._tasks)
+        work = WriteWork(self._settings, str(self._landing.room))
+        written = [Written.of(text) for text in self._runner(work, [json.dumps(piece.__dict__) for piece in pieces])]
+        for one in written:
+            self.summary.rows += one.rows
+            self.summary.bytes += sum(file.bytes for file in one.files)
+            self.summary.files += len(one.files)
+            self.summary.rejected += sum(file.rows for file in one.rejected)
+            for reason, count in one.reasons.items():
+                self.summary.reasons[reason] = self.summary.reasons.get(reason, 0) + count
+        self.summary.batches += 1
+        return written
+
+    def _after(self, pieces: Iterable[Piece]) -> dict[str, Topic]:
+        topics = deepcopy(self._state.topics)
+        for piece in pieces:
+            topics[piece.topic].add(piece.partition, piece.start, piece.end)
+        return topics
+
+    def _land(self, batch: list[Piece], written: list[Written]) -> None:
+        decision = Decision(self._after(batch))
+        for root, file in self._placed(written):
+            place = self._directory(root, file.topic, file.date) / final_name(file.spans)
+            decision.moves.append((file.path, str(place)))
+        self._landing.land(decision)
+
+    def _placed(self, written: list[Written]) -> Iterable[tuple[Path, StagedFile]]:
+        for one in written:
+            yield from ((self._state.directory, file) for file in one.files)
+            yield from ((self._state.rejected, file) for file in one.rejected)
+
+    def _directory(self, root: Path, topic: str, date: str) -> Path:
+        prefix = self._settings.prefix
+        return root / _of(prefix, topic) / f"{prefix}date={date}"
+
+    def _replace(self, planned: Plan, pieces: list[Piece], written: list[Written]) -> None:
+        """Every directory that has, or will have, rows of these offsets is made anew; then all change places."""
+        decision = Decision(self._after(pieces))
+        prefix, room = self._settings.prefix, self._landing.room
+        added: dict[Path, list[StagedFile]] = collections.defaultdict(list)
+        for root, file in self._placed(written):
+            added[self._directory(root, file.topic, file.date)].append(file)
+        for topic in {piece.topic for piece in pieces}:
+            without = {partition: pairs for (name, partition), pairs in planned.todo.items() if name == topic}
+            new = {place for place in added if place.parent.name == _of(prefix, topic)}
+            for place in self._directories_of(topic) | new:
+                if place in added or any(has_rows_of(file, prefix, without) for file in place.glob("*.parquet")):
+                    made = rebuild(place, room, prefix=prefix, without=without, add=added.get(place, ()))
+                    decision.swaps.append((str(made), str(place), made.stat().st_ino))
+        self._landing.land(decision)
+
+    def _directories_of(self, topic: str) -> set[Path]:
+        name = _of(self._settings.prefix, topic)
+        return {place for root in (self._state.directory, self._state.rejected) for place in root.glob(f"{name}/*")}
+
+
+def _of(prefix: str, topic: str) -> str:
+    return f"{prefix}topic={topic}"

@@ -1,0 +1,81 @@
+"""Who does the work: the workers of a Spark session, or this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.spark.load.errors import LoadError
+from kafkapy.spark.load.task import Runner, Work
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+def here(work: Work, texts: Sequence[str]) -> Iterator[str]:
+    """In this process, one after the other: for tests, and for small loads without a JVM."""
+    return map(work, texts)
+
+
+def on_spark(spark: SparkSession) -> Runner:
+    """As tasks of a session, one a text; classic sessions and those of Spark Connect."""
+
+    def run(work: Work, texts: Sequence[str]) -> Iterator[str]:
+        listed = list(texts)
+        if not listed:
+            return iter(())
+        numbers = spark.range(0, len(listed), 1, len(listed))
+        try:
+            rows = numbers.mapInArrow(_Mapped(work, listed), "number bigint, failed boolean, text string").collect()
+        except Exception as error:  # PySpark's, Py4J's or gRPC's: a worker was lost, or could not do it at all
+            raise LoadError(f"Spark could not do it: {_said(error)}") from error
+        for row in sorted(rows, key=lambda row: (not row.failed, row.number)):
+            if row.failed:
+                raise LoadError(row.text)
+        return iter([row.text for row in sorted(rows, key=lambda row: int(row.number))])
+
+    return run
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at a time; Connect does not say it but by how it splits."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # pyspark.errors.PySparkNotImplementedError and PySparkAttributeError, by version
+        from pyspark.sql.functions import spark_partition_id
+
+        return int(spark.range(1 << 16).select(spark_partition_id()).distinct().count())
+
+
+def _said(error: Exception) -> str:
+    """The line of a long message that says it: what a Python worker raised, else the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "Traceback (most recent call last):" in lines:
+        raised = [line for line in lines if line.split(":")[0].isidentifier() and ": " in line]
+        said = raised[-1] if raised else lines[-1]
+        if said.startswith("ModuleNotFoundError") and "kafkapy" in said:
+            said += "; the workers' Python needs kafkapy, and PYSPARK_PYTHON says which Python that is"
+        return said
+    return lines[0] if lines else type(error).__name__
+
+
+class _Mapped:
+    """Runs in the workers. What a person can do something about comes back as a sentence; anything else is an error of
+    the task, which Spark tries again."""
+
+    def __init__(self, work: Work, texts: list[str]) -> None:
+        self._work, self._texts = work, texts
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        schema = pa.schema([("number", pa.int64()), ("failed", pa.bool_()), ("text", pa.string())])
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                row: dict[str, Any] = {"number": number, "failed": False}
+                try:
+                    row["text"] = self._work(self._texts[number])
+                except LoadError as error:
+                    row |= {"failed": True, "text": str(error)}
+                yield pa.RecordBatch.from_pylist([row], schema=schema)

@@ -1,0 +1,174 @@
+"""What a worker does: reads a range of a partition, decodes it, and writes it to files that nobody knows yet.
+
+No row goes through the JVM: Spark says which worker does which piece, does it again elsewhere when one is lost, and
+brings the list of files back. An attempt that failed leaves files that are in no list.
+"""
+
+import collections
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from kafkapy.arrow.partition_reader import read_partition
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ClientError
+from kafkapy.errors import KafkaError
+from kafkapy.spark.load.avro_schema import AvroValues
+from kafkapy.spark.load.avro_values import AvroDecoder
+from kafkapy.spark.load.columns import (
+    REASON,
+    by_date,
+    columns_to_read,
+    rejected_schema,
+    row_schema,
+    with_null_timestamps,
+)
+from kafkapy.spark.load.decoding import Decoder
+from kafkapy.spark.load.errors import LoadError
+from kafkapy.spark.load.files import DatedFiles, StagedFile
+from kafkapy.spark.load.json_schema import JsonValues
+from kafkapy.spark.load.json_values import JsonDecoder
+from kafkapy.spark.load.settings import Settings
+
+MOST_REASONS = 20  # that a task counts, each by itself
+MORE_REASONS = "other reasons"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Offsets start <= offset < end of a partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """What came of a piece; `reasons` counts the values that did not fit."""
+
+    rows: int
+    files: list[StagedFile]
+    rejected: list[StagedFile]
+    reasons: dict[str, int]
+
+    def text(self) -> str:
+        """As it goes through Spark."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> "Written":
+        document = json.loads(text)
+        for name in ("files", "rejected"):
+            document[name] = [StagedFile.of(file) for file in document[name]]
+        return cls(**document)
+
+
+def decoder_of(settings: Settings) -> Decoder | None:
+    """Raises WrongOption or LoadError where the values' schema is wrong."""
+    if isinstance(settings.values, JsonValues):
+        return JsonDecoder(settings.values.fields())
+    if isinstance(settings.values, AvroValues):
+        return AvroDecoder(settings.values)
+    return None
+
+
+def schema_of(settings: Settings) -> pa.Schema:
+    """Of the rows that a load with these settings writes."""
+    fields = None if settings.values is None else settings.values.fields()
+    return row_schema(settings.prefix, settings.headers, fields)
+
+
+def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
+    """Raises LoadError with what went wrong and where."""
+    try:
+        with Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster:
+            batches = read_partition(
+                cluster,
+                piece.topic,
+                piece.partition,
+                piece.start,
+                piece.end,
+                columns=columns_to_read(settings.headers),
+                include_headers=settings.headers,
+                isolation=settings.isolation,
+                timeout_s=settings.timeout_s,
+            )
+            return write_rows(piece.topic, batches, settings, directory)
+    except KafkaError as error:
+        raise LoadError(f"{_name(piece)} could not be read: {error.message}") from error
+    except (ClientError, ValueError) as error:
+        raise LoadError(f"{_name(piece)} could not be read: {error}") from error
+    except OSError as error:
+        raise LoadError(
+            f"{os.uname().nodename} could not write to {directory}: {error.strerror or error}; "
+            "every worker has to see the directory, and there has to be room"
+        ) from error
+
+
+def write_rows(topic: str, batches: Iterable[pa.RecordBatch], settings: Settings, directory: Path) -> Written:
+    """The same for batches of a topic that are there, with the columns of `columns_to_read`."""
+    decoder = decoder_of(settings)
+    prefix = settings.prefix
+    good = DatedFiles(directory, topic, schema_of(settings), prefix, settings.file_bytes)
+    aside = DatedFiles(directory, topic, rejected_schema(prefix), prefix, settings.file_bytes)
+    reasons: collections.Counter[str] = collections.Counter()
+    for batch in batches:
+        rows = pa.Table.from_batches([batch])
+        at = rows.schema.get_field_index("timestamp")
+        stamps = with_null_timestamps(batch.column("timestamp"))
+        rows = rows.set_column(at, "timestamp", stamps)
+        if decoder is not None:
+            rows, bad = _decoded(rows, decoder, settings)
+            _add(aside, rows=bad, timestamps=prefix + "timestamp")
+            for reason in bad[REASON].to_pylist():
+                reasons[reason if reason in reasons or len(reasons) < MOST_REASONS else MORE_REASONS] += 1
+        else:
+            rows = rows.rename_columns([prefix + name for name in rows.column_names])
+        _add(good, rows=rows, timestamps=prefix + "timestamp")
+    files = good.close()
+    return Written(sum(file.rows for file in files), files, aside.close(), dict(reasons))
+
+
+def _decoded(rows: pa.Table, decoder: Decoder, settings: Settings) -> tuple[pa.Table, pa.Table]:
+    """The rows with their values' fields, and those whose values do not fit with the reason."""
+    decoded = decoder.decode(rows["value"].combine_chunks())
+    record = [name for name in rows.column_names if name != "value"]
+    if decoded.bad and settings.strict:
+        place, reason = decoded.bad[0]
+        topic_at = f"partition {rows['partition'][place]} offset {rows['offset'][place]}"
+        raise LoadError(f"the value at {topic_at} does not fit the schema: {reason}; nothing of this batch is loaded")
+    bad = rows.take(pa.array([place for place, _ in decoded.bad], pa.int64()))
+    bad = bad.select([*(name for name in record if name != "headers"), "value"])
+    bad = bad.rename_columns([*(settings.prefix + name for name in bad.column_names[:-1]), "value"])
+    bad = bad.append_column(REASON, pa.array([reason for _, reason in decoded.bad], pa.string()))
+    good = rows.select(record)
+    if decoded.bad:
+        fits = [True] * len(rows)
+        for place, _ in decoded.bad:
+            fits[place] = False
+        good = good.filter(pa.array(fits))
+    good = good.rename_columns([settings.prefix + name for name in good.column_names])
+    for name in decoded.rows.column_names:
+        good = good.append_column(name, decoded.rows[name])
+    return good, bad
+
+
+def _add(files: DatedFiles, *, rows: pa.Table, timestamps: str) -> None:
+    if not len(rows):
+        return
+    for date, mask in by_date(rows[timestamps].combine_chunks()):
+        files.add(date, rows if mask is None else rows.filter(mask))
+
+
+def _name(piece: Piece) -> str:
+    return f"{piece.topic}-{piece.partition} from offset {piece.start} to {piece.end}"
+
+
+Work = Callable[[str], str]
+Runner = Callable[[Work, Sequence[str]], Iterator[str]]
