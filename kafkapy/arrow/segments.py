@@ -123,6 +123,8 @@ def _rows(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
             for block in blocks:
                 yield from rows.feed(block)
                 blocks.used(rows.consumed)
+                if rows.past_end:
+                    return
         except DamagedRows as error:
             raise _damage(split, blocks.position + rows.consumed, error.offset, error.reason) from None
         except DamagedBatch as error:
