@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafkapy._ext.segment_scan import ceiling_position, scan
 from kafkapy.log.names import OFFSET_INDEX
+from kafkapy.log.offline.ends import is_batch_of
 from kafkapy.log.offline.index_files import OFFSET_ENTRY
 from kafkapy.log.offline.lookups import entries_in, first_offset_of, position_of
 from kafkapy.log.offline.places import Segment
@@ -82,11 +83,10 @@ def _from_index(log: LogReader, segment: Segment, begin: int, stop: int, step: i
             entry = ceiling_position(fd, count, target)
             if entry is None or entry[1] >= stop:
                 break
-            cut = _cut_at(log, entry[1])
-            if cut is None or not segment.base_offset <= cut.offset <= segment.base_offset + entry[0]:
+            if not is_batch_of(log, segment.base_offset + entry[0], entry[1]):
                 return None
-            if not found or cut.position > found[-1].position:
-                found.append(cut)
+            if not found or entry[1] > found[-1].position:
+                found.append(_cut_at(log, entry[1]))
     finally:
         os.close(fd)
     places = [begin, *(cut.position for cut in found), stop]
@@ -95,11 +95,11 @@ def _from_index(log: LogReader, segment: Segment, begin: int, stop: int, step: i
 
 def _walked(log: LogReader, segment: Segment, begin: int, stop: int, step: int) -> list[Cut]:
     entries = scan(log.fd, begin, stop, segment.base_offset, step, verify=False).offset_entries
-    found = (_cut_at(log, entry & 0xFFFFFFFF) for (entry,) in iter_unpack("=Q", entries))
-    return [cut for cut in found if cut is not None]
+    positions = (entry & 0xFFFFFFFF for (entry,) in iter_unpack("=Q", entries))
+    return [_cut_at(log, position) for position in positions if log.sound_batch_at(position)]
 
 
-def _cut_at(log: LogReader, position: int) -> Cut | None:
-    batch = log.sound_batch_at(position)
-    offset = -1 if batch is None else first_offset_of(log, position)
-    return None if batch is None or offset < 0 else Cut(position, offset, batch.header.crc)
+def _cut_at(log: LogReader, position: int) -> Cut:
+    header = log.header_at(position)
+    assert header is not None
+    return Cut(position, first_offset_of(log, position), header.crc)

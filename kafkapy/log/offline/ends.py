@@ -6,15 +6,18 @@ a batch that is not all there, or zeros (a file made larger ahead of its writes)
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkapy.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from kafkapy.log.files import Files
 from kafkapy.log.offline.errors import OfflineError
-from kafkapy.log.offline.lookups import LAST, index_position
-from kafkapy.log.offline.places import Place, Segment
-from kafkapy.log.offline.stored_batches import CHUNK, LogReader, read_fully
+from kafkapy.log.offline.lookups import LAST, first_offset_of, index_entry
+from kafkapy.log.offline.places import Place
+from kafkapy.log.offline.stored_batches import CHUNK, UP_TO_MAGIC, LogReader, read_fully
+
+MOST_TORN = 256 << 20  # bytes of one batch that is not all there
 
 
 class LogEnd(NamedTuple):
@@ -50,33 +53,61 @@ def end_of(place: Place) -> LogEnd:
     if place.kafka_07:
         return LogEnd(last.base_offset + last.size, last.size)
     with LogReader(last.path) as log:
-        start = index_position(last, LAST)
-        return (_walked(log, last, start) if start else None) or _walked(log, last, 0) or LogEnd(last.base_offset, 0)
+        entry = index_entry(last, LAST)
+        if entry is not None and is_batch_of(log, *entry):
+            try:
+                return _walked(log, LogEnd(entry[0], entry[1]))
+            except OfflineError:
+                pass  # from the begin on it will be found where it is
+        return _walked(log, LogEnd(last.base_offset, 0))
 
 
-def is_zero(fd: int, position: int, end: int) -> bool:
-    """Whether there is nothing but zeros."""
-    while position < end:
-        part = read_fully(fd, min(CHUNK, end - position), position)
-        if not part or part.strip(b"\0"):
-            return not part
+def is_batch_of(log: LogReader, offset: int, position: int) -> bool:
+    """Whether there is a whole and sound batch that an index entry can be about.
+
+    The offset in it is the first one of what was appended (Kafka 0.8), or the last.
+    """
+    return log.sound_batch_at(position) is not None and 0 <= first_offset_of(log, position) <= offset
+
+
+def _walked(log: LogReader, begin: LogEnd) -> LogEnd:
+    """Through the batches from a position on; the offset counts where there are none. Raises OfflineError."""
+    end = begin
+    try:
+        for batch in log.batches(begin.position):
+            end = LogEnd(batch.header.last_offset + 1, batch.end)
+    except OfflineError:
+        if not _is_zero(log, end.position):
+            raise
+        return end
+    if log.size > end.position:
+        _check_torn(log, end)
+    return end
+
+
+def _is_zero(log: LogReader, position: int) -> bool:
+    """Whether nothing but zeros follow."""
+    while part := read_fully(log.fd, min(CHUNK, log.size - position), position):
+        if part.strip(b"\0"):
+            return False
         position += len(part)
     return True
 
 
-def _walked(log: LogReader, segment: Segment, start: int) -> LogEnd | None:
-    """Through the batches from a position on; None where there are none, or where the index has led astray."""
-    end = None
-    try:
-        for batch in log.batches(start):
-            if end is None and start and not (batch.crc_is_right and batch.header.last_offset >= segment.base_offset):
-                return None
-            end = LogEnd(batch.header.last_offset + 1, batch.end)
-    except OfflineError:
-        position = start if end is None else end.position
-        if is_zero(log.fd, position, log.size):
-            return end
-        if start:
-            return None
-        raise
-    return end
+def _check_torn(log: LogReader, end: LogEnd) -> None:
+    """Raises OfflineError unless what is left over can be the begin of the next batch, and nothing else.
+
+    A wrong length would look like it; but then there are whole batches behind it.
+    """
+    size = log.size - end.position
+    rest = read_fully(log.fd, min(size, MOST_TORN), end.position)
+    head = rest[:UP_TO_MAGIC]
+    torn = size <= MOST_TORN
+    if torn and len(head) == UP_TO_MAGIC:
+        torn = head[-1] <= 2 and int.from_bytes(head[:8], "big") >= end.offset
+    alike = re.compile(b"(?=" + re.escape(head[:4]) + rb"[\0-\xff]{4}[\0-\x7f][\0-\xff]{7}[\0-\2])")
+    if not torn or any(log.sound_batch_at(end.position + found.start()) for found in alike.finditer(rest, 1)):
+        raise OfflineError(
+            f"{log.path} is damaged: from position {end.position} on there are {size} bytes that are no whole batch, "
+            "nor one that is just being written."
+        )

@@ -129,9 +129,15 @@ def is_older(segment: Segment, timestamp: int) -> bool:
 
 def index_position(segment: Segment, offset: int) -> int:
     """Where the offset index says that a search begins; 0 without one."""
+    entry = index_entry(segment, offset)
+    return max(entry[1], 0) if entry is not None else 0
+
+
+def index_entry(segment: Segment, offset: int) -> tuple[int, int] | None:
+    """The last entry of the offset index up to an offset: (offset, position)."""
     relative = min(offset - segment.base_offset, (1 << 31) - 1)
     entry = _floor(segment.path.with_suffix(".index"), OFFSET_ENTRY.size, relative)
-    return max(entry[1], 0) if entry is not None else 0
+    return None if entry is None else (segment.base_offset + entry[0], entry[1])
 
 
 def _position_of_time(segment: Segment, timestamp: int) -> int:
