@@ -1,0 +1,168 @@
+"""The options of the source `kafkapy-log`: those of `kafkapy` as far as they make sense without a broker, and where the
+files are."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.log.offline.bounds import EARLIEST, LATEST, Bound, Bounds, Time
+from kafkapy.log.offline.places import Place
+from kafkapy.log.offline.selection import selected
+from kafkapy.spark.consumer_properties import ISOLATION
+from kafkapy.spark.limits import AtOffsets, Edge, Limit, check_batch_limits, ending_limit, starting_limit
+from kafkapy.spark.options import BadOption, Options, as_word
+from kafkapy.spark.source_options import columns_of
+from kafkapy.spark.subscription import WAYS, Subscription, subscription
+
+ISOLATION_OPTION = "kafka.isolation.level"
+KNOWN = (
+    "path",
+    "paths",
+    *WAYS,
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "includeHeaders",
+    "columns",
+    "minPartitions",
+    "maxPartitionBytes",
+    "ignoreCorruptFiles",
+)
+# A task for each of so many bytes, fewer where that would be less than one for each of TASKS: a small log still keeps
+# many cores busy, and a large one does not have its tasks too long.
+MAX_BYTES, LEAST_BYTES, TASKS = 128 << 20, 4 << 20, 16
+
+_UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Attributes:
+    paths: absolute.
+    subscription: None: all there is but Kafka's own topics.
+    max_bytes: of segment files for one task; None: as MAX_BYTES and TASKS have it.
+    ignore_damage: what cannot be read is left out, with a warning.
+    """
+
+    paths: tuple[Path, ...]
+    subscription: Subscription | None
+    starting: Limit | None
+    ending: Limit | None
+    committed: bool
+    columns: tuple[str, ...]
+    min_partitions: int
+    max_bytes: int | None
+    ignore_damage: bool
+
+    def places(self) -> list[Place]:
+        """The partitions that are to be read. Raises OfflineError, OSError."""
+        wanted = self.subscription
+        if wanted is None:
+            return selected(self.paths)
+        found = selected(self.paths, wanted.named_topics)
+        if wanted.pattern is not None:
+            found = [place for place in found if place.topic is not None and wanted.wants_topic(place.topic, False)]
+        if missing := set(wanted.assigned) - {(place.topic, place.partition) for place in found}:
+            topic, number = min(missing)
+            raise BadOption(f"assign names {topic}-{number}, and there is no such partition in {self._where}")
+        return [place for place in found if wanted.wants((place.topic or "", place.partition or 0))]
+
+    def bounds(self, places: list[Place]) -> Bounds:
+        """Raises BadOption where offsets are given for some of the partitions only."""
+        start, starts = self._edge("starting", self.starting, EARLIEST, places)
+        end, ends = self._edge("ending", self.ending, LATEST, places)
+        return Bounds(start, end, starts, ends)
+
+    def _edge(
+        self, which: str, limit: Limit | None, default: int, places: list[Place]
+    ) -> tuple[Bound, dict[TopicPartition, Bound]]:
+        if limit is None:
+            return default, {}
+        if isinstance(limit, Edge):
+            return limit.at, {}
+        if isinstance(limit, AtOffsets):
+            option = f"{which}Offsets"
+            each: dict[TopicPartition, Bound] = dict(limit.offsets)
+        elif limit.all is not None:
+            return Time(limit.all, limit.or_latest), {}
+        else:
+            option = f"{which}OffsetsByTimestamp"
+            each = {where: Time(time, limit.or_latest) for where, time in limit.each.items()}
+        for place in places:
+            if (place.topic, place.partition) not in each:
+                raise BadOption(f"{option} has nothing for {place.name}: name each partition that is to be read")
+        return default, each
+
+    @property
+    def _where(self) -> str:
+        return ", ".join(map(str, self.paths))
+
+
+def log_options(given: Mapping[str, str]) -> LogOptions:
+    """Raises BadOption with a sentence about the first thing that is wrong."""
+    options = Options(given, KNOWN, "The source kafkapy-log")
+    kafka = options.kafka()
+    isolation = kafka.pop("isolation.level", ISOLATION[0]).strip()
+    if kafka:
+        raise BadOption(
+            f"kafka.{min(kafka)} is for the source kafkapy: kafkapy-log asks no broker, and of the options kafka.* has "
+            f"{ISOLATION_OPTION} only"
+        )
+    starting, ending = starting_limit(options), ending_limit(options)
+    check_batch_limits(starting, ending)
+    return LogOptions(
+        paths=_paths(options),
+        subscription=subscription(options) if any(way in options for way in WAYS) else None,
+        starting=starting,
+        ending=ending,
+        committed=as_word(ISOLATION_OPTION, isolation, ISOLATION) == ISOLATION[1],
+        columns=columns_of(options),
+        min_partitions=options.integer("minPartitions", 1, least=1) or 1,
+        max_bytes=_bytes(options, "maxPartitionBytes"),
+        ignore_damage=options.boolean("ignoreCorruptFiles", False),
+    )
+
+
+def _paths(options: Options) -> tuple[Path, ...]:
+    """From load("..."), or from load([...]), which Spark hands over as JSON."""
+    found = [] if (one := options.text("path")) is None else [one]
+    if (several := options.text("paths")) is not None:
+        try:
+            named = json.loads(several)
+        except ValueError:
+            named = None
+        if not isinstance(named, list) or not all(isinstance(path, str) for path in named):
+            raise BadOption(f"paths is {several!r}: write a JSON list, or load([...])")
+        found += named
+    if not found or not all(found):
+        raise BadOption(
+            "a path is needed: a log directory, a topic or a partition in it, or a segment file, as in "
+            'load("/var/lib/kafka/data")'
+        )
+    return tuple(map(_path, found))
+
+
+def _path(text: str) -> Path:
+    scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):", text)
+    if scheme and scheme[1].lower() != "file":
+        raise BadOption(
+            f"the path {text!r} is in {scheme[1]}, and the source kafkapy-log reads files: mount it, on every worker"
+        )
+    return Path(re.sub(r"^/*", "/", text[5:]) if scheme else text).absolute()
+
+
+def _bytes(options: Options, name: str) -> int | None:
+    word = options.text(name)
+    if word is None:
+        return None
+    found = re.fullmatch(r"([0-9]{1,15})\s*([a-z]*)", word.lower())
+    if not found or found[2] not in _UNITS or int(found[1]) < 1:
+        raise BadOption(f"{name} is {word!r}: write a size, as in 64m or 1g")
+    return int(found[1]) << _UNITS[found[2]]
