@@ -4,6 +4,9 @@ cimport cython
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+cdef enum:
+    MOST_HELD = 20              # buffers: three of each column of bytes and at most two of the others are 19
+
 # A column of bytes as it lies in memory. Row i of the batch is entry `first + i` of the arrays.
 ctypedef struct ByteInput:
     const uint8_t *offsets      # of `width` bytes each, not always aligned; NULL: the column is not there, all null
@@ -42,7 +45,8 @@ cdef class Rows:
     cdef ByteInput headers      # offsets of 4 bytes into the two above; `data` is not used
     cdef NumberInput partition  # int32
     cdef NumberInput timestamp  # int64, milliseconds
-    cdef Py_buffer _held[16]
+    cdef const uint8_t *order   # uint64 a row; NULL: they are encoded as they lie
+    cdef Py_buffer _held[MOST_HELD]
     cdef int _holds
 
     cdef const uint8_t *_hold(self, object buffer, int64_t least) except? NULL
@@ -63,6 +67,6 @@ cdef class TopicBatches:
 
     cdef int _make_room(self, int32_t partition, int64_t needed) except -1
     cdef int64_t _encode(
-        self, Rows rows, int64_t row, int64_t end, int64_t now, int *stop, int64_t *needed
+        self, Rows rows, int64_t place, int64_t end, int64_t now, int *stop, int64_t *needed
     ) noexcept nogil
-    cdef str _explain(self, Rows rows, int64_t row, int stop, int64_t number)
+    cdef str _explain(self, int stop, int64_t number)

@@ -36,6 +36,16 @@ cdef enum:
     TOO_LARGE = 5
     BAD_OFFSETS = 6             # a column's offsets go backwards or beyond its data
 
+
+class BadRow(ValueError):
+    """A row that cannot be a record: `row` is its number among the Rows, `reason` the end of a sentence about it."""
+
+    def __init__(self, row, reason):
+        super().__init__(f"row {row} {reason}")
+        self.row = row
+        self.reason = reason
+
+
 cdef uint8_t NOTHING = 0        # where bytes that are there but empty lie
 
 # One entry of a column of bytes; `at` NULL: null.
@@ -54,12 +64,13 @@ cdef class Rows:
             offset: 4 or 8); entry i of the column is entry `first + i` of the memory.
         headers: the same, without data and with a width of 4: from which to which header key and value a row has.
         partition: (validity or None, int32 values, first); timestamp: the same in int64, milliseconds.
+        order: the rows' numbers in the order in which they are to be encoded, uint64; None: as they lie.
     Raises ValueError where memory is too short for what it is said to hold.
     """
 
     def __cinit__(
         self, int64_t count, key=None, value=None, headers=None, header_key=None, header_value=None, partition=None,
-        timestamp=None,
+        timestamp=None, order=None,
     ):
         self.count = count
         self._bytes(&self.key, key, count)
@@ -71,6 +82,7 @@ cdef class Rows:
             self.headers.bytes = min(self.header_key.entries, self.header_value.entries)
         self._numbers(&self.partition, partition, sizeof(int32_t))
         self._numbers(&self.timestamp, timestamp, sizeof(int64_t))
+        self.order = self._hold(order, count * sizeof(uint64_t))
 
     def __dealloc__(self):
         while self._holds:
@@ -78,9 +90,11 @@ cdef class Rows:
             PyBuffer_Release(&self._held[self._holds])
 
     cdef const uint8_t *_hold(self, object buffer, int64_t least) except? NULL:
-        cdef Py_buffer *held = &self._held[self._holds]
+        cdef Py_buffer *held
         if buffer is None:
             return NULL
+        assert self._holds < MOST_HELD
+        held = &self._held[self._holds]
         PyObject_GetBuffer(buffer, held, PyBUF_SIMPLE)
         self._holds += 1
         if held.len < least:
@@ -122,6 +136,13 @@ cdef inline int64_t _offset(ByteInput *column, int64_t entry) noexcept nogil:
         return narrow
     memcpy(&wide, column.offsets + entry * 8, 8)
     return wide
+
+
+cdef inline int64_t _row_at(Rows rows, int64_t place) noexcept nogil:
+    cdef int64_t row = place
+    if rows.order != NULL:
+        memcpy(&row, rows.order + place * sizeof(uint64_t), sizeof(uint64_t))
+    return row
 
 
 # Entry `index` of a column; False where its offsets are not sound.
@@ -206,26 +227,27 @@ cdef class TopicBatches:
     def __dealloc__(self):
         free(self._open)
 
-    def append(self, Rows rows not None, int64_t row, int64_t end, int64_t now) -> int:
-        """Encodes the rows from `row` to `end`, those without a timestamp with `now`, until a batch is full.
+    def append(self, Rows rows not None, int64_t at, int64_t end, int64_t now) -> int:
+        """Encodes the rows from place `at` to `end` of their order, those without a timestamp with `now`, until a batch
+        is full.
 
-        Returns: the first row that is not encoded; `full` is the partition whose batch has to be taken first, or -1.
-        Raises ValueError, with the rows before it encoded, for a row that cannot be a record.
+        Returns: the first place that is not encoded; `full` is the partition whose batch has to be taken first, or -1.
+        Raises BadRow, with the rows before it encoded.
         """
         cdef int stop = AT_END
         cdef int64_t needed = 0
-        if not 0 <= row <= end <= rows.count:
-            raise ValueError(f"rows {row} to {end} of {rows.count}")
+        if not 0 <= at <= end <= rows.count:
+            raise ValueError(f"rows {at} to {end} of {rows.count}")
         if not 0 <= self.sticky < self.partitions:
             raise ValueError(f"partition {self.sticky} of {self.partitions}")
         self.full = -1
         while True:
             with nogil:
-                row = self._encode(rows, row, end, now, &stop, &needed)
+                at = self._encode(rows, at, end, now, &stop, &needed)
             if stop == AT_END or stop == IS_FULL:
-                return row
+                return at
             if stop != NEEDS_ROOM:
-                raise ValueError(self._explain(rows, row, stop, needed))
+                raise BadRow(_row_at(rows, at), self._explain(stop, needed))
             self._make_room(self.full, needed)
             self.full = -1
 
@@ -258,9 +280,10 @@ cdef class TopicBatches:
         self._memory[partition] = None
         self.open_bytes -= batch.room
         PyByteArray_Resize(memory, batch.size)
+        batch.room = min(self._batch_bytes, batch.size + (batch.size >> 2))     # the next will be about as large
         batch.data = NULL
         batch.count = 0
-        batch.size = 0                      # `room` stays: the next batch will be as large
+        batch.size = 0
         return memory, count, batch.largest
 
     cdef int _make_room(self, int32_t partition, int64_t needed) except -1:
@@ -283,25 +306,26 @@ cdef class TopicBatches:
         return 0
 
     cdef int64_t _encode(
-        self, Rows rows, int64_t row, int64_t end, int64_t now, int *stop, int64_t *needed
+        self, Rows rows, int64_t place, int64_t end, int64_t now, int *stop, int64_t *needed
     ) noexcept nogil:
-        """The first row that is not encoded, and why; `needed` is the number that the reason is about."""
+        """The first place that is not encoded, and why; `needed` is the number that the reason is about."""
         cdef Piece key, value
         cdef OpenBatch *batch
         cdef uint8_t *at
-        cdef int64_t timestamp, delta, body, whole, begin = 0, after = 0, headers
+        cdef int64_t row, timestamp, delta, body, whole, begin = 0, after = 0, headers
         cdef int32_t partition
-        while row < end:
-            if not _piece(&rows.key, row, &key) or not _piece(&rows.value, row, &value):
+        while place < end:
+            row = _row_at(rows, place)
+            if not 0 <= row < rows.count or not _piece(&rows.key, row, &key) or not _piece(&rows.value, row, &value):
                 stop[0] = BAD_OFFSETS
-                return row
+                return place
 
             if rows.partition.values != NULL and not _is_null(rows.partition.validity, rows.partition.first + row):
                 memcpy(&partition, rows.partition.values + (rows.partition.first + row) * 4, 4)
                 if not 0 <= partition < self.partitions:
                     needed[0] = partition
                     stop[0] = NO_PARTITION
-                    return row
+                    return place
             elif key.at != NULL:
                 partition = partition_for(key.at, key.size, self.partitions)
             else:
@@ -322,27 +346,27 @@ cdef class TopicBatches:
                     after = _offset(&rows.headers, rows.headers.first + row + 1)
                 if begin < 0 or after < begin or after > rows.headers.bytes:
                     stop[0] = BAD_OFFSETS
-                    return row
+                    return place
                 headers = _size_of_headers(rows, begin, after)
                 if headers < 0:
                     stop[0] = <int>-headers
-                    return row
+                    return place
 
             body = 1 + size_of_varint(delta) + size_of_varint(batch.count) + _size_of(&key) + _size_of(&value) + headers
             if body > LARGEST_BODY:
                 needed[0] = body
                 stop[0] = TOO_LARGE
-                return row
+                return place
             whole = size_of_varint(body) + body
             if batch.count and (batch.size + whole > self._batch_bytes or batch.size + whole > LARGEST_BODY):
                 self.full = partition
                 stop[0] = IS_FULL
-                return row
+                return place
             if batch.data == NULL or batch.size + whole > batch.room:
                 self.full = partition
                 needed[0] = max(batch.size, HEADER_SIZE) + whole
                 stop[0] = NEEDS_ROOM
-                return row
+                return place
 
             at = batch.data + batch.size
             at += put_uvarint32(at, zigzag32(<int32_t>body))
@@ -364,15 +388,15 @@ cdef class TopicBatches:
                 batch.largest = whole
             batch.size += whole
             batch.count += 1
-            row += 1
+            place += 1
         stop[0] = AT_END
-        return row
+        return place
 
-    cdef str _explain(self, Rows rows, int64_t row, int stop, int64_t number):
+    cdef str _explain(self, int stop, int64_t number):
         if stop == NO_PARTITION:
-            return f"row {row} is for partition {number}, but the topic has {self.partitions}, counted from 0"
+            return f"is for partition {number}, but the topic has {self.partitions}, counted from 0"
         if stop == NO_HEADER_KEY:
-            return f"row {row} has a header whose key is null; give every header a key"
+            return "has a header whose key is null; give every header a key"
         if stop == TOO_LARGE:
-            return f"row {row} makes a record of {number} bytes, more than a batch can hold"
-        return f"row {row} lies outside the memory of its column: the Arrow data is not sound"
+            return f"makes a record of {number} bytes, more than a batch can hold"
+        return "lies outside the memory of its column: the Arrow data is not sound"

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkapy._ext.row_batches import Rows, TopicBatches
+from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.arrow.row_columns import check_schema, rows_of
 from kafkapy.client.partitioner import StickyChoice
 from kafkapy.record.encoded import EncodedBatch
@@ -25,7 +26,10 @@ __all__ = ["EncodedBatch", "RowEncoder"]
 
 
 class RowEncoder:
-    """Keeps one open batch a partition.
+    """Keeps one open batch a partition. Rows of a partition stay in their order.
+
+    A row goes to the partition that it names, else to the one of its key's hash, else to one that changes with each
+    batch (Kafka's DefaultPartitioner, KIP-480).
 
     Args:
         partition_count: how many partitions a topic has, as `Producer.partition_count`; asked once for every record
@@ -52,44 +56,65 @@ class RowEncoder:
         self._open_bytes = open_bytes
         self._topics: dict[str, TopicBatches] = {}
         self._sticky = StickyChoice()
+        self._fed = 0  # rows before this record batch
 
     def feed(self, batch: Any) -> Iterator[EncodedBatch]:
         """Takes the rows of a pyarrow.RecordBatch; the batches that became full, in order.
 
         Raises:
             ValueError: a column that is not known or of a wrong type, or a row that cannot be a record; the sentence
-                names the column or the row. Rows before it may have been encoded.
+                names the column, or the row by its number among all that were fed, from 0. Rows before it may have
+                been encoded.
             KafkaError: what `partition_count` raises, such as for a topic that is not there.
         """
         check_schema(batch.schema, has_topic=self._topic is not None)
-        if batch.num_rows == 0:
-            return
-        if self._topic is not None:
-            yield from self._encode(self._topic, rows_of(batch), 0, batch.num_rows)
-            return
-        batch, runs = _by_topic(batch)
-        rows = rows_of(batch)
-        for topic, begin, end in runs:
-            yield from self._encode(topic, rows, begin, end)
+        if batch.num_rows and self._topic is not None:
+            yield from self._encode(self._topic, rows_of(batch), range(batch.num_rows))
+        elif batch.num_rows:
+            order, topics = self._by_topic(batch.column("topic"))
+            rows = rows_of(batch, order)
+            for topic, places in topics:
+                yield from self._encode(topic, rows, places)
+        self._fed += batch.num_rows
 
     def finish(self) -> Iterator[EncodedBatch]:
         """The batches that are still open. The encoder can be fed again."""
         for topic in self._topics:
             yield from self._close(topic)
 
-    def _encode(self, topic: str, rows: Rows, begin: int, end: int) -> Iterator[EncodedBatch]:
+    def _by_topic(self, column: Any) -> tuple[Any, list[tuple[str, range]]]:
+        """An order of the rows that puts them together by topic (None: as they are), and each topic's places in it."""
+        if column.null_count:
+            row = self._fed + pc.index(column.is_null(), True).as_py()
+            raise ValueError(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()  # it may have names twice, or more than these rows have
+        found = column.dictionary_encode()
+        names = found.dictionary.to_pylist()
+        if len(names) == 1:
+            return None, [(names[0], range(len(column)))]
+        counts = pc.value_counts(found.indices)
+        topics = []
+        begin = 0
+        for index, count in sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)):
+            topics.append((names[index], range(begin, begin + count)))
+            begin += count
+        return pc.sort_indices(found.indices), topics  # stable: the rows of a topic keep their order
+
+    def _encode(self, topic: str, rows: Rows, places: range) -> Iterator[EncodedBatch]:
         count = self._partition_count(topic)
         batches = self._topics.get(topic)
         if batches is None or batches.partitions != count:
             yield from self._close(topic)
             batches = self._topics[topic] = TopicBatches(count, self._batch_bytes)
         now = int(time.time() * 1000)
+        at = places.start
         while True:
             batches.sticky = self._sticky.partition(topic, count)
             try:
-                begin = batches.append(rows, begin, end, now)
-            except ValueError as reason:
-                raise ValueError(f"topic {topic!r}: {reason}") from None
+                at = batches.append(rows, at, places.stop, now)
+            except BadRow as bad:
+                raise ValueError(f"row {self._fed + bad.row}, for topic {topic!r}, {bad.reason}") from None
             if batches.full < 0:
                 break
             full = batches.full
@@ -107,23 +132,3 @@ class RowEncoder:
     def _take(self, topic: str, batches: TopicBatches, partition: int) -> EncodedBatch:
         data, count, largest = batches.take(partition)
         return EncodedBatch(topic, partition, data, count, largest, codec=self._codec)
-
-
-def _by_topic(batch: Any) -> tuple[Any, list[tuple[str, int, int]]]:
-    """The rows put together by topic, each topic's in their order, and (topic, first row, row after the last)."""
-    column = batch.column("topic")
-    if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        raise ValueError(f"row {row} has no topic: its column is null; give every row one, or one topic to all rows")
-    found = column.dictionary_encode()
-    names = found.dictionary.to_pylist()
-    if len(names) == 1:
-        return batch, [(names[0], 0, batch.num_rows)]
-    counts = pc.value_counts(found.indices)
-    batch = batch.take(pc.sort_indices(found.indices))  # stable: equal topics keep their order
-    runs = []
-    begin = 0
-    for index, rows in sorted(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True)):
-        runs.append((names[index], begin, begin + rows))
-        begin += rows
-    return batch, runs

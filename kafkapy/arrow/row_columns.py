@@ -43,9 +43,10 @@ def check_schema(schema: Any, *, has_topic: bool) -> None:
                 raise ValueError(f"column {field.name!r} has the type {field.type}; it has to be {words}")
 
 
-def rows_of(batch: Any) -> Rows:
+def rows_of(batch: Any, order: Any = None) -> Rows:
     """The rows of a pyarrow.RecordBatch whose schema was checked; nothing that has a plain layout is copied.
 
+    `order` is a pyarrow array of uint64: in which order they are to be encoded.
     Raises ValueError for a partition or a timestamp that cannot be, or a header that is null.
     """
     columns = {name: batch.column(name) for name in COLUMNS if name in batch.schema.names}
@@ -62,6 +63,7 @@ def rows_of(batch: Any) -> Rows:
         header_value,
         _numbers(_partitions(columns["partition"])) if "partition" in columns else None,
         _numbers(_milliseconds(columns["timestamp"])) if "timestamp" in columns else None,
+        None if order is None else order.buffers()[1],
     )
 
 

@@ -3,6 +3,8 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkapy.client.partitioner import StickyChoice, murmur2, partition_of_key
 
@@ -17,10 +19,43 @@ from kafkapy.client.partitioner import StickyChoice, murmur2, partition_of_key
         (b"a-little-bit-longer-string", -1486304829),
         (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
         (b"abc", 479470107),
+        (b"", 275646681),
+        (b"\xff", -311467685),
+        (b"\x80\xff", -80095470),
+        (b"\x7f\x80\xff", -148980706),
+        (b"\xff\xfe\xfd\xfc", 2136149935),
+        (b"\x00\x01\xfe\xff\x80", -2102479966),
+        (b"\xe2\x82\xac\x00\xff\x80\x81", -929714536),
     ],
 )
 def test_murmur2_is_kafkas(data, hashed):
     assert murmur2(data) == hashed & 0xFFFFFFFF
+
+
+def plain_murmur2(data):
+    """The same, written down as the algorithm is described."""
+    mask = 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * 0x5BD1E995 & mask
+        k = (k ^ k >> 24) * 0x5BD1E995 & mask
+        h = (h * 0x5BD1E995 & mask) ^ k
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * 0x5BD1E995 & mask
+    h = (h ^ h >> 13) * 0x5BD1E995 & mask
+    return h ^ h >> 15
+
+
+@given(st.binary(max_size=70), st.integers(1, 1000))
+def test_every_key_is_hashed_as_the_algorithm_says(key, partitions):
+    assert murmur2(key) == plain_murmur2(key)
+    assert partition_of_key(key, partitions) == (plain_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def test_a_topic_without_partitions_has_none_for_a_key():
+    with pytest.raises(ValueError, match="0 partitions"):
+        partition_of_key(b"k", 0)
 
 
 def test_a_key_goes_to_its_positive_hash_modulo_the_partitions():
