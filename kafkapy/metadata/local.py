@@ -18,6 +18,7 @@ from typing import Any
 
 from kafkapy.metadata.overlay import Overlay
 from kafkapy.metadata.tree import Done, Event, Node, NoNode, Operation, Tree, TreeError, TreeUnavailable, split_path
+from kafkapy.metadata.watches import Watches, call
 
 FILE_NAME = "kafkapy-metadata.db"
 
@@ -56,7 +57,7 @@ class LocalTree(Tree):
         self._nodes: dict[str, Node] = {}
         self._children: dict[str, dict[str, None]] = {}
         self._sequences: dict[str, int] = {}
-        self._watches: dict[str, list[Callable[[Event], None]]] = {}
+        self._watches = Watches()
         self._changed = threading.Condition()
         self._waiting: deque[Pending] = deque()
         self._closed = False
@@ -95,13 +96,10 @@ class LocalTree(Tree):
         done(None, _unavailable(self._path, "the metadata is closed"))
 
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
-        def cancel() -> None:
-            with self._changed:
-                self._watches[path] = [one for one in self._watches.get(path, []) if one is not callback]
+        return self._watches.add(path, callback)
 
-        with self._changed:
-            self._watches[path] = [*self._watches.get(path, []), callback]
-        return cancel
+    def on_new_session(self, callback: Callable[[], None]) -> None:
+        pass  # there is one session, and it ends with the process
 
     def close(self) -> None:
         with self._changed:
@@ -153,11 +151,9 @@ class LocalTree(Tree):
         else:
             self._number = number
         self._publish(overlay)
-        for event in overlay.events:
-            for callback in self._watches.get(event.path, ()):
-                _call(callback, event)
+        self._watches.fire(overlay.events)
         for done, results, problem in outcomes:
-            _call(done, results, problem)
+            call(done, results, problem)
 
     def _write(self, overlay: Overlay) -> None:
         """Puts the overlay's lasting part into the file and waits until the disk has it."""
@@ -274,11 +270,3 @@ def _explain(path: Path, error: sqlite3.Error) -> str:
 
 def _unavailable(path: Path, message: str) -> TreeUnavailable:
     return TreeUnavailable(str(path), message)
-
-
-def _call(callback: Callable[..., None], *arguments: Any) -> None:
-    """A callback that fails must not keep the others from theirs."""
-    try:
-        callback(*arguments)
-    except Exception:
-        log.exception("a callback of the metadata tree failed")

@@ -84,10 +84,12 @@ class NodeExists(TreeError):
 
 
 class BadVersion(TreeError):
-    """Somebody else changed the node in between."""
+    """Somebody else changed the node in between. `found` is None where only that is known."""
 
-    def __init__(self, path: str, expected: int, found: int) -> None:
-        super().__init__(path, f"{path} has version {found}, not {expected}")
+    def __init__(self, path: str, expected: int, found: int | None = None) -> None:
+        super().__init__(
+            path, f"{path} has {'another version' if found is None else f'version {found}'}, not {expected}"
+        )
 
 
 class NotEmpty(TreeError):
@@ -140,7 +142,8 @@ class Tree(ABC):
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Calls back after each change of this node or of the list of its children, until the result is called.
 
-        Unlike ZooKeeper's, a watch stays. The callback must only enqueue: it runs before the change's `done`.
+        An empty path watches every node. Unlike ZooKeeper's, a watch stays. The callback must only enqueue: it runs
+        before the change's `done`.
         """
 
     @abstractmethod
@@ -150,6 +153,13 @@ class Tree(ABC):
     @abstractmethod
     def on_tree_thread(self) -> bool:
         """Whether the caller is a callback, which must not wait for the tree."""
+
+    @abstractmethod
+    def on_new_session(self, callback: Callable[[], None]) -> None:
+        """Calls back once a session has ended and another begun: what this process had made ephemeral is gone.
+
+        The callback must only enqueue. A tree of the process's own has one session, for life: it never calls.
+        """
 
     def get(self, path: str) -> Node:
         """The node; raises NoNode."""

@@ -1,0 +1,344 @@
+"""A session with ZooKeeper through kazoo, as far as the tree needs it: pipelined reads, and changes as a whole.
+
+Everything here is used by one thread, the tree's; `on_state` and `on_event` are called by kazoo's threads and must
+only enqueue. Imports kazoo: load it only where there is a ZooKeeper. Source: Kafka's ZooKeeperClient, KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.exceptions import NoChildrenForEphemeralsError as NoChildrenError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from kafkapy.metadata.tree import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    NoChildrenForEphemerals,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Set,
+    TreeError,
+    TreeUnavailable,
+    split_path,
+)
+
+log = logging.getLogger("kafkapy.metadata.zookeeper")
+
+CONNECTED = KazooState.CONNECTED
+SUSPENDED = KazooState.SUSPENDED
+LOST = KazooState.LOST
+
+# What leaves open whether a change was made.
+Unanswered = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationTimeoutError, KazooTimeoutError)
+
+# How often the first connection is asked whether it was refused for good.
+_GLANCE_S = 0.1
+# As ZooKeeper's PathUtils has it.
+_ILLEGAL = re.compile(r"/\.\.?(/|$)|[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_EPHEMERAL, _SEQUENCE = 1, 2
+# ZooKeeper's nodes of its own, which are nobody's business.
+_OWN_NODE = "zookeeper"
+_OPEN_TO_ALL = "/consumers"
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+
+
+class KeeperError(Exception):
+    """ZooKeeper cannot be used; the message says where, why, and what to do."""
+
+
+class KeeperSettings(NamedTuple):
+    """How to reach ZooKeeper. `connect` is HOST:PORT with commas between and an optional chroot at the end.
+
+    Files are PEM; `login` is (user, password) for SASL's DIGEST-MD5. With `set_acl` nodes are made so that only this
+    login changes them (ZkData.defaultAcls).
+    """
+
+    connect: str
+    session_timeout_ms: int = 18000
+    connection_timeout_ms: int = 18000
+    max_in_flight: int = 10
+    set_acl: bool = False
+    tls: bool = False
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+    login: tuple[str, str] | None = None
+
+    @property
+    def chroot(self) -> str:
+        """Empty for none."""
+        _, slash, path = self.connect.partition("/")
+        return f"/{path}".rstrip("/") if slash else ""
+
+    @property
+    def servers(self) -> str:
+        return self.connect.partition("/")[0]
+
+
+class Session:
+    """Connected from construction, anew after each loss, until `close`. Raises KeeperError if nobody answers."""
+
+    def __init__(
+        self, settings: KeeperSettings, on_state: Callable[[str], None], on_event: Callable[[str, str], None]
+    ) -> None:
+        """`on_event(kind, path)` says what a watch saw: kind is CREATED, CHANGED, DELETED or CHILD."""
+        self._settings = settings
+        self._chroot = settings.chroot
+        self._make_chroot()
+        self._client = _connected(settings, settings.connect, on_state)
+        self._on_event = on_event
+        self._hidden: set[str] = set()
+
+    @property
+    def id(self) -> int | None:
+        """The session's number, as a node's owner shows it; None while there is no connection."""
+        client_id = self._client.client_id
+        return client_id[0] if client_id is not None else None
+
+    @property
+    def last_change(self) -> int:
+        """The greatest zxid that ZooKeeper has told of."""
+        return int(self._client.last_zxid)
+
+    def close(self) -> None:
+        """Ends the session: its ephemeral nodes are gone at once, if ZooKeeper can be told."""
+        _close(self._client)
+
+    def read(self, path: str) -> Any:
+        """What `node` waits for; from now on a change of the data is told once."""
+        return self._client.get_async(path, watch=self._watched)
+
+    def read_children(self, path: str) -> Any:
+        """What `children` waits for; from now on a child that comes or goes is told once."""
+        return self._client.get_children_async(path, watch=self._watched)
+
+    def node(self, path: str, asked: Any, timeout: float) -> Node | None:
+        """The node that was asked for; None if there is none that we may see. Raises KazooException."""
+        try:
+            data, stat = asked.get(timeout=timeout)
+        except NoNodeError:
+            return None
+        except NoAuthError:
+            self._hide(path)
+            return None
+        return _node(data, stat)
+
+    def children(self, path: str, asked: Any, timeout: float) -> list[str] | None:
+        """The names of the children that were asked for; None if there is no node that we may see."""
+        try:
+            names: list[str] = asked.get(timeout=timeout)
+        except NoNodeError:
+            return None
+        except NoAuthError:
+            self._hide(path)
+            return None
+        return [name for name in names if path != "/" or name != _OWN_NODE]
+
+    def change(self, operations: Sequence[Operation]) -> Any:
+        """What `outcome` waits for. Raises TreeError or ValueError for what ZooKeeper need not be asked."""
+        requests = [self._request(operation) for operation in operations]
+        result = self._client.handler.async_result()
+        self._client._call(wire.Transaction(requests), result)
+        return result
+
+    def outcome(self, operations: Sequence[Operation], asked: Any, timeout: float) -> list[Any]:
+        """The results that the tree gives, raw: a path, a Node, or None where only ZooKeeper's yes is known.
+
+        Raises TreeError if the change was refused, one of Unanswered if nobody knows.
+        """
+        raw = asked.get(timeout=timeout)
+        for operation, result in zip(operations, raw, strict=True):
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise _as_tree(operation, result)
+        results: list[Any] = []
+        for operation, result in zip(operations, raw, strict=True):
+            if isinstance(operation, Set):
+                results.append(_node(operation.data, result))
+            else:
+                results.append(result if isinstance(operation, Create) else None)
+        return results
+
+    def _hide(self, path: str) -> None:
+        if path not in self._hidden:
+            self._hidden.add(path)
+            log.warning("%s in ZooKeeper may not be read with our login, and is left alone", self._chroot + path)
+
+    def _request(self, operation: Operation) -> Any:
+        path = operation.path
+        # A sequence alone may be the whole name.
+        _, name = split_path(path + "0" if isinstance(operation, Create) and operation.sequence else path)
+        if _ILLEGAL.search(path):
+            raise ValueError(f"{path!r} is not a path that ZooKeeper takes")
+        where = self._chroot + path
+        if isinstance(operation, Create):
+            if not name:
+                raise NodeExists(path)
+            flags = _EPHEMERAL * operation.ephemeral | _SEQUENCE * operation.sequence
+            # Kafka's empty nodes have null for data; it takes an empty text for broken JSON.
+            return wire.Create(where, operation.data or None, self._acl(path), flags)
+        if isinstance(operation, Set):
+            return wire.SetData(where or "/", operation.data, operation.version)
+        if isinstance(operation, Delete):
+            if not name:
+                raise NotEmpty(path)
+            return wire.Delete(where, operation.version)
+        return wire.CheckVersion(where or "/", operation.version)
+
+    def _acl(self, path: str) -> list[Any]:
+        if not self._settings.set_acl or path == _OPEN_TO_ALL:
+            return list(OPEN_ACL_UNSAFE)
+        if path.startswith(_SENSITIVE):
+            return list(CREATOR_ALL_ACL)
+        return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+    def _watched(self, event: Any) -> None:
+        if event.path is not None:  # else the connection is lost, which on_state has said
+            self._on_event(event.type, event.path)
+
+    def _make_chroot(self) -> None:
+        """As Kafka does, through a session of its own that is not below the chroot."""
+        if not self._chroot:
+            return
+        client = _connected(self._settings, self._settings.servers, _ignore)
+        try:
+            parts = self._chroot.strip("/").split("/")
+            for depth in range(1, len(parts) + 1):
+                path = "/" + "/".join(parts[:depth])
+                if client.exists(path) is None:
+                    try:
+                        client.create(path, b"", acl=self._acl(path))
+                    except NodeExistsError:
+                        pass  # another broker was faster
+        except KazooException as error:
+            raise KeeperError(
+                f"the chroot {self._chroot} cannot be made in ZooKeeper at {self._settings.servers}: {_named(error)}"
+            ) from None
+        finally:
+            _close(client)
+
+
+def _connected(settings: KeeperSettings, hosts: str, on_state: Callable[[str], None]) -> Any:
+    servers = settings.servers
+    options: dict[str, Any] = {}
+    if settings.tls:
+        options = {
+            "use_ssl": True,
+            "ca": _readable(settings.ca_file),
+            "certfile": _readable(settings.certificate_file),
+            "keyfile": _readable(settings.certificate_file),
+            "keyfile_password": settings.key_password,
+            "check_hostname": settings.check_hostname,
+        }
+    if settings.login is not None:
+        user, password = settings.login
+        options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+    try:
+        client = KazooClient(
+            hosts=hosts,
+            timeout=settings.session_timeout_ms / 1000,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1),
+            logger=_silent(),
+            **options,
+        )
+    except ValueError as error:
+        raise KeeperError(
+            f"zookeeper.connect is {settings.connect!r}, which is not HOST:PORT with commas between and an optional "
+            f"path at the end ({error})"
+        ) from None
+    client.add_listener(on_state)
+    live = client.start_async()
+    deadline = time.monotonic() + settings.connection_timeout_ms / 1000
+    while not live.wait(_GLANCE_S):
+        refused = client.client_state == KeeperState.AUTH_FAILED
+        if refused or time.monotonic() > deadline:
+            _close(client)
+            raise KeeperError(_refused(servers) if refused else _silence(settings))
+    return client
+
+
+def _refused(servers: str) -> str:
+    return f"ZooKeeper at {servers} refuses the login: check kafkapy.zookeeper.sasl.username and its password"
+
+
+def _silence(settings: KeeperSettings) -> str:
+    return (
+        f"ZooKeeper at {settings.servers} does not answer within {settings.connection_timeout_ms / 1000:g} s: is "
+        "zookeeper.connect right, and does it run? (zookeeper.connection.timeout.ms is how long to wait)"
+    )
+
+
+def _close(client: Any) -> None:
+    try:
+        client.stop()
+        client.close()
+    except Exception as error:  # it waits for a connection that is being made; nothing is lost if it waits in vain
+        log.info("the session was not closed properly: %s", error)
+
+
+def _readable(path: str | None) -> str | None:
+    if path is not None and not Path(path).is_file():
+        raise KeeperError(f"{path}, which the settings zookeeper.ssl name, is not there")
+    return path
+
+
+def _silent() -> logging.Logger:
+    """It logs each attempt; the tree says once what has become of the connection."""
+    return logging.Logger("kazoo", logging.CRITICAL + 1)
+
+
+def _node(data: bytes | None, stat: Any) -> Node:
+    return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner != 0)
+
+
+def _as_tree(operation: Operation, error: Exception) -> TreeError:
+    path = operation.path
+    if isinstance(error, NoNodeError):
+        return NoNode(split_path(path + "0")[0] if isinstance(operation, Create) else path)
+    if isinstance(error, NodeExistsError):
+        return NodeExists(path)
+    if isinstance(error, BadVersionError) and isinstance(operation, Set | Delete | Check):
+        return BadVersion(path, operation.version)
+    if isinstance(error, NotEmptyError):
+        return NotEmpty(path)
+    if isinstance(error, NoChildrenError):
+        return NoChildrenForEphemerals(split_path(path + "0")[0])
+    return TreeUnavailable(path, f"ZooKeeper refuses a change of {path}: {_named(error)}")
+
+
+def _named(error: Exception) -> str:
+    return f"{type(error).__name__.removesuffix('Error')} {error}".strip()
+
+
+def _ignore(state: str) -> None:
+    """Of a session that lives only for a moment."""

@@ -1,0 +1,351 @@
+"""The tree in ZooKeeper, for a broker whose metadata others read and change too.
+
+Reads come from memory, as from the embedded tree: one thread keeps a mirror of the nodes that matter. What it knows
+it has read from ZooKeeper, leaving a watch behind; what a watch or a change of its own has touched it reads again. So
+there is one way in, and a change is called back as done when a read has shown it.
+
+When the connection is lost, reads go on with what was known, and changes wait as long as a session lasts, then fail.
+Once it is back, all is read anew, because watches are gone with a connection; then each change that was under way
+is looked for, by its data and by the numbers that a change leaves on all its nodes alike, and made again only if it
+is not there. When the session has expired meanwhile, `on_new_session` says so, for whoever has ephemeral nodes.
+
+Source: Kafka's ZooKeeperClient and KafkaZkClient (retryRequestUntilConnected).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from kafkapy.metadata.happened import happened
+from kafkapy.metadata.keeper import CONNECTED, LOST, KeeperError, KeeperSettings, Session, Unanswered
+from kafkapy.metadata.mirror import Mirror, child_path
+from kafkapy.metadata.tree import (
+    Check,
+    Create,
+    Done,
+    Event,
+    Node,
+    Operation,
+    Tree,
+    TreeError,
+    TreeUnavailable,
+    split_path,
+)
+from kafkapy.metadata.watches import Watches, call
+
+__all__ = ["KeeperError", "KeeperSettings", "ZooKeeperTree"]
+
+log = logging.getLogger("kafkapy.metadata.zookeeper")
+
+# ZooKeeper ends the connection over a request that is too long for it: such a one must not be sent for ever.
+_MAX_TRIES = 5
+# A pause before reads are tried again that failed for another reason than the connection.
+_RETRY_S = 1.0
+
+
+# What to read of a path: its children's names, or its data.
+_Read = tuple[str, bool]
+_T = TypeVar("_T")
+
+
+class _Change(NamedTuple):
+    """`tries`: how often it was sent and not answered."""
+
+    operations: Sequence[Operation]
+    done: Done
+    tries: int = 0
+
+
+class ZooKeeperTree(Tree):
+    """The nodes below the chroot, of the top level names in `roots` (None: of all). Raises KeeperError."""
+
+    def __init__(self, settings: KeeperSettings, roots: Collection[str] | None = None) -> None:
+        self._settings = settings
+        self._roots = roots
+        self._patience_s = settings.session_timeout_ms / 1000
+        self._mirror = Mirror()
+        self._watches = Watches()
+        self._session_callbacks: list[Callable[[], None]] = []
+        # All of these are guarded by the condition.
+        self._news = threading.Condition()
+        self._waiting: deque[_Change] = deque()
+        self._stale: set[_Read] = set(_both("/"))
+        self._connected = False
+        self._lost_at = 0.0
+        self._expired = False
+        self._closed = False
+        # The thread's own: changes that ZooKeeper has answered, but that no read has shown yet; and those of which
+        # nobody knows whether they were made, with the last change that was known before.
+        self._answered: list[tuple[_Change, list[Any] | None, TreeError | None]] = []
+        self._unsure: list[tuple[_Change, int]] = []
+        self._session = Session(settings, self._on_state, self._on_event)
+        self._loaded = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
+        self._thread.start()
+        if not self._loaded.wait(self._patience_s + settings.connection_timeout_ms / 1000):
+            self.close()
+            raise KeeperError(f"what is in ZooKeeper at {settings.connect} cannot be read: the connection is lost")
+
+    # Reads: from any thread, without a lock. Each one is atomic; two reads may see two different moments.
+
+    def find(self, path: str) -> Node | None:
+        return self._mirror.nodes.get(path)
+
+    def children(self, path: str) -> list[str]:
+        return self._mirror.children(path)
+
+    # Changes.
+
+    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+        with self._news:
+            if not self._closed:
+                self._waiting.append(_Change(operations, done))
+                self._news.notify()
+                return
+        done(None, TreeUnavailable("/", "the metadata is closed"))
+
+    def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
+        return self._watches.add(path, callback)
+
+    def on_new_session(self, callback: Callable[[], None]) -> None:
+        self._session_callbacks.append(callback)
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify()
+        if not self.on_tree_thread():
+            self._thread.join()
+
+    def on_tree_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    @property
+    def session_id(self) -> int | None:
+        """The session's number; None while there is no connection."""
+        return self._session.id
+
+    # What kazoo's threads call.
+
+    def _on_state(self, state: str) -> None:
+        with self._news:
+            before, self._connected = self._connected, state == CONNECTED
+            if before and not self._connected:
+                self._lost_at = time.monotonic()
+            if state == LOST and not self._closed:
+                self._expired = True
+            if self._connected:  # watches do not outlive a connection
+                self._stale.update(read for path in list(self._mirror.nodes) for read in _both(path))
+            self._news.notify()
+        if self._closed:
+            return
+        where = self._settings.connect
+        if state == LOST:
+            log.warning("the session with ZooKeeper at %s has expired: what it kept for this process is gone", where)
+        elif before and not self._connected:
+            log.warning(
+                "the connection to ZooKeeper at %s is lost: partitions are served as before, changes of topics wait",
+                where,
+            )
+        elif self._connected and self._lost_at:
+            log.info("connected to ZooKeeper at %s again", where)
+
+    def _on_event(self, kind: str, path: str) -> None:
+        with self._news:
+            if kind == "CHANGED":
+                self._stale.add((path, False))
+            elif kind == "CHILD":
+                self._stale.add((path, True))
+            else:
+                self._stale.update(_both(path))
+            self._news.notify()
+
+    # The tree's own thread.
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            try:
+                self._turn()
+            except Unanswered:
+                pass  # on_state says what is lost, and everything is read again
+            except Exception:  # the thread must not end: nothing could be changed any more
+                log.exception("ZooKeeper at %s cannot be read", self._settings.connect)
+                time.sleep(_RETRY_S)
+        self._session.close()
+        self._give_up("the metadata is closed")
+
+    def _wait_for_work(self) -> bool:
+        """Until there is something to do and ZooKeeper to do it with; False when the tree is closed and all is done."""
+        with self._news:
+            while True:
+                busy = bool(self._waiting or self._unsure or self._answered)
+                if self._closed and (not busy or not self._connected):
+                    return False
+                if self._connected and (busy or self._stale):
+                    return True
+                left = None
+                if busy:
+                    left = self._lost_at + self._patience_s - time.monotonic()
+                    if left <= 0:
+                        break
+                self._news.wait(left)
+        self._give_up(
+            f"ZooKeeper at {self._settings.connect} has not answered for {self._patience_s:g} s; try again when it does"
+        )
+        return True
+
+    def _give_up(self, reason: str) -> None:
+        """Changes that wait for a connection fail. Whether one that was under way happened, a later read shows."""
+        self._answer()
+        with self._news:
+            failed = [change for change, _ in self._unsure] + list(self._waiting)
+            self._unsure = []
+            self._waiting.clear()
+        for change in failed:
+            call(change.done, None, TreeUnavailable("/", reason))
+
+    def _turn(self) -> None:
+        """Reads what is stale; answers the changes that this shows; finds out about those in doubt; makes new ones."""
+        with self._news:
+            stale, self._stale = self._stale, set()
+            expired, self._expired = self._expired, False
+        try:
+            self._refresh(stale)
+        except BaseException:
+            with self._news:
+                self._stale |= stale
+                self._expired |= expired
+            raise
+        self._loaded.set()
+        self._answer()
+        if expired:
+            for callback in self._session_callbacks:
+                call(callback)
+        again = [change for change, since in self._unsure if not self._answered_by_nodes(change, since)]
+        self._unsure = []
+        with self._news:
+            self._waiting.extendleft(reversed(again))
+            group = list(self._waiting)
+            self._waiting.clear()
+        self._change(group)
+
+    def _change(self, group: list[_Change]) -> None:
+        """Sends the changes one behind the other; what they touched is stale, and read before they are answered."""
+        for change, asked in _ahead(group, self._send, self._settings.max_in_flight):
+            touched: Iterable[_Read] = ()
+            try:
+                if isinstance(asked, TreeError):
+                    raise asked
+                since, waited_for = asked
+                results = self._session.outcome(change.operations, waited_for, self._patience_s)
+            except TreeError as error:
+                self._answered.append((change, None, error))
+                if not isinstance(error, TreeUnavailable):  # whoever tries again has to see what stood in the way
+                    touched = (read for operation in change.operations for read in _both(_home(operation)))
+            except Unanswered:
+                if change.tries < _MAX_TRIES:
+                    self._unsure.append((change._replace(tries=change.tries + 1), since))
+                else:
+                    problem = TreeUnavailable("/", "ZooKeeper ends the connection over a change: is it over 1 MiB?")
+                    self._answered.append((change, None, problem))
+            else:
+                self._answered.append((change, results, None))
+                touched = _touched(change.operations, results)
+            with self._news:
+                self._stale.update(touched)
+
+    def _send(self, change: _Change) -> Any:
+        """The last number known before, and what to wait for; or the error of a change that nobody need be asked."""
+        since = self._session.last_change
+        try:
+            return since, self._session.change(change.operations)
+        except TreeError as error:
+            return error
+        except Exception as error:  # a caller's mistake must not end the thread
+            return TreeUnavailable("/", f"not a change: {error}")
+
+    def _answer(self) -> None:
+        answered, self._answered = self._answered, []
+        for change, results, error in answered:
+            if results is not None:
+                pairs = zip(change.operations, results, strict=True)
+                results = [self.find(op.path) if isinstance(op, Check) else result for op, result in pairs]
+            call(change.done, results, error)
+
+    def _answered_by_nodes(self, change: _Change, since: int) -> bool:
+        results = happened(change.operations, since, self.find, self.children)
+        if results is not None:
+            call(change.done, results, None)
+        return results is not None
+
+    def _refresh(self, stale: Iterable[_Read]) -> None:
+        """Reads these, and everything that they lead to and that is not known; then all of it is known at once."""
+        found: dict[str, Node | None] = {}
+        known = self._mirror.nodes
+        asked_for: set[_Read] = set()
+        wanted = {read for path, kind in stale for read in ((path, kind), *_unknown_ancestors(path, known))}
+        while wanted:
+            asked_for |= wanted
+            following: set[_Read] = set()
+            for (path, of_children), asked in _ahead(sorted(wanted), self._ask, self._settings.max_in_flight):
+                if not of_children:
+                    found[path] = node = self._session.node(path, asked, self._patience_s)
+                    if path in known and node is not None and node.created != known[path].created != 0:
+                        below = (other for other in known if other.startswith(f"{path}/"))
+                        following.update(read for other in below for read in _both(other))
+                    continue
+                names = self._session.children(path, asked, self._patience_s)
+                if names is None:
+                    found[path] = None
+                    continue
+                there = {child_path(path, name) for name in names if path != "/" or self._matters(name)}
+                following.update(read for child in there if child not in known for read in _both(child))
+                if path in known:
+                    found.update((child, None) for child in self._mirror.child_paths(path) if child not in there)
+            wanted = following - asked_for
+        self._watches.fire(self._mirror.apply(found))
+
+    def _ask(self, read: _Read) -> Any:
+        path, of_children = read
+        return self._session.read_children(path) if of_children else self._session.read(path)
+
+    def _matters(self, name: str) -> bool:
+        return self._roots is None or name in self._roots
+
+
+def _both(path: str) -> tuple[_Read, _Read]:
+    return (path, False), (path, True)
+
+
+def _unknown_ancestors(path: str, known: Collection[str]) -> Iterator[_Read]:
+    while path != "/" and (path := split_path(path)[0]) not in known:
+        yield from _both(path)
+
+
+def _home(operation: Operation) -> str:
+    """The node that an operation is about: of a sequence the parent, for it has no name yet."""
+    is_sequence = isinstance(operation, Create) and operation.sequence
+    return split_path(operation.path + "0")[0] if is_sequence else operation.path
+
+
+def _touched(operations: Sequence[Operation], results: Sequence[Any]) -> Iterator[_Read]:
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(operation, Create):
+            yield from _both(result)
+        elif not isinstance(operation, Check):
+            yield (operation.path, False)
+
+
+def _ahead(items: Iterable[_T], send: Callable[[_T], Any], window: int) -> Iterator[tuple[_T, Any]]:
+    """Each item and what sending it gave, with up to `window` of them sent before the first is looked at."""
+    sent: deque[tuple[_T, Any]] = deque()
+    for item in items:
+        sent.append((item, send(item)))
+        if len(sent) >= window:
+            yield sent.popleft()
+    yield from sent

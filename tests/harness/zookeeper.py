@@ -1,0 +1,73 @@
+"""A real ZooKeeper server: the 3.8.4 that Kafka 3.9.1 comes with, with a session time-out that tests can wait for."""
+
+import re
+import socket
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness import toolchain
+from harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
+
+TICK_MS = 100  # sessions live from 2 to 20 of these
+SESSION_MS = 1000
+CONFIG = """\
+tickTime={tick}
+minSessionTimeout={tick}
+dataDir={data}
+clientPort={port}
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+4lw.commands.whitelist=*
+"""
+
+
+class ZooKeeper:
+    """One server on a port that stays the same over restarts."""
+
+    def __init__(self, directory: Path, *, settings: str = "", java: Sequence[str] = ()) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self._config = directory / "zoo.cfg"
+        text = CONFIG.format(tick=TICK_MS, data=directory / "data", port=self.port)
+        self._config.write_text(text + settings)
+        self._java = list(java)
+        self.start()
+
+    def start(self) -> None:
+        """Until it answers."""
+        classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
+        java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java]
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        self.process = Process([*java, "-cp", classpath, main, str(self._config)], self._directory / "zookeeper.log")
+        eventually(lambda: self.ask("ruok") == "imok", seconds=60)
+
+    def ask(self, word: str) -> str:
+        """The answer to a four letter word; empty while it does not answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+                connection.sendall(word.encode())
+                answer = b""
+                while part := connection.recv(65536):
+                    answer += part
+        except OSError:
+            return ""
+        return answer.decode()
+
+    def sessions(self) -> list[int]:
+        """The sessions that it knows of."""
+        return [int(number, 16) for number in re.findall(r"^\s*(0x[0-9a-f]+)", self.ask("dump"), re.MULTILINE)]
+
+    def stop(self) -> None:
+        """It is gone at once, without a word: its log has what it acknowledged."""
+        self.process.kill()
+
+
+def eventually(condition: Callable[[], object], *, seconds: float = 20, what: str = "") -> None:
+    """Until the condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what or f"not within {seconds:.0f} s"
+        time.sleep(0.01)
