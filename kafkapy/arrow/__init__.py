@@ -1,7 +1,8 @@
 """Topics as Arrow tables, in the columns of Spark's own Kafka source; needs pyarrow."""
 
 from kafkapy.arrow.encode import RowEncoder
+from kafkapy.arrow.read import read
 from kafkapy.arrow.rows import SCHEMA, DamagedRows, schema_of
 from kafkapy.arrow.write import Written, write
 
-__all__ = ["SCHEMA", "DamagedRows", "RowEncoder", "Written", "schema_of", "write"]
+__all__ = ["SCHEMA", "DamagedRows", "RowEncoder", "Written", "read", "schema_of", "write"]

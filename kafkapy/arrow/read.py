@@ -1,0 +1,168 @@
+"""A topic, or the segment files of one, as a stream of Arrow record batches: for Polars, DuckDB, pandas and the like.
+
+reader = kafkapy.arrow.read("flights", bootstrap_servers="127.0.0.1:9092", columns=["key", "value"])
+frame = polars.from_arrow(reader.read_all())
+
+kafkapy.arrow.read("/var/lib/kafka/flights-0", start=datetime(2013, 7, 4, tzinfo=timezone.utc))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from kafkapy.arrow.partition_reader import read_partition
+from kafkapy.arrow.rows import MAX_ROWS, schema_of
+from kafkapy.arrow.segments import read_segments
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.fetched import Isolation, isolation_level
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.offline.bounds import Bound, Bounds, Time
+
+Position = int | datetime | Literal["earliest", "latest"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def read(
+    topic_or_directory: str | os.PathLike[str],
+    *,
+    bootstrap_servers: str | Sequence[str] | Cluster | None = None,
+    start: Position | Mapping[int, Position] = "earliest",
+    end: Position | Mapping[int, Position] = "latest",
+    columns: Sequence[str] | None = None,
+    isolation: Isolation = "read_uncommitted",
+    partitions: Collection[int] | None = None,
+    batch_rows: int = MAX_ROWS,
+    timeout_s: float = 30.0,
+) -> pa.RecordBatchReader:
+    """The records with start <= position < end, partition after partition, each in its order. How far it reads is
+    decided at the call; it streams, in memory that is bounded by batches of rows and of 16 MiB.
+
+    Args:
+        topic_or_directory: with bootstrap_servers the name of a topic; without, the path of a log directory, of a
+            partition's directory or of a segment file, which no broker need serve.
+        start, end: an offset, a time, "earliest" or "latest"; or one a partition (those not named are read whole).
+            A time stands for the first record at or after it, as with Kafka's consumers; an offset outside of what is
+            there for the nearest that is.
+        columns: of `kafkapy.arrow.SCHEMA`, in the order wanted; None: all.
+        isolation: read_committed leaves out what transactions have aborted, and ends before one that is still open.
+        partitions: their numbers; None: all.
+        batch_rows: how many rows a batch has at most.
+        timeout_s: how long a broker may give nothing.
+    Raises:
+        ValueError: an argument that cannot be.
+        KafkaError, ClientError: of the topic or the brokers; also while it is read.
+        DamagedRows: a batch of a topic is corrupt; names topic, partition and offset.
+        OfflineError, OSError: of the files; also while they are read.
+    """
+    schema = schema_of(columns)
+    committed = isolation_level(isolation) == 1
+    if batch_rows < 1:
+        raise ValueError(f"batch_rows is {batch_rows}; a batch has at least one row")
+    one_start, starts = _by_partition(start, "earliest")
+    one_end, ends = _by_partition(end, "latest")
+    if bootstrap_servers is None:
+        path = Path(topic_or_directory)
+        if not path.exists():
+            raise ValueError(f"there is no file or directory {str(path)!r}; to read a topic, give bootstrap_servers")
+        if starts or ends:
+            raise ValueError("of files, start and end are the same for all partitions; read one partition at a time")
+        return read_segments(
+            [path],
+            partitions=partitions,
+            bounds=Bounds(one_start, one_end),
+            columns=columns,
+            committed=committed,
+            max_rows=batch_rows,
+        )
+    topic = os.fspath(topic_or_directory)
+    owned = not isinstance(bootstrap_servers, Cluster)
+    cluster = bootstrap_servers if isinstance(bootstrap_servers, Cluster) else Cluster(bootstrap_servers)
+    try:
+        chosen = _chosen(cluster, topic, partitions, [*starts, *ends])
+        first = _offsets(cluster, {where: starts.get(where[1], one_start) for where in chosen}, committed)
+        behind = _offsets(cluster, {where: ends.get(where[1], one_end) for where in chosen}, committed)
+    except BaseException:
+        if owned:
+            cluster.close()
+        raise
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            for where in chosen:
+                yield from read_partition(
+                    cluster,
+                    *where,
+                    first[where],
+                    behind[where],
+                    columns=columns,
+                    include_headers=True,
+                    isolation=isolation,
+                    max_rows=batch_rows,
+                    timeout_s=timeout_s,
+                )
+        finally:
+            if owned:
+                cluster.close()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _by_partition(given: Position | Mapping[int, Position], default: Position) -> tuple[Bound, dict[int, Bound]]:
+    """The bound of all partitions, and those of single ones."""
+    if isinstance(given, Mapping):
+        return _bound(default), {number: _bound(position) for number, position in given.items()}
+    return _bound(given), {}
+
+
+def _bound(position: Position) -> Bound:
+    if isinstance(position, datetime):
+        if position.tzinfo is None:
+            raise ValueError(f"the time {position} has no time zone, as datetime(..., tzinfo=timezone.utc) has")
+        milliseconds = -((_EPOCH - position) // timedelta(milliseconds=1))  # rounded up: what is before is not wanted
+        return Time(milliseconds) if milliseconds >= 0 else EARLIEST  # to a broker, numbers below 0 are words
+    if position == "earliest":
+        return EARLIEST
+    if position == "latest":
+        return LATEST
+    if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+        raise ValueError(f"{position!r} is no offset, no datetime and neither 'earliest' nor 'latest'")
+    return position
+
+
+def _chosen(
+    cluster: Cluster, topic: str, partitions: Collection[int] | None, named: Collection[int]
+) -> list[TopicPartition]:
+    there = cluster.topic(topic, refresh=True).partitions
+    for number in [*(partitions or ()), *named]:
+        if number not in there:
+            raise KafkaError(
+                Errors.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has no partition {number}: it has {len(there)}, counted from 0",
+            )
+    return [(topic, number) for number in sorted(there if partitions is None else set(partitions))]
+
+
+def _offsets(cluster: Cluster, bounds: Mapping[TopicPartition, Bound], committed: bool) -> dict[TopicPartition, int]:
+    """What the bounds are in offsets that the partitions have."""
+    admin, level = Admin(cluster), int(committed)
+    latest = admin.offsets(dict.fromkeys(bounds, LATEST), isolation=level)
+    earliest = admin.offsets(dict.fromkeys(bounds, EARLIEST), isolation=level)
+    times = {where: bound.milliseconds for where, bound in bounds.items() if isinstance(bound, Time)}
+    since = admin.offsets(times, isolation=level) if times else {}
+    offsets = {}
+    for where, bound in bounds.items():
+        low, high = earliest[where].offset, latest[where].offset
+        if isinstance(bound, Time):
+            bound = since[where].offset if since[where].offset >= 0 else high
+        elif bound < 0:
+            bound = low if bound == EARLIEST else high
+        offsets[where] = min(max(bound, low), high)
+    return offsets
