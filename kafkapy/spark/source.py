@@ -3,6 +3,7 @@ list the sources, and in every process that it makes for one."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -11,7 +12,12 @@ from kafkapy.spark.plainly import plainly
 from kafkapy.spark.requirements import check_requirements
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 
@@ -45,3 +51,34 @@ class KafkapyDataSource(DataSource):
         options.check_batch()
         check_schema(schema, options.columns)
         return BatchReader(options)
+
+    @plainly
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kafkapy.spark.schema import check_schema
+        from kafkapy.spark.source_options import source_options
+
+        check_requirements()
+        options = source_options(self.options)
+        options.check_stream()
+        check_schema(schema, options.columns)
+        if find_spec("pyspark.sql.streaming.datasource") is None:  # before PySpark 4.2
+            from kafkapy.spark.plain_stream import PlainStreamReader
+
+            return PlainStreamReader(options)
+        from kafkapy.spark.limited_stream import LimitedStreamReader
+
+        return LimitedStreamReader(options)
+
+    @plainly
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from kafkapy.spark.sink import batch_writer
+
+        check_requirements()
+        return batch_writer(self.options, schema, overwrite)
+
+    @plainly
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from kafkapy.spark.sink import stream_writer
+
+        check_requirements()
+        return stream_writer(self.options, schema, overwrite)

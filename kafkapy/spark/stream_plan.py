@@ -1,0 +1,162 @@
+"""The driver's side of a streaming query: how far there are records, and which ranges a micro-batch has.
+
+Source: KafkaMicroBatchStream and KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets of Spark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kafkapy.client.admin import LATEST
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.spark.data_loss import report_data_loss
+from kafkapy.spark.limits import Edge
+from kafkapy.spark.offset_reader import OffsetReader, listed
+from kafkapy.spark.positions import Positions
+from kafkapy.spark.ranges import KafkaRange, divided
+from kafkapy.spark.rates import Delay, rate_limited
+from kafkapy.spark.source_options import SourceOptions
+
+IDLE_S = 0.1  # for how long the question for new records waits for some; Spark asks again at once
+POLL_S = 0.01
+NEW_PARTITIONS_S = 1.0  # how often an idle query looks for new partitions; one that reads does it every time
+
+
+class StreamPlan:
+    """Belongs to the one process beside the driver that answers for the source as long as a query runs."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reader = OffsetReader(options)
+        self._delay = Delay(options.min_offsets or 0, options.max_delay_s)
+        self._initial: Positions | None = None
+        self._final: Positions | None = None
+        self._latest: Positions | None = None
+        self._looked = 0.0
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def initial(self) -> Positions:
+        """Where a new query starts; the same however often it is asked."""
+        if self._initial is None:
+            found = self._reader.resolved(self._options.starting or Edge(LATEST), starting=True)
+            if self._final is not None:  # Spark asks for the end first
+                final = self._final.offsets
+                found = replace(found, offsets={at: min(one, final.get(at, one)) for at, one in found.offsets.items()})
+            self._initial = replace(found, initial=True)
+        return self._initial
+
+    def end_here(self) -> None:
+        """What is there now is all that the query reads (Trigger.AvailableNow)."""
+        self._final = self._reader.latest()
+
+    @property
+    def seen(self) -> Positions | None:
+        """What there was when somebody last looked."""
+        return self._latest
+
+    def next_end(self, start: Positions | None, *, limits: bool = False) -> Positions:
+        """How far to read from `start` (None: not known); that itself when there is nothing new.
+
+        Args:
+            limits: whether maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay hold.
+        """
+        latest = self._latest = self._final or self._look(start)
+        if start is None:
+            return latest
+        options = self._options
+        offsets = latest.offsets
+        waits = limits and options.min_offsets is not None and self._final is None
+        if waits and self._delay.waits(self._known(start, latest), offsets, time.monotonic()):
+            time.sleep(IDLE_S)
+            return _from(start, Positions(start.offsets, start.topic_ids))
+        if limits and options.max_offsets:
+            known = self._known(start, latest)
+            new = self._reader.earliest([where for where in offsets if where not in known])
+            offsets = rate_limited(options.max_offsets, known | new, offsets)
+        return _from(start, replace(latest, offsets=offsets))
+
+    def ranges(self, start: Positions, end: Positions) -> list[KafkaRange]:
+        """What the tasks of a micro-batch read. Raises DataLoss, or warns of it and leaves out what is gone."""
+        if start.initial and end.start is not None:  # the first batch once more: Spark has asked anew where it starts
+            start = Positions(end.start, end.topic_ids)
+        if self._latest is None:
+            end = self._still_there(end)
+        fail = self._options.fail_on_data_loss
+        for topic in sorted({topic for topic, _ in start.offsets}):
+            if not start.same_topic(end, topic):
+                report_data_loss(fail, f"topic {topic!r} was deleted and made again since the query read it")
+        begin = self._known(start, end)
+        new = [where for where in end.offsets if where not in begin]
+        begin |= self._beginnings(new, start, fail)
+        gone = [where for where in start.offsets if where not in end.offsets]
+        if gone:
+            report_data_loss(
+                fail, f"{listed(gone)} is gone, or the checkpoint is that of a query that reads something else"
+            )
+        ranges = []
+        for where, offset in sorted(end.offsets.items()):
+            if where not in begin:
+                continue
+            if offset < begin[where]:
+                report_data_loss(fail, f"{where[0]}-{where[1]} ends at {offset} now, and was read up to {begin[where]}")
+            ranges.append(KafkaRange(*where, begin[where], offset, end.topic_ids.get(where[0], "")))
+        return divided(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+
+    def _look(self, start: Positions | None) -> Positions:
+        """How far there are records. When that is no further than `start`, waits a moment for some."""
+        latest = self._latest
+        begun = time.monotonic()
+        if (
+            latest is None
+            or start is None
+            or begun - self._looked >= NEW_PARTITIONS_S
+            or not _nothing_in(latest, start)
+        ):
+            latest, self._looked = self._reader.latest(start), begun
+        while start is not None and _nothing_in(latest, start) and time.monotonic() - begun < IDLE_S:
+            time.sleep(POLL_S)
+            if latest.offsets and self._reader.ends(latest.offsets) != latest.offsets:
+                latest, self._looked = self._reader.latest(start), time.monotonic()
+        return latest
+
+    def _known(self, start: Positions, end: Positions) -> dict[TopicPartition, int]:
+        """The start without topics that are other ones by now: those begin at their beginning."""
+        return {where: offset for where, offset in start.offsets.items() if start.same_topic(end, where[0])}
+
+    def _beginnings(self, new: list[TopicPartition], start: Positions, fail: bool) -> Mapping[TopicPartition, int]:
+        """Where partitions begin that the query has not seen before."""
+        found = self._reader.earliest(new)
+        missing = [where for where in new if where not in found]
+        if missing:
+            report_data_loss(fail, f"{listed(missing)} came and went before it was read")
+        for where, offset in found.items():
+            if offset and where not in start.offsets:
+                report_data_loss(fail, f"{where[0]}-{where[1]} is new and begins at offset {offset} instead of 0")
+        return found
+
+    def _still_there(self, end: Positions) -> Positions:
+        """The end of a batch that an earlier run has planned, as far as the records are there now."""
+        self._latest = self._reader.latest(end)
+        offsets = dict(end.offsets)
+        for where, offset in end.offsets.items():
+            last = self._latest.offsets.get(where)
+            if last is not None and last < offset and end.same_topic(self._latest, where[0]):
+                what = f"{where[0]}-{where[1]} ends at {last} now, and a batch was to read up to {offset}"
+                report_data_loss(self._options.fail_on_data_loss, what)
+                offsets[where] = last
+        return replace(end, offsets=offsets)
+
+
+def _from(start: Positions, end: Positions) -> Positions:
+    """The end of a batch; the first one carries where it started."""
+    if start.initial:
+        return replace(end, initial=False, start=start.offsets)
+    return start if _nothing_in(end, start) else replace(end, start=None)
+
+
+def _nothing_in(end: Positions, start: Positions) -> bool:
+    return end.offsets == start.offsets and end.topic_ids == start.topic_ids
