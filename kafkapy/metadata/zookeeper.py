@@ -43,7 +43,7 @@ __all__ = ["KeeperError", "KeeperSettings", "ZooKeeperTree"]
 log = logging.getLogger("kafkapy.metadata.zookeeper")
 
 # ZooKeeper ends the connection over a request that is too long for it: such a one must not be sent for ever.
-_MAX_TRIES = 5
+_MAX_TRIES = 10
 # A pause before reads are tried again that failed for another reason than the connection.
 _RETRY_S = 1.0
 
@@ -181,23 +181,21 @@ class ZooKeeperTree(Tree):
 
     def _wait_for_work(self) -> bool:
         """Until there is something to do and ZooKeeper to do it with; False when the tree is closed and all is done."""
-        with self._news:
-            while True:
+        while True:
+            with self._news:
                 busy = bool(self._waiting or self._unsure or self._answered)
                 if self._closed and (not busy or not self._connected):
                     return False
                 if self._connected and (busy or self._stale):
                     return True
-                left = None
-                if busy:
-                    left = self._lost_at + self._patience_s - time.monotonic()
-                    if left <= 0:
-                        break
-                self._news.wait(left)
-        self._give_up(
-            f"ZooKeeper at {self._settings.connect} has not answered for {self._patience_s:g} s; try again when it does"
-        )
-        return True
+                patience = self._lost_at + self._patience_s - time.monotonic() if busy else None
+                if patience is None or patience > 0:
+                    self._news.wait(patience)
+                    continue
+            self._give_up(
+                f"ZooKeeper at {self._settings.connect} has not answered for {self._patience_s:g} s; try again when it "
+                "does"
+            )
 
     def _give_up(self, reason: str) -> None:
         """Changes that wait for a connection fail. Whether one that was under way happened, a later read shows."""

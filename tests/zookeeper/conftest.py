@@ -38,9 +38,10 @@ def open_tree(connect: str) -> Iterator[OpenTree]:
     """Opens the tree, again and again; closes what is open at the end."""
     opened: list[Tree] = []
 
-    def opener(where: str = connect, **settings: object) -> ZooKeeperTree:
-        values = {"session_timeout_ms": SESSION_MS, "connection_timeout_ms": 10_000, **settings}
-        tree = ZooKeeperTree(KeeperSettings(where)._replace(**values))
+    def opener(
+        where: str = connect, *, session_timeout_ms: int = SESSION_MS, connection_timeout_ms: int = 10_000
+    ) -> ZooKeeperTree:
+        tree = ZooKeeperTree(KeeperSettings(where, session_timeout_ms, connection_timeout_ms))
         opened.append(tree)
         return tree
 

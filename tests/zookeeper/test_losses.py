@@ -1,0 +1,174 @@
+"""What becomes of the tree when the connection, the session, the server or the network is lost."""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness.tcp_proxy import TcpProxy
+from harness.zookeeper import ZooKeeper, eventually
+
+from kafkapy.metadata.keeper import KeeperError
+from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable
+from kafkapy.metadata.zookeeper import ZooKeeperTree
+
+OpenTree = Callable[..., ZooKeeperTree]
+
+
+@pytest.fixture
+def proxy(zookeeper: ZooKeeper) -> Iterator[TcpProxy]:
+    proxy = TcpProxy(zookeeper.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def behind(proxy: TcpProxy, connect: str) -> str:
+    """The chroot of `connect` through the proxy."""
+    return proxy.address + "/" + connect.partition("/")[2]
+
+
+def tried(tree: Tree, *operations: Any) -> Any:
+    try:
+        return tree.commit(operations)
+    except TreeError as error:
+        return error
+
+
+def test_changes_of_others_are_seen_and_told(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
+    other = open_tree()
+    events: list[Event] = []
+    tree.watch("", events.append)
+    other.commit([Create("/t"), Create("/t/p"), Create("/t/p/0", b"x")])
+    eventually(lambda: tree.exists("/t/p/0"))
+    other.commit([Set("/t/p/0", b"y")])
+    eventually(lambda: tree.get("/t/p/0").data == b"y")
+    other.commit([Create("/t/p/1")])
+    eventually(lambda: tree.children("/t/p") == ["0", "1"])
+    other.commit([Delete("/t/p/1"), Delete("/t/p/0"), Delete("/t/p")])
+    eventually(lambda: tree.subtree("/t") == ["/t"])
+    assert tree.get("/t") == other.get("/t")
+    assert [event for event in events if event.path == "/t/p/0"] == [
+        Event("created", "/t/p/0"),
+        Event("changed", "/t/p/0"),
+        Event("deleted", "/t/p/0"),
+    ]
+
+
+def test_nodes_made_again_at_once_are_not_taken_for_the_old_ones(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
+    other = open_tree()
+    other.commit([Create("/t"), Create("/t/a"), Create("/t/a/b", b"0")])
+    for number in range(1, 40):
+        other.commit([Delete("/t/a/b"), Delete("/t/a"), Create("/t/a"), Create("/t/a/b", b"%d" % number)])
+    everything = {path: other.get(path) for path in other.subtree("/")}
+    eventually(lambda: {path: tree.find(path) for path in tree.subtree("/")} == everything)
+
+
+def test_an_expired_session_loses_ephemeral_nodes_and_nothing_else(
+    zookeeper: ZooKeeper, proxy: TcpProxy, behind: str, open_tree: OpenTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    tree, other = open_tree(behind), open_tree()
+    tree.commit([Create("/e", b"mine", ephemeral=True), Create("/p")])
+    again = threading.Event()
+    tree.on_new_session(again.set)
+    eventually(lambda: other.exists("/e"))
+    first = tree.session_id
+    proxy.cut()
+    eventually(lambda: not other.exists("/e"))
+    other.commit([Create("/p/from-the-other-side", b"x")])
+    assert tree.exists("/e"), "what was known is served on"
+    outcome: list[Any] = []
+    tree.submit([Create("/p/waits")], lambda results, error: outcome.append(results or error))
+    proxy.mend()
+    assert again.wait(20)
+    assert tree.session_id != first
+    assert not tree.exists("/e")
+    assert tree.exists("/p/from-the-other-side")
+    tree.commit([Create("/e", b"again", ephemeral=True)])
+    assert outcome
+    eventually(lambda: other.get("/e").data == b"again")
+    other.commit([Set("/p/from-the-other-side", b"y")])
+    eventually(lambda: tree.get("/p/from-the-other-side").data == b"y", what="watches are there again")
+    assert "is lost: partitions are served as before" in caplog.text
+    assert "has expired" in caplog.text
+
+
+def test_a_change_fails_when_zookeeper_stays_away_and_the_next_ones_work(
+    proxy: TcpProxy, behind: str, open_tree: OpenTree
+) -> None:
+    tree = open_tree(behind)
+    tree.commit([Create("/a")])
+    proxy.cut()
+    with pytest.raises(TreeUnavailable, match="has not answered for 1 s"):
+        tree.commit([Set("/a", b"never seen")])
+    proxy.mend()
+    eventually(lambda: not isinstance(tried(tree, Set("/a", b"x")), TreeUnavailable))
+    assert tree.get("/a").data == b"x"
+
+
+def test_a_change_whose_answer_is_lost_is_made_once(proxy: TcpProxy, behind: str, open_tree: OpenTree) -> None:
+    """The connection breaks again and again while a counter goes up: each increment is there, none is there twice."""
+    tree = open_tree(behind, session_timeout_ms=10_000)
+    tree.commit([Create("/n", b"0"), Create("/q")])
+    stop = threading.Event()
+
+    def breaks() -> None:
+        while not stop.wait(random.uniform(0.1, 0.6)):
+            proxy.mend()
+
+    breaker = threading.Thread(target=breaks)
+    breaker.start()
+    try:
+        for number in range(1, 61):
+            (node, _) = tree.commit(
+                [Set("/n", b"%d" % number, number - 1), Create("/q/n-", b"%d" % number, False, True)]
+            )
+            assert node.version == number
+    finally:
+        stop.set()
+        breaker.join()
+    assert sorted(int(tree.get(f"/q/{name}").data) for name in tree.children("/q")) == list(range(1, 61))
+
+
+def test_the_session_outlives_a_restart_of_the_server(tmp_path: Path, open_tree: OpenTree) -> None:
+    server = ZooKeeper(tmp_path)
+    try:
+        tree = open_tree(f"{server.address}/k", session_timeout_ms=2000)
+        tree.commit([Create("/e", ephemeral=True), Create("/p", b"1")])
+        server.stop()
+        outcome: list[Any] = []
+        done = threading.Event()
+
+        def finished(results: Any, error: Any) -> None:
+            outcome.append((results, error))
+            done.set()
+
+        server.start()
+        tree.submit([Set("/p", b"2")], finished)
+        assert done.wait(30)
+        eventually(lambda: not isinstance(tried(tree, Set("/p", b"3")), TreeUnavailable))
+        assert tree.get("/p").data == b"3"
+        tree.commit([Create("/p/x")])
+        assert tree.children("/p") == ["x"]
+    finally:
+        server.stop()
+
+
+def test_a_server_that_is_not_there_is_named(open_tree: OpenTree) -> None:
+    began = time.monotonic()
+    with pytest.raises(KeeperError, match=r"127\.0\.0\.1:1 does not answer within 0\.3 s"):
+        open_tree("127.0.0.1:1/k", connection_timeout_ms=300)
+    assert time.monotonic() - began < 20
+    with pytest.raises(KeeperError, match=r"zookeeper\.connect is '127\.0\.0\.1:port'"):
+        open_tree("127.0.0.1:port")
+
+
+def test_a_change_that_is_too_long_for_zookeeper_fails_and_nothing_else(tree: ZooKeeperTree) -> None:
+    tree.commit([Create("/a")])
+    with pytest.raises(TreeUnavailable, match="1 MiB"):
+        tree.commit([Set("/a", b"x" * 3_000_000)])
+    tree.commit([Set("/a", b"y")])
+    assert tree.get("/a").data == b"y"
