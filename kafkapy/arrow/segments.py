@@ -124,7 +124,8 @@ def _rows(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
                 yield from rows.feed(block)
                 blocks.used(rows.consumed)
                 if rows.past_end:
-                    return
+                    behind = f"has an offset behind {split.end - 1}, the last one before the next segment or split"
+                    raise _damage(split, blocks.position + rows.consumed, None, behind)
         except DamagedRows as error:
             raise _damage(split, blocks.position + rows.consumed, error.offset, error.reason) from None
         except DamagedBatch as error:

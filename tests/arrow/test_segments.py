@@ -176,6 +176,17 @@ def test_a_damaged_batch_is_named_or_left_out_with_what_follows_in_its_split(par
     assert set(range(140)) | set(range(200, 300)) <= set(found) <= set(range(300)) - set(range(140, 150))
 
 
+def test_an_offset_that_belongs_into_a_later_segment_is_damage(partition):
+    data = bytearray(partition.path(1).read_bytes())
+    at = len(data) // 10 * 4
+    data[at + 5] ^= 1  # no checksum covers it
+    partition.path(1).write_bytes(data)
+    with pytest.raises(
+        OfflineError, match=rf"00000100\.log is damaged at t-0: the batch at position {at} has an offset"
+    ):
+        offsets(partition.directory)
+
+
 def test_a_log_that_grows_while_it_is_read_gives_what_was_there_when_it_was_planned(partition):
     (split,) = splits_in(partition.path(2))
     found = []

@@ -1,0 +1,146 @@
+"""What is known of transactions, from small files or from scans, is what happened; so are the committed rows."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy.arrow.segments import read_split
+from kafkapy.log.offline.bounds import Bounds, Planner
+from kafkapy.log.offline.places import places_in
+from kafkapy.log.offline.splits import divided
+from kafkapy.log.offline.transactions import transactions_since
+from kafkapy.log.results import COORDINATOR
+from kafkapy.record.control import marker_batch
+
+from ..support import GOLDEN, NOW, Bench, batch, idempotent
+
+WRITE, COMMIT, ABORT, PLAIN, ROLL = "write", "commit", "abort", "plain", "roll"
+STEPS = st.lists(
+    st.tuples(st.sampled_from([WRITE, WRITE, WRITE, COMMIT, ABORT, PLAIN, ROLL]), st.integers(0, 2)), max_size=40
+)
+# What may happen to the files beside the segments.
+LOSSES = {
+    "none": (),
+    "transaction-indexes-and-offset-indexes": (".txnindex", ".index"),
+    "snapshots": (".snapshot",),
+    "all": (".txnindex", ".index", ".timeindex", ".snapshot"),
+}
+
+
+class History:
+    """A log to which steps are done, and what they made of it."""
+
+    def __init__(self, directory, steps):
+        log = Bench(directory, segment_ms=1 << 40, index_interval_bytes=1).load()
+        self.aborted = []  # (producer id, first offset, marker's offset)
+        self.open = {}
+        self.dropped = set()
+        self.data = []
+        writing, sequences = {}, {}
+        for action, producer in steps:
+            offset = log.log_end_offset
+            if action == ROLL:
+                log.roll()
+            elif action == PLAIN:
+                log.append([batch("p")], 0)
+                self.data.append(offset)
+            elif action == WRITE:
+                sequence = sequences.get(producer, 0)
+                made = idempotent("t", "t", producer_id=producer, sequence=sequence, transactional=True)
+                log.append([made], 0)
+                sequences[producer] = sequence + 2
+                self.open.setdefault(producer, offset)
+                writing.setdefault(producer, []).extend((offset, offset + 1))
+                self.data += [offset, offset + 1]
+            elif producer in self.open:
+                first = self.open.pop(producer)
+                commit = action == COMMIT
+                marker = marker_batch(producer, 0, commit=commit, coordinator_epoch=0, timestamp=NOW)
+                log.append([memoryview(marker)], 0, origin=COORDINATOR)
+                written = writing.pop(producer)
+                if not commit:
+                    self.aborted.append((producer, first, offset))
+                    self.dropped.update(written)
+            log.set_high_watermark(log.log_end_offset)
+        log.close()
+
+    def committed(self, start):
+        end = min(self.open.values(), default=1 << 62)
+        return [offset for offset in self.data if start <= offset < end and offset not in self.dropped]
+
+
+@pytest.mark.parametrize("lost", LOSSES)
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS, start=st.integers(0, 40), size=st.sampled_from([1, 300, 1 << 30]))
+def test_committed_rows_are_those_of_no_aborted_and_no_open_transaction(lost, steps, start, size):
+    with tempfile.TemporaryDirectory() as directory:
+        history = History(directory, steps)
+        partition = Path(directory) / "t-0"
+        for path in partition.iterdir():
+            if path.suffix in LOSSES[lost]:
+                path.unlink()
+        (place,) = places_in([partition])
+        found = transactions_since(place, start)
+        assert found.aborted == [one for one in history.aborted if one[2] >= start]
+        assert found.open == history.open
+        planner = Planner(Bounds(start=start), committed=True)
+        pieces = [piece for split in planner.splits(place) for piece in divided(split, size)]
+        rows = [row for piece in pieces for one in read_split(piece, columns=["offset"]) for row in one.to_pylist()]
+        assert [row["offset"] for row in rows] == history.committed(start)
+
+
+def damaged(index):
+    """Copies of a transaction index that are not whole."""
+    entry = index[:34]
+    return {
+        "torn": index[:-1],
+        "of another version": b"\0\1" + index[2:],
+        "text": b"0000 0000 0000 0001 " * 17,
+        "out of order": index + entry,
+    }
+
+
+@pytest.mark.parametrize("kind", damaged(b""))
+def test_a_transaction_index_that_is_not_whole_is_not_believed(tmp_path, kind):
+    steps = [(WRITE, 0), (WRITE, 1), (ABORT, 0), (ABORT, 1), (WRITE, 0), (ROLL, 0), (ABORT, 0), (WRITE, 2)]
+    history = History(tmp_path, steps)
+    index = tmp_path / "t-0" / f"{0:020d}.txnindex"
+    index.write_bytes(damaged(index.read_bytes())[kind])
+    (place,) = places_in([tmp_path / "t-0"])
+    assert transactions_since(place, 0).aborted == history.aborted
+
+
+def test_sealed_segments_are_not_scanned_where_the_files_beside_them_are_whole(tmp_path):
+    """What is in them is taken away: their size alone is left."""
+    history = History(tmp_path, [(WRITE, 0), (WRITE, 1), (ABORT, 0), (ROLL, 0), (WRITE, 0), (ABORT, 1), (COMMIT, 0)])
+    first = tmp_path / "t-0" / f"{0:020d}.log"
+    os.truncate(first, 0)
+    (place,) = places_in([tmp_path / "t-0"])
+    assert transactions_since(place, 0).aborted == history.aborted != []
+
+
+def test_a_segment_alone_is_told_of_transactions_by_those_beside_it():
+    partition = GOLDEN / "kafka-3.9.1-v2" / "data" / "v2-txn-0"
+    (whole,) = places_in([partition])
+    for segment in whole.segments:
+        (alone,) = places_in([segment.path])
+        assert transactions_since(alone, segment.base_offset) == transactions_since(whole, segment.base_offset)
+
+
+def test_kafkas_own_indexes_and_a_scan_say_the_same(tmp_path):
+    data = GOLDEN / "kafka-3.9.1-v2" / "data"
+    shutil.copytree(data, tmp_path / "data", ignore=shutil.ignore_patterns("*index", "*.snapshot"))
+    seen = 0
+    for place in places_in([data]):
+        (bare,) = places_in([tmp_path / "data" / place.directory.name])
+        found = transactions_since(place, 0)
+        # Of a transaction whose records the cleaner has removed, the index still says where it was.
+        if not place.name.startswith("v2-compacted"):
+            assert found == transactions_since(bare, 0), place.name
+            seen += len(found.aborted)
+    assert seen > 5
