@@ -25,6 +25,7 @@ broker is a `kafkapy.errors.KafkaError`.
 """
 
 from kafkapy.client.admin import Admin
+from kafkapy.client.batch_fetcher import BatchFetcher, NothingFetched, OffsetOutOfRange
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
 from kafkapy.client.consumer import Consumer, ConsumerRecord
@@ -52,6 +53,7 @@ from kafkapy.client.txn_admin import TransactionAdmin
 
 __all__ = [
     "Admin",
+    "BatchFetcher",
     "Broker",
     "BrokerTimedOut",
     "ClientError",
@@ -66,7 +68,9 @@ __all__ = [
     "GroupFailed",
     "GroupMetadata",
     "NewTopic",
+    "NothingFetched",
     "OffsetAndMetadata",
+    "OffsetOutOfRange",
     "Partition",
     "ProduceFailed",
     "Producer",
