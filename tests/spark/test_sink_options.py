@@ -1,0 +1,133 @@
+"""What the sink takes and refuses, without Spark running."""
+
+import pytest
+from harness.brokers import Broker
+from pyspark.sql.types import IntegerType, StringType, StructType
+
+from kafkapy.client import Admin, Cluster, NewTopic, Producer
+from kafkapy.client.admin import TOPIC
+from kafkapy.spark.decisions import Decisions, DecisionsUnusable, ensure_decision_topic
+from kafkapy.spark.options import BadOption
+from kafkapy.spark.sink import BadRows, batch_writer, stream_writer
+from kafkapy.spark.sink_options import sink_options
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+ROWS = StructType().add("value", StringType())
+
+
+def test_defaults_are_at_least_once_and_those_of_kafka() -> None:
+    options = sink_options({**SERVERS, "Topic": " orders "})
+    assert options.topic == "orders"
+    assert not options.exactly_once
+    assert (options.producer.acks, options.producer.idempotent, options.producer.codec) == (-1, True, 0)
+    assert options.producer.delivery_timeout_s == 120
+
+
+@pytest.mark.parametrize(
+    ("given", "attribute", "value"),
+    [
+        ({"kafka.acks": "1"}, "acks", 1),
+        ({"kafka.acks": "1"}, "idempotent", False),
+        ({"kafka.compression.type": "zstd"}, "codec", 4),
+        ({"kafka.batch.size": "1000"}, "batch_bytes", 1000),
+        ({"kafka.transaction.timeout.ms": "5000"}, "transaction_timeout_s", 5.0),
+        ({"kafka.linger.ms": "5"}, "acks", -1),
+    ],
+)
+def test_properties_of_a_producer_are_honoured(given: dict[str, str], attribute: str, value: object) -> None:
+    assert getattr(sink_options({**SERVERS, **given}).producer, attribute) == value
+
+
+def test_what_spark_adds_by_itself_is_let_through() -> None:
+    sink_options({**SERVERS, "checkpointLocation": "/c", "queryName": "q", "path": "p"})
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"topics": "a"}, "the sink kafkapy has no option 'topics'; did you mean 'topic'?"),
+        ({"kafka.acks": "2"}, "kafka.acks is '2': write all or -1 or 1 or 0"),
+        ({"kafka.compression.type": "zip"}, "kafka.compression.type is 'zip'"),
+        ({"kafka.compresion.type": "zstd"}, "kafka.compresion.type is no property of Kafka's producer; did you mean"),
+        ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set: keys are written as the bytes"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id cannot be set: each task has one of its own"),
+        (
+            {"kafka.security.protocol": "SSL"},
+            "kafka.security.protocol is 'SSL': kafkapy's client speaks PLAINTEXT only",
+        ),
+        ({"kafka.batch.size": "-1"}, "kafka.batch.size is '-1': write a whole number, 1 or more"),
+        ({"kafka.batch.size": "3000000000"}, "kafka.batch.size is '3000000000': 2147483647 is the most"),
+        ({"kafka.bootstrap.servers": "here"}, "kafka.bootstrap.servers is 'here': the address 'here' is not HOST:PORT"),
+        ({"kafka.bootstrap.servers": ""}, "the option kafka.bootstrap.servers is needed"),
+        ({"delivery": "twice"}, "delivery is 'twice': write at-least-once or exactly-once"),
+        ({"delivery": "exactly-once", "kafka.acks": "1"}, "delivery is exactly-once, which needs kafka.acks=all"),
+        ({"kafka.enable.idempotence": "true", "kafka.acks": "0"}, "kafka.enable.idempotence is true, which needs"),
+        ({"topic": " "}, "topic is empty"),
+        ({"decisionTopic": ""}, "decisionTopic is empty"),
+        ({"onLostTransactions": "ignore"}, "onLostTransactions is 'ignore': write fail or skip"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(given: dict[str, str], text: str) -> None:
+    with pytest.raises(BadOption) as failure:
+        sink_options({**SERVERS, **given})
+    assert str(failure.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("schema", "text"),
+    [
+        (StructType().add("valeu", StringType()), "there is no column 'valeu' in a record"),
+        (
+            StructType().add("topic", StringType()).add("value", IntegerType()),
+            "column 'value' has the type int32; it has to be binary or string",
+        ),
+        (StructType().add("topic", StringType()), "the rows have neither a column 'value' nor 'key'"),
+        (ROWS, "the rows have no column 'topic', and no topic is given"),
+    ],
+)
+def test_columns_that_cannot_be_written_are_named(schema: StructType, text: str) -> None:
+    for writer in (batch_writer, stream_writer):
+        with pytest.raises(BadRows) as failure:
+            writer(SERVERS, schema, False)
+        assert text in str(failure.value)
+
+
+def test_a_topic_cannot_be_overwritten() -> None:
+    with pytest.raises(BadOption, match=r'write with \.mode\("append"\)'):
+        batch_writer({**SERVERS, "topic": "t"}, ROWS, True)
+
+
+def test_the_decision_topic_is_made_compacted_and_kept(broker: Broker, topic_name: str) -> None:
+    with Cluster(broker.bootstrap) as cluster:
+        for _ in range(2):
+            ensure_decision_topic(cluster, topic_name)
+        configs = {entry.name: entry.value for entry in Admin(cluster).describe_configs(TOPIC, topic_name)}
+    assert configs["cleanup.policy"] == "compact"
+
+
+def test_a_decision_topic_that_would_forget_is_refused(broker: Broker, topic_name: str) -> None:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topic(topic_name, 1)
+        with pytest.raises(DecisionsUnusable, match=r"has cleanup\.policy=delete, which would forget decisions"):
+            ensure_decision_topic(admin.cluster, topic_name)
+
+
+def test_a_decision_topic_of_several_partitions_is_refused(broker: Broker, topic_name: str) -> None:
+    with Admin(broker.bootstrap) as admin:
+        admin.create_topics([NewTopic(topic_name, 2, configs={"cleanup.policy": "compact"})])
+        with pytest.raises(DecisionsUnusable, match="has 2 partitions and must have 1"):
+            ensure_decision_topic(admin.cluster, topic_name)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [(b"k", b"v"), (b"q/0", b"[]"), (b"q/x", b"{}"), (b"q/0", b'{"version": 2}'), (b"\xff/0", None)]
+)
+def test_records_of_others_among_the_decisions_are_named(
+    broker: Broker, topic_name: str, key: bytes, value: bytes | None
+) -> None:
+    with Cluster(broker.bootstrap) as cluster:
+        ensure_decision_topic(cluster, topic_name)
+        with Producer(cluster) as producer:
+            producer.send(topic_name, value, key)
+        with pytest.raises(DecisionsUnusable, match=f"the record at offset 0 of {topic_name} is no decision"):
+            Decisions(cluster, topic_name).refresh()
