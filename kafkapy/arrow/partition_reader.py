@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from kafkapy.arrow.rows import MAX_BYTES, MAX_ROWS, RowBuilder
-from kafkapy.client.batch_fetcher import FETCH_BYTES, BatchFetcher
+from kafkapy.client.batch_fetcher import FETCH_BYTES, BatchFetcher, OffsetOutOfRange
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.fetched import Isolation
 
@@ -59,11 +59,17 @@ def read_partition(
 
 
 def _read(rows: RowBuilder, fetcher: BatchFetcher) -> Iterator[pa.RecordBatch]:
+    out_of_range: OffsetOutOfRange | None = None
     with fetcher:
-        for fetched in fetcher:
-            rows.set_aborted(fetched.aborted)
-            yield from rows.feed(fetched.data)
-            if rows.past_end:
-                break
+        try:
+            for fetched in fetcher:
+                rows.set_aborted(fetched.aborted)
+                yield from rows.feed(fetched.data)
+                if rows.past_end:
+                    break
+        except OffsetOutOfRange as error:
+            out_of_range = error  # what was read before it is not lost
     if (rest := rows.finish()) is not None:
         yield rest
+    if out_of_range is not None:
+        raise out_of_range

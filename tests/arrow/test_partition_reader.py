@@ -133,6 +133,18 @@ def test_a_gap_that_deletion_left_at_the_start_is_out_of_range(cluster, kafkapy_
     assert read(cluster, kafkapy_topic, 60, 100) == list(range(60, 100))
 
 
+def test_what_was_read_before_deletion_overtakes_the_reader_is_not_lost(cluster, kafkapy_topic):
+    fill(cluster, kafkapy_topic, 3000)
+    batches = read_partition(cluster, kafkapy_topic, 0, 0, 3000, columns=["offset"], max_rows=100, fetch_bytes=5000)
+    found = next(batches)["offset"].to_pylist()
+    Admin(cluster).delete_records({(kafkapy_topic, 0): 2500})
+    with pytest.raises(OffsetOutOfRange) as caught:  # noqa: PT012
+        for batch in batches:
+            found += batch["offset"].to_pylist()
+    assert found == list(range(caught.value.offset))
+    assert caught.value.offset % 100, "the last batch of rows would have been whole by chance"
+
+
 def test_a_corrupt_batch_is_named_with_topic_partition_and_offset(cluster, kafkapy_topic, kafkapy_broker):
     fill(cluster, kafkapy_topic, 200)
     path = log_of(kafkapy_broker, kafkapy_topic)
