@@ -98,7 +98,7 @@ def shares_of(messages: list[Written]) -> list[Share]:
     return [message.share for message in messages if message.share is not None]
 
 
-def killed_at(monkeypatch: pytest.MonkeyPatch, nth: int, before: bool, work: Callable[[], None]) -> bool:
+def killed_at(monkeypatch: pytest.MonkeyPatch, nth: int, before: bool, work: Callable[[], object]) -> bool:
     """Does `work`, which is killed before or behind its nth request; whether it came to that."""
     sent = count(1)
     send = Connection.send
@@ -140,7 +140,7 @@ def test_a_commit_cut_off_at_any_request_is_finished_by_the_replay(
 
 def test_tasks_cut_off_at_any_request_leave_nothing_behind(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for nth in count(1):
-        cut_off = killed_at(monkeypatch, nth, False, lambda: run.task(nth, 0) and None)  # noqa: B023
+        cut_off = killed_at(monkeypatch, nth, False, lambda: run.task(nth, 0))  # noqa: B023
         run.epoch(nth)
         run.expect(*range(1, nth + 1))
         if not cut_off:
@@ -230,30 +230,51 @@ def test_a_driver_that_was_replaced_cannot_decide(run: Run, monkeypatch: pytest.
     run.expect(0)
 
 
-def test_a_driver_that_was_replaced_aborts_nothing_of_its_successor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old one has looked up what is open, and aborts when the new one has decided the next epoch."""
-    old = [run.task(0, task) for task in range(TASKS)]
-    late = [run.task(0, task) for task in range(TASKS)]
-    assert late
-    end = epochs.end_transaction
+def test_a_driver_that_is_slow_to_abort_leaves_a_later_use_of_the_id_alone(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has looked up what is open, and aborts that when the ids are in use for the next epoch."""
+    for task in range(TASKS):
+        run.task(0, task)  # their messages are thrown away
     messages: list[Written] = []
 
     def slow_abort(cluster: Cluster, identity: TransactionIdentity, commit: bool) -> None:
         if not commit and not messages:
-            messages.extend(run.task(1, task) for task in range(TASKS))  # with the ids of the first epoch
-            end(cluster, identity, commit)
-            return
-        end(cluster, identity, commit)
+            messages.extend(run.task(1, task) for task in range(TASKS))
+        end_transaction(cluster, identity, commit)
 
     monkeypatch.setattr(epochs, "end_transaction", slow_abort)
-    run.commit(0, old)
+    run.epoch(0)
+    run.commit(1, messages)
+    run.expect(0, 1)
+
+
+def test_a_driver_that_was_replaced_aborts_nothing_of_its_successor(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It looks up what is open when that belongs to the next epoch of the new driver."""
+    old = [run.task(0, task) for task in range(TASKS)]
+    look = epochs._open_transactions
+    messages: list[Written] = []
+
+    def replaced(*args: Any) -> list[TransactionIdentity]:
+        with monkeypatch.context() as patch:
+            patch.setattr(epochs, "_open_transactions", look)
+            run.epoch(0)
+        messages.extend(run.task(1, task) for task in range(TASKS))
+        found = look(*args)
+        assert len(found) == TASKS
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(epochs, "_open_transactions", replaced)
+        with pytest.raises(ProducerFenced):
+            run.commit(0, old)
     run.commit(1, messages)
     run.expect(0, 1)
 
 
 def test_a_transaction_that_ended_before_the_decision_fails_the_epoch_as_a_whole(run: Run) -> None:
     messages = [run.task(0, task) for task in range(TASKS)]
-    end(run, shares_of(messages)[1], commit=False)
+    end_one(run, shares_of(messages)[1], commit=False)
     with pytest.raises(EpochExpired, match=r"Epoch 0 is not committed.*kafka\.transaction\.timeout\.ms"):
         run.commit(0, messages)
     abort_epoch(run.options, run.query, 0)
@@ -302,7 +323,7 @@ def test_an_id_is_used_again_only_in_a_later_epoch() -> None:
     assert TaskIds().take("q", 5) != first[0]
 
 
-def end(run: Run, share: Share, *, commit: bool) -> None:
+def end_one(run: Run, share: Share, *, commit: bool) -> None:
     with Cluster(run.bootstrap) as cluster:
         end_transaction(cluster, TransactionIdentity(*share[:3]), commit)
 

@@ -13,7 +13,7 @@ from kafkapy.client import Consumer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ROWS = 40  # a file
 
