@@ -68,6 +68,11 @@ class SentRequest(NamedTuple):
     batches: list[PendingBatch]
     deadline: float
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether no answer will come: the connection broke, or somebody else's call on it has dropped the answer."""
+        return self.connection.closed or not self.connection.in_flight
+
 
 class Outbox:
     """For one thread.
@@ -153,7 +158,8 @@ class Outbox:
                     self._send(node, batches)
         except (ClientError, KafkaError) as error:
             # No leader is known: wait a moment, ask again, until the oldest batch has had its time.
-            self._again_later(error)
+            heals = is_retriable(error.code) if isinstance(error, KafkaError) else isinstance(error, ConnectionFailed)
+            self._again_later(error, heals=heals)
 
     def _batches_by_leader(self) -> dict[int, list[PendingBatch]]:
         """The first waiting batch of each partition that may leave, within the size of a request to its leader."""
@@ -201,29 +207,27 @@ class Outbox:
     def _take_answers(self, wait_s: float) -> None:
         """Takes one answer from each broker that has one, or no more time for one; waits for the first of them."""
         poll = select.poll()
-        first = {node: requests[0] for node, requests in self._requests.items()}
-        for request in first.values():
-            if request.connection.closed:
-                wait_s = 0.0
-            else:
-                poll.register(request.connection.fileno(), select.POLLIN)
-        earliest = min((request.deadline for request in first.values()), default=0.0)
-        has_answer = {fd for fd, _ in poll.poll(max(0.0, min(wait_s, earliest - time.monotonic())) * 1000)}
+        oldest = {node: requests[0] for node, requests in self._requests.items()}
         now = time.monotonic()
-        for node, request in first.items():
-            if request.connection.closed or request.connection.fileno() in has_answer or request.deadline <= now:
+        overdue = {node for node, request in oldest.items() if request.is_lost or request.deadline <= now}
+        for node, request in oldest.items():
+            if node not in overdue:
+                poll.register(request.connection.fileno(), select.POLLIN)
+        wait_s = 0.0 if overdue else min([wait_s, *(request.deadline - now for request in oldest.values())])
+        answered = {fd for fd, _ in poll.poll(wait_s * 1000)}
+        for node, request in oldest.items():
+            if node in overdue or request.connection.fileno() in answered:
                 self._take_answer(node)
 
     def _take_answer(self, node: int) -> None:
         requests = self._requests[node]
         connection = requests[0].connection
         try:
-            if connection.closed:
+            if requests[0].is_lost:
                 raise ConnectionFailed(f"The connection to {connection.address} broke.")
             waiting, response = connection.receive(max(0.0, requests[0].deadline - time.monotonic()))
-        except (ClientError, ValueError) as error:
-            # ValueError: somebody else's call on this connection has dropped the answer.
-            self._lost(node, requests, error if isinstance(error, ClientError) else BrokerTimedOut(str(error)))
+        except ClientError as error:
+            self._lost(node, requests, error)
             return
         while requests and requests[0].waiting is not waiting:
             dropped = BrokerTimedOut(f"The answer of {connection.address} was dropped by another call.")
@@ -301,7 +305,7 @@ class Outbox:
             lane = self._lanes[batch.where]
             lane.sent.remove(batch)
             self._put_back(lane, [batch])
-        self._again_later(error)
+        self._again_later(error, heals=True)
 
     def _put_back(self, lane: Lane, batches: Iterable[PendingBatch]) -> None:
         if self._refusing:
@@ -311,13 +315,12 @@ class Outbox:
             insort(lane.waiting, batch, key=_place)
             self.waiting_bytes += batch.size
 
-    def _again_later(self, error: KafkaError | ClientError) -> None:
+    def _again_later(self, error: KafkaError | ClientError, *, heals: bool) -> None:
         self._pause_until = time.monotonic() + BACKOFF_S
         waiting = [lane.waiting[0] for lane in self._lanes.values() if lane.waiting]
         for batch in waiting:
             self._cluster.topics.pop(batch.where[0], None)  # leaders may have changed: ask anew
         oldest = min(waiting, key=lambda batch: batch.closed_at, default=None)
-        heals = is_retriable(error.code) if isinstance(error, KafkaError) else isinstance(error, ConnectionFailed)
         if oldest is not None and (not heals or time.monotonic() - oldest.closed_at > self._timeout_s):
             self._refuse(oldest, error)
 
