@@ -56,7 +56,10 @@ class AvroValues:
         parsed = _parsed(self.reader())
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
             raise WrongOption("the Avro schema is not that of a record, whose fields would become columns")
-        return pa.schema(_Columns().of(parsed, "").fields)
+        try:
+            return pa.schema(_Columns().of(parsed, "", "").fields)
+        except KeyError as error:
+            raise WrongOption(f"the Avro schema lacks {error} where it is due") from error
 
 
 def _parsed(text: str) -> Any:
@@ -67,53 +70,56 @@ def _parsed(text: str) -> Any:
 
 
 class _Columns:
-    """Arrow types of Avro's; knows the named types of a schema."""
+    """Arrow types of Avro's; knows the named types of a schema. `space` is the namespace around a type."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType] = {}
 
-    def of(self, schema: Any, where: str) -> pa.DataType:
+    def of(self, schema: Any, where: str, space: str) -> pa.DataType:
         if isinstance(schema, list):
-            return self._union(schema, where)
+            return self._union(schema, where, space)
         if isinstance(schema, str):
-            if (known := _PRIMITIVE.get(schema, self._named.get(schema))) is None:
+            if (known := _PRIMITIVE.get(schema, self._named.get(_full(schema, space)))) is None:
                 raise WrongOption(f"the Avro schema names the type {schema!r}{where}, which it does not define before")
             return known
         if not isinstance(schema, dict) or "type" not in schema:
             raise WrongOption(f"the Avro schema has {json.dumps(schema)}{where}, which is no type")
         kind = schema["type"]
+        space = schema.get("namespace", space)
         if kind == "record":
             fields = [
-                pa.field(one["name"], self.of(one["type"], f" in field {one['name']!r}")) for one in schema["fields"]
+                pa.field(field["name"], self.of(field["type"], f" in field {field['name']!r}", space))
+                for field in schema["fields"]
             ]
-            return self._name(schema, pa.struct(fields))
+            return self._name(schema, space, pa.struct(fields))
         if kind == "enum":
-            return self._name(schema, pa.string())
+            return self._name(schema, space, pa.string())
         if kind == "array":
-            return pa.list_(self.of(schema["items"], where))
+            return pa.list_(self.of(schema["items"], where, space))
         if kind == "map":
-            return pa.map_(pa.string(), self.of(schema["values"], where))
+            return pa.map_(pa.string(), self.of(schema["values"], where, space))
         if schema.get("logicalType") == "decimal" and schema.get("precision", 99) <= 38:
             found = pa.decimal128(schema["precision"], schema.get("scale", 0))
-            return self._name(schema, found) if kind == "fixed" else found
+            return self._name(schema, space, found) if kind == "fixed" else found
         if kind == "fixed":
-            return self._name(schema, pa.binary(schema["size"]))
+            return self._name(schema, space, pa.binary(schema["size"]))
         if isinstance(kind, str):
-            return _LOGICAL.get((kind, str(schema.get("logicalType")))) or self.of(kind, where)
-        return self.of(kind, where)
+            return _LOGICAL.get((kind, str(schema.get("logicalType")))) or self.of(kind, where, space)
+        return self.of(kind, where, space)
 
-    def _union(self, branches: list[Any], where: str) -> pa.DataType:
+    def _union(self, branches: list[Any], where: str, space: str) -> pa.DataType:
         others = [branch for branch in branches if branch != "null"]
         if len(others) > 1:
             raise WrongOption(
                 f"the Avro schema has a union of several types{where}, which no column can have; "
                 "only a type or null is supported"
             )
-        return self.of(others[0], where) if others else pa.null()
+        return self.of(others[0], where, space) if others else pa.null()
 
-    def _name(self, schema: dict[str, Any], found: pa.DataType) -> pa.DataType:
-        name = schema.get("name", "")
-        self._named[name] = found
-        if space := schema.get("namespace"):
-            self._named[f"{space}.{name}"] = found
+    def _name(self, schema: dict[str, Any], space: str, found: pa.DataType) -> pa.DataType:
+        self._named[_full(schema["name"], space)] = found
         return found
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"

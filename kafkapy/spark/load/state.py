@@ -72,6 +72,11 @@ class State:
                 f"{directory} is not empty and was not loaded by kafkapy (there is no {self._file}); "
                 "name a directory that is new or empty"
             )
+        if self._file.exists() and not self.directory.exists():
+            raise LoadError(
+                f"{directory} is gone, though {self.home} says what is in it; put it back, or remove {self.home} "
+                "too to load everything anew"
+            )
         self.directory.mkdir(parents=True, exist_ok=True)
         self.home.mkdir(parents=True, exist_ok=True)
         if self.home.stat().st_dev != self.directory.stat().st_dev:
@@ -130,7 +135,7 @@ class State:
                     [(source, place) for source, place in decision["moves"]],
                     [(source, place, inode) for source, place, inode in decision["swaps"]],
                 )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LoadError(
                 f"{self._file} cannot be read ({type(error).__name__}: {error}); without it nobody knows what is in "
                 f"{self.directory}: put it back, or load into another directory"

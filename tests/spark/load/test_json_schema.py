@@ -1,0 +1,43 @@
+import pyarrow as pa
+import pytest
+
+from kafkapy.spark.load.errors import WrongOption
+from kafkapy.spark.load.json_schema import JsonValues
+
+
+def test_columns_are_read_as_spark_writes_them() -> None:
+    text = "carrier STRING, dep_delay int, at timestamp, day DATE, fare decimal(10,2), "
+    text += "tags array<struct<a: bigint, b: double>>"
+    assert JsonValues(text).fields() == pa.schema(
+        [
+            ("carrier", pa.string()),
+            ("dep_delay", pa.int32()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("day", pa.date32()),
+            ("fare", pa.decimal128(10, 2)),
+            ("tags", pa.list_(pa.struct([("a", pa.int64()), ("b", pa.float64())]))),
+        ]
+    )
+    assert JsonValues("struct<a:int,`b`:string>").fields() == pa.schema([("a", pa.int32()), ("b", pa.string())])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "it ends where a field's name is due"),
+        ("a", "it ends where a type is due"),
+        ("a nothing", "there is no type 'nothing'"),
+        ("a int, A string", "there are two fields 'A'"),
+        ("a int b", "'b' is too much"),
+        ("a array<int", "it ends where '>' is due"),
+        ("a decimal(50)", "has not 1 to 38 digits"),
+        ("a decimal(2,5)", "has not 1 to 38 digits"),
+        ("a array<date>", "a date within a struct or an array is not supported"),
+        ("a int; b int", "'; b int' cannot be read"),
+        ("1 int", "'1' stands where a field's name is due"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, said: str) -> None:
+    with pytest.raises(WrongOption, match="the columns of the JSON values cannot be read: ") as caught:
+        JsonValues(text).fields()
+    assert said in str(caught.value)

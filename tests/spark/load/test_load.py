@@ -1,0 +1,250 @@
+"""The load against a broker in this process, its work done here too: no JVM."""
+
+import json
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from kafkapy.client import Admin, Producer, TransactionalProducer
+from kafkapy.client.admin import SET, TOPIC
+from kafkapy.spark.load import JsonValues, LoadError, Settings, WrongOption, load
+from kafkapy.spark.load.state import State
+from kafkapy.testing.broker import Broker
+from tests.spark.load.rows import DAY_MS, seen
+
+DAY = 20_000  # days since 1970, in 2024: 2024-10-04
+RETAINED = {"retention.ms": "-1"}  # or the broker deletes what has such times
+
+
+@pytest.fixture
+def settings(kafkapy_broker: Broker) -> Settings:
+    return Settings(kafkapy_broker.bootstrap_servers)
+
+
+@pytest.fixture
+def topic(kafkapy_broker: Broker, kafkapy_topic: str) -> str:
+    with Admin(kafkapy_broker.bootstrap_servers) as admin:
+        admin.alter_configs(TOPIC, kafkapy_topic, [("retention.ms", SET, "-1")])
+    return kafkapy_topic
+
+
+def produce(servers: str, topic: str, values: Sequence[bytes | None], *, first_day: int = DAY, **more: Any) -> None:
+    """A record a day."""
+    with Producer(servers) as producer:
+        for number, value in enumerate(values):
+            stamp = (first_day + number) * DAY_MS
+            producer.send(topic, value, b"key", timestamp=stamp, **{"partition": 0, **more})
+
+
+def rows_of(directory: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = ds.dataset(directory, partitioning="hive").to_table().to_pylist()
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def test_each_run_loads_what_has_come(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a", b"b"])
+    first = load([topic], tmp_path / "landed", settings)
+    produce(settings.servers, topic, [None], first_day=DAY + 1)
+    second = load([topic], tmp_path / "landed", settings)
+    third = load([topic], tmp_path / "landed", settings)
+    assert (first.rows, second.rows, third.rows) == (2, 1, 0)
+    rows = rows_of(tmp_path / "landed")
+    assert [(row["offset"], row["key"], row["value"], str(row["date"])) for row in rows] == [
+        (0, b"key", b"a", "2024-10-04"),
+        (1, b"key", b"b", "2024-10-05"),
+        (2, b"key", None, "2024-10-05"),
+    ]
+    where = third.partitions[topic, 0]
+    assert (where.reached, where.end, where.lag) == (3, 3, 0)
+
+
+def test_values_become_columns_and_those_that_do_not_fit_are_kept_aside(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    produce(settings.servers, topic, [b'{"n": 1}', b"no", b'{"n": "2"}', b'{"n": 4}', None])
+    done = load([topic], tmp_path / "landed", replace(settings, values=JsonValues("n int")))
+    assert [(row["offset"], row["n"]) for row in rows_of(tmp_path / "landed")] == [(0, 1), (3, 4), (4, None)]
+    rejected = rows_of(tmp_path / "landed.kafkapy" / "rejected")
+    assert [(row["offset"], row["value"]) for row in rejected] == [(1, b"no"), (2, b'{"n": "2"}')]
+    assert rejected[1]["reason"] == "field 'n' is string, not number"
+    assert (done.rows, done.rejected, sum(done.reasons.values())) == (3, 2, 2)
+
+
+def test_strict_names_the_value_and_loads_nothing(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b'{"n": 1}', b"no"])
+    strict = replace(settings, values=JsonValues("n int"), strict=True)
+    with pytest.raises(LoadError, match=r"partition 0 offset 1 does not fit the schema: it is no JSON"):
+        load([topic], tmp_path / "landed", strict)
+    assert not seen(tmp_path / "landed")
+
+
+def test_fields_with_the_name_of_a_column_ask_for_a_prefix(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b'{"key": 1, "topic": "x"}'])
+    values = JsonValues("key int, topic string")
+    with pytest.raises(WrongOption, match="a field 'key', which is also the name of a column of the record; --prefix"):
+        load([topic], tmp_path / "landed", replace(settings, values=values))
+    load([topic], tmp_path / "landed", replace(settings, values=values, prefix="kafka_"))
+    (row,) = ds.dataset(tmp_path / "landed", partitioning="hive").to_table().to_pylist()
+    assert (row["key"], row["topic"], row["kafka_key"], row["kafka_topic"]) == (1, "x", b"key", topic)
+
+
+def test_headers_come_when_asked(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a"], headers=[("source", b"x"), ("none", None)])
+    load([topic], tmp_path / "landed", replace(settings, headers=True))
+    (row,) = rows_of(tmp_path / "landed")
+    assert row["headers"] == [{"key": "source", "value": b"x"}, {"key": "none", "value": None}]
+
+
+def test_between_two_times_and_then_what_lay_before(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"%d" % day for day in range(10)])
+    load([topic], tmp_path / "landed", settings, start_ms=(DAY + 3) * DAY_MS, end_ms=(DAY + 5) * DAY_MS)
+    assert seen(tmp_path / "landed") == [(0, 3), (0, 4)]
+    load([topic], tmp_path / "landed", settings, start_ms=0, end_ms=(DAY + 7) * DAY_MS)
+    assert seen(tmp_path / "landed") == [(0, offset) for offset in range(7)]
+    load([topic], tmp_path / "landed", settings)
+    assert seen(tmp_path / "landed") == [(0, offset) for offset in range(10)]
+
+
+def test_what_is_loaded_again_replaces_its_rows_and_no_others(settings: Settings, topic: str, tmp_path: Path) -> None:
+    with Admin(settings.servers) as admin:
+        admin.create_partitions(topic, 2)
+    for partition in (0, 1):
+        produce(settings.servers, topic, [b'{"n": %d}' % n for n in range(6)] + [b"no"], partition=partition)
+    json_values = replace(settings, values=JsonValues("n int"))
+    landed = tmp_path / "landed"
+    load([topic], landed, json_values, compact_files=2)
+    before = {path: path.stat().st_ino for path in landed.rglob("*.parquet")}
+    rows, rejected = rows_of(landed), rows_of(tmp_path / "landed.kafkapy" / "rejected")
+    done = load([topic], landed, json_values, start_ms=(DAY + 4) * DAY_MS, again=True)
+    assert (done.rows, done.rejected) == (4, 2)
+    assert rows_of(landed) == rows
+    assert rows_of(tmp_path / "landed.kafkapy" / "rejected") == rejected
+    kept = [path for path in before if path.exists() and path.stat().st_ino == before[path]]
+    assert len(kept) == 4  # days 0 to 3, a merged file each
+
+
+def test_records_of_aborted_transactions_are_no_rows(settings: Settings, topic: str, tmp_path: Path) -> None:
+    producer = TransactionalProducer(settings.servers, f"{topic}-writer")
+    with producer:
+        for value, commit in ((b"no", False), (b"yes", True)):
+            producer.begin()
+            producer.send(topic, value)
+            if commit:
+                producer.commit()
+            else:
+                producer.flush()
+                producer.abort()
+        load([topic], tmp_path / "landed", settings)
+        load([topic], tmp_path / "all", replace(settings, isolation="read_uncommitted"))
+    assert [row["value"] for row in rows_of(tmp_path / "landed")] == [b"yes"]
+    assert [row["value"] for row in rows_of(tmp_path / "all")] == [b"no", b"yes"]
+
+
+def test_new_partitions_and_further_topics_join(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a"])
+    load([topic], tmp_path / "landed", settings)
+    with Admin(settings.servers) as admin:
+        admin.create_partitions(topic, 2)
+        admin.create_topic(f"{topic}-more", 1, configs=RETAINED)
+    produce(settings.servers, topic, [b"b"], partition=1)
+    produce(settings.servers, f"{topic}-more", [b"c"])
+    load([topic, f"{topic}-more"], tmp_path / "landed", settings)
+    assert [row["value"] for row in rows_of(tmp_path / "landed")] == [b"a", b"b", b"c"]
+
+
+def test_records_that_are_gone_are_told(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a", b"b", b"c"])
+    load([topic], tmp_path / "landed", settings, end_ms=(DAY + 1) * DAY_MS)
+    with Admin(settings.servers) as admin:
+        admin.delete_records({(topic, 0): 2})
+    with pytest.raises(LoadError, match="begins at offset 2, and 1 was to be loaded next: 1 offsets are gone"):
+        load([topic], tmp_path / "landed", settings)
+    done = load([topic], tmp_path / "landed", settings, accept_loss=True)
+    assert done.lost == {(topic, 0): 1}
+    assert seen(tmp_path / "landed") == [(0, 0), (0, 2)]
+
+
+def test_a_topic_that_was_made_again_is_another_one(settings: Settings, topic: str, tmp_path: Path) -> None:
+    name = f"{topic}-again"
+    with Admin(settings.servers) as admin:
+        admin.create_topic(name, 1, configs=RETAINED)
+        produce(settings.servers, name, [b"a"])
+        load([name], tmp_path / "landed", settings)
+        admin.delete_topics([name])
+        admin.create_topic(name, 1, configs=RETAINED)
+    produce(settings.servers, name, [b"b", b"c"])
+    with pytest.raises(LoadError, match="was deleted and made again since it was loaded"):
+        load([name], tmp_path / "landed", settings)
+
+
+def test_a_directory_keeps_its_columns(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"{}"])
+    load([topic], tmp_path / "landed", settings)
+    said = r"was loaded with other columns \(.*value binary\) than asked for now \(.*n int32\)"
+    with pytest.raises(LoadError, match=said):
+        load([topic], tmp_path / "landed", replace(settings, values=JsonValues("n int")))
+
+
+def test_small_batches_and_compaction_give_the_same_rows(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"%d" % n for n in range(40)], first_day=DAY)
+    told: list[tuple[int, int]] = []
+    done = load(
+        [topic],
+        tmp_path / "landed",
+        replace(settings, batch_rows=3),
+        on_progress=lambda now: told.append((now.done, now.total)),
+    )
+    assert done.batches == 14
+    assert told[-1] == (40, 40)
+    assert seen(tmp_path / "landed") == [(0, offset) for offset in range(40)]
+
+
+def test_following_goes_on_until_it_is_stopped(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a"])
+    stopped = threading.Event()
+
+    def on_progress(now: Any) -> None:
+        if now.summary.rows == 1:
+            produce(settings.servers, topic, [b"b"])
+        else:
+            stopped.set()
+
+    done = load([topic], tmp_path / "landed", settings, follow_s=0.01, stopped=stopped, on_progress=on_progress)
+    assert done.rows == 2
+
+
+def test_a_stopped_load_ends_after_its_batch_and_goes_on_later(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a", b"b", b"c"])
+    stopped = threading.Event()
+    stopped.set()
+    small = replace(settings, batch_rows=1)
+    done = load([topic], tmp_path / "landed", small, stopped=stopped)
+    assert (done.rows, done.partitions[topic, 0].lag) == (1, 2)
+    assert load([topic], tmp_path / "landed", small).rows == 2
+
+
+def test_what_is_not_there_is_said(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="there is no topic 'nowhere'"):
+        load(["nowhere"], tmp_path / "landed", settings)
+    with pytest.raises(WrongOption, match="no topic is named"):
+        load([], tmp_path / "landed", settings)
+    with pytest.raises(WrongOption, match="--from is not before --until"):
+        load(["t"], tmp_path / "landed", settings, start_ms=2, end_ms=2)
+    with pytest.raises(WrongOption, match="--again goes with --from"):
+        load(["t"], tmp_path / "landed", settings, again=True)
+    with pytest.raises(WrongOption, match="--until is an end"):
+        load(["t"], tmp_path / "landed", settings, follow_s=1.0, end_ms=1)
+
+
+def test_the_state_is_readable(settings: Settings, topic: str, tmp_path: Path) -> None:
+    produce(settings.servers, topic, [b"a"])
+    load([topic], tmp_path / "landed", settings)
+    document = json.loads((tmp_path / "landed.kafkapy" / "state.json").read_bytes())
+    assert document["topics"][topic]["have"] == {"0": [[0, 1]]}
+    with State(tmp_path / "landed") as state:
+        assert state.topics[topic].have == {0: [(0, 1)]}
