@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from perf.measurement import Measurement
 from perf.measurements.codecs import Codecs
+from perf.measurements.columns import Columns
 from perf.measurements.commits import Commits
 from perf.measurements.compaction import Compaction
 from perf.measurements.consume import Consume
@@ -37,6 +38,7 @@ ALL: tuple[Measurement, ...] = (
     Compaction(),
     RecoveryBeside(),
     LogTools(),
+    Columns(),
     Rebalance(),
     Commits(),
     OffsetsLoad(),
