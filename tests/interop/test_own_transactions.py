@@ -15,6 +15,9 @@ from kafkapy.client import (
     ProducerFenced,
     TransactionAborted,
     TransactionalProducer,
+    TransactionFailed,
+    TransactionIdentity,
+    end_transaction,
 )
 from kafkapy.client.admin import LATEST
 from kafkapy.client.fetched import Isolation
@@ -308,3 +311,75 @@ def test_calls_out_of_turn_are_told_what_to_call(rig: Rig) -> None:
         producer.begin()
     with pytest.raises(ValueError, match="transactional id is empty"):
         rig.producer(transactional_id="")
+
+
+def left_open(rig: Rig, values: range) -> TransactionIdentity:
+    producer = rig.producer()
+    producer.begin()
+    send(producer, rig.name, values)
+    identity = producer.leave_open()
+    assert identity is not None
+    assert identity.transactional_id == rig.name
+    producer.close()  # does not end it
+    return identity
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_somebody_else_ends_a_transaction_that_was_left_open(rig: Rig, commit: bool) -> None:
+    identity = left_open(rig, range(10))
+    assert rig.peek() == []
+    assert rig.peek("read_uncommitted") == list(range(10))
+    for _ in range(3):  # it is no error to end it again
+        end_transaction(rig.admin.cluster, identity, commit)
+    assert rig.read() == (list(range(10)) if commit else [])
+    with pytest.raises(TransactionFailed, match="has ended already, the other way: its state is Complete"):
+        end_transaction(rig.admin.cluster, identity, not commit)
+
+
+def test_a_producer_that_goes_on_aborts_what_it_has_left_open(rig: Rig) -> None:
+    producer = rig.producer()
+    producer.begin()
+    send(producer, rig.name, range(10))
+    identity = producer.leave_open()
+    assert identity is not None
+    with producer.transaction():
+        send(producer, rig.name, range(10, 20))
+        assert producer.identity.epoch > identity.epoch
+    assert rig.read() == list(range(10, 20))
+    with pytest.raises(ProducerFenced):
+        end_transaction(rig.admin.cluster, identity, commit=True)
+    end_transaction(rig.admin.cluster, identity, commit=False)  # it was
+
+
+def test_a_producer_goes_on_after_somebody_has_committed(rig: Rig) -> None:
+    producer = rig.producer()
+    for first in range(0, 30, 10):
+        producer.begin()
+        send(producer, rig.name, range(first, first + 10))
+        identity = producer.leave_open()
+        assert identity is not None
+        end_transaction(rig.admin.cluster, identity, commit=True)
+    assert rig.read() == list(range(30))
+
+
+def test_a_transaction_without_records_has_nothing_to_end(rig: Rig) -> None:
+    producer = rig.producer()
+    with pytest.raises(ValueError, match="was not initialized"):
+        _ = producer.identity
+    producer.begin()
+    identity = producer.identity
+    assert producer.leave_open() is None
+    for commit in (True, False):
+        end_transaction(rig.admin.cluster, identity, commit)
+
+
+def test_a_transaction_that_was_left_open_too_long_cannot_be_committed(rig: Rig) -> None:
+    producer = rig.producer(transaction_timeout_s=0.5)
+    producer.begin()
+    send(producer, rig.name, range(10))
+    identity = producer.leave_open()
+    assert identity is not None
+    assert rig.read() == []  # waits until the broker has ended it
+    with pytest.raises(ProducerFenced, match="took longer than transaction_timeout_s"):
+        end_transaction(rig.admin.cluster, identity, commit=True)
+    end_transaction(rig.admin.cluster, identity, commit=False)
