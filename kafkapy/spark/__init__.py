@@ -17,8 +17,11 @@ __all__ = ["check_requirements", "register"]
 
 
 def register(spark: Any) -> None:
-    """Makes `format("kafkapy")` known to one session; raises MissingRequirement with what to install."""
+    """Makes `format("kafkapy")` and `format("kafkapy-log")` known to one session; raises MissingRequirement with what
+    to install."""
     check_requirements()
+    from kafkapy.spark.log_source import KafkapyLogDataSource
     from kafkapy.spark.source import KafkapyDataSource
 
     spark.dataSource.register(KafkapyDataSource)
+    spark.dataSource.register(KafkapyLogDataSource)
