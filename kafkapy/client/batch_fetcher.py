@@ -169,7 +169,8 @@ class BatchFetcher:
         if self._connection is None or not self._connection.in_flight:
             self._ask()
         assert self._connection is not None
-        _, response = self._connection.receive(self._cluster.timeout_s + MAX_WAIT_MS / 1000, self._memory)
+        allowed_s = min(self._cluster.timeout_s, self._timeout_s) + MAX_WAIT_MS / 1000
+        _, response = self._connection.receive(allowed_s, self._memory)
         if response.error_code:
             raise KafkaError(response.error_code, f"{self._where}: {message_of(response.error_code)}")
         for topic in response.responses:

@@ -221,6 +221,14 @@ def test_a_broker_that_stays_away_is_named_when_the_time_is_over(fake_broker, ha
         read(fake_broker, 0, 2, timeout_s=0.2)
 
 
+def test_a_broker_that_does_not_answer_is_named_when_the_time_is_over(fake_broker, silence, monkeypatch):
+    monkeypatch.setattr(batch_fetcher, "MAX_WAIT_MS", 0)
+    Log(fake_broker, [batch(0)])
+    fake_broker.answers[apis.FETCH.key] = lambda _: silence
+    with pytest.raises(NothingFetched, match=f"{fake_broker.address} did not answer Fetch within 0.2 s"):
+        read(fake_broker, 0, 2, timeout_s=0.2)
+
+
 def test_what_does_not_heal_is_raised_at_once(fake_broker):
     log = Log(fake_broker, [batch(0)])
     for code in (Errors.TOPIC_AUTHORIZATION_FAILED, Errors.CORRUPT_MESSAGE):

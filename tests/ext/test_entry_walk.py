@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.entry_walk import any_older, index_steps, whole_entries
+from kafkapy._ext.entry_walk import any_older, entries_end, index_steps, whole_entries
+from kafkapy.record.batch import build
+from kafkapy.record.legacy import build_set
 
 SIZES = st.integers(14, 200)
 
@@ -51,6 +53,33 @@ def test_a_newer_entry_that_is_not_whole_is_not_above() -> None:
 def test_a_length_that_is_none_is_told(size: int) -> None:
     data = entry(1, 30) + struct.pack(">qi", 1, size) + bytes(20)
     assert whole_entries(data) == (42, -1, False)
+
+
+@given(
+    counts=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5)), max_size=6),
+    base=st.integers(0, 2**60),
+    cut=st.integers(0, 300),
+)
+def test_the_end_of_a_buffer_tells_the_offset_behind_its_last_whole_entry(
+    counts: list[tuple[int, int]], base: int, cut: int
+) -> None:
+    data, ends = b"", []
+    for magic, count in counts:
+        if magic == 2:
+            data += build([(0, None, b"v", ())] * count, base_offset=base)
+        else:
+            data += build_set([(0, None, b"v")] * count, magic, codec=1, base_offset=base)
+        base += count
+        ends.append((len(data), base))
+    data = data[: max(len(data) - cut, 0)]
+    whole, after = max(((end, offset) for end, offset in ends if end <= len(data)), default=(0, -1))
+    assert entries_end(data)[::2] == (whole, after)
+    assert entries_end(data)[:2] == whole_entries(data)[:2]
+
+
+def test_the_last_offset_of_entries_that_are_too_short_for_one_is_not_looked_for() -> None:
+    assert entries_end(entry(2, 14)) == (26, 0, 8)
+    assert entries_end(b"") == (0, 0, -1)
 
 
 def test_a_length_near_the_limit_does_not_overflow() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from kafkapy._ext import entries
 from kafkapy._ext.batch import CorruptBatch
 from kafkapy._ext.crc32c import crc32c
-from kafkapy._ext.entry_walk import any_older, index_steps, whole_entries
+from kafkapy._ext.entry_walk import any_older, entries_end, index_steps, whole_entries
 from kafkapy._ext.message_writer import wrap
 from kafkapy._ext.records import CorruptRecords
 from kafkapy._ext.segment_scan import CorruptSegment
@@ -153,6 +153,7 @@ def fuzz_walk(view: memoryview, rng: random.Random) -> None:
         assert 0 <= position <= len(view)
         assert size >= -1
         assert not above or 0 < size <= len(view) - position
+    assert entries_end(view)[:2] == (position, size)
     any_older([view, view[:17]])
     steps = index_steps(view, rng.choice((0, 50, 4096)), rng.choice((0, 60)))
     assert sum(size for size, _, _, _ in steps) <= len(view)
