@@ -46,6 +46,7 @@ class BadRow(ValueError):
         self.reason = reason
 
 
+cdef int64_t MOST_ENTRIES = <int64_t>1 << 48    # no memory holds more, and sums of such numbers do not overflow
 cdef uint8_t NOTHING = 0        # where bytes that are there but empty lie
 
 # One entry of a column of bytes; `at` NULL: null.
@@ -72,6 +73,8 @@ cdef class Rows:
         self, int64_t count, key=None, value=None, headers=None, header_key=None, header_value=None, partition=None,
         timestamp=None, order=None,
     ):
+        if not 0 <= count < MOST_ENTRIES:
+            raise ValueError(f"{count} rows")
         self.count = count
         self._bytes(&self.key, key, count)
         self._bytes(&self.value, value, count)
@@ -105,7 +108,7 @@ cdef class Rows:
         if column is None:
             return 0
         validity, offsets, data, into.first, into.entries, into.width = column
-        if into.first < 0 or into.entries < least or into.width not in (4, 8):
+        if not 0 <= into.first < MOST_ENTRIES or not least <= into.entries < MOST_ENTRIES or into.width not in (4, 8):
             raise ValueError(f"a column of {into.entries} entries from {into.first} on, where {least} rows are")
         into.validity = self._hold(validity, (into.first + into.entries + 7) >> 3)
         into.offsets = self._hold(offsets, (into.first + into.entries + 1) * into.width)
@@ -117,7 +120,7 @@ cdef class Rows:
         if column is None:
             return 0
         validity, values, into.first = column
-        if into.first < 0:
+        if not 0 <= into.first < MOST_ENTRIES:
             raise ValueError(f"a column from {into.first} on")
         into.validity = self._hold(validity, (into.first + self.count + 7) >> 3)
         into.values = self._hold(values, (into.first + self.count) * size)

@@ -14,6 +14,7 @@ from tests.fuzz import (
     coordinator_targets,
     legacy_targets,
     offset_targets,
+    row_targets,
     table_targets,
     wire_targets,
 )
@@ -32,6 +33,7 @@ def all_targets() -> list[Target]:
         column_targets,
         check_targets,
         cleaner_targets,
+        row_targets,
         offset_targets,
         coordinator_targets,
         table_targets,
