@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -165,6 +166,21 @@ def test_batches_that_are_read_outlive_the_builder_and_those_after_them():
         assert [len(batch) for batch in batches] == [5000, 5000]
         assert set(itertools.chain(*(set(batch["value"].to_pylist()) for batch in batches))) == {b"%04d" % number * 100}
         assert batches[1]["offset"].to_pylist() == list(range(number + 5000, number + 10_000))
+
+
+def test_threads_that_read_side_by_side_share_no_memory():
+    def run(name):
+        value = name * 100
+        data = b"".join(build([(0, value, value, ())] * 1000, base_offset=1000 * number) for number in range(8))
+        for _ in range(5):
+            rows = RowBuilder("t", 0, max_rows=3000)
+            table = pa.Table.from_batches([*rows.feed(data), rows.finish()])
+            for column in ("key", "value"):
+                assert b"".join(table[column].to_pylist()) == value * 8000
+        return name
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, (b"a", b"b", b"c", b"d"))) == [b"a", b"b", b"c", b"d"]
 
 
 def marker(kind, producer_id, base_offset):
