@@ -94,8 +94,12 @@ def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
 
 def _send(options: SinkOptions, producer: Producer, batches: "Iterable[pa.RecordBatch]") -> int:
     """How many rows there were; all of them are acknowledged."""
+
+    def partition_count(topic: str) -> int:
+        return patiently(lambda: producer.partition_count(topic), options.producer.block_s)
+
     encoder = RowEncoder(
-        producer.partition_count,
+        partition_count,
         topic=options.topic,
         codec=options.producer.codec,
         batch_bytes=options.producer.batch_bytes,

@@ -2,13 +2,14 @@
 
 import pytest
 from harness.brokers import Broker
-from pyspark.sql.types import IntegerType, StringType, StructType
+from pyspark.sql import Row
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
 
 from kafkapy.client import Admin, Cluster, NewTopic, Producer
 from kafkapy.client.admin import TOPIC
 from kafkapy.spark.decisions import Decisions, DecisionsUnusable, ensure_decision_topic
 from kafkapy.spark.options import BadOption
-from kafkapy.spark.sink import BadRows, batch_writer, stream_writer
+from kafkapy.spark.sink import BadRows, batch_writer, batches_of, stream_writer
 from kafkapy.spark.sink_options import sink_options
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -95,6 +96,21 @@ def test_columns_that_cannot_be_written_are_named(schema: StructType, text: str)
 def test_a_topic_cannot_be_overwritten() -> None:
     with pytest.raises(BadOption, match=r'write with \.mode\("append"\)'):
         batch_writer({**SERVERS, "topic": "t"}, ROWS, True)
+
+
+def test_rows_of_pyspark_4_0_become_record_batches() -> None:
+    header = StructType().add("key", StringType()).add("value", BinaryType())
+    schema = StructType().add("value", StringType()).add("partition", IntegerType()).add("headers", ArrayType(header))
+    rows = [
+        Row(value=f"{number}", partition=None, headers=[Row(key="h", value=bytearray(b"x"))] if number else None)
+        for number in range(25_000)
+    ]
+    batches = list(batches_of(iter(rows), schema))
+    assert sum(batch.num_rows for batch in batches) == len(rows)
+    assert batches[0].slice(0, 2).to_pylist() == [
+        {"value": "0", "partition": None, "headers": None},
+        {"value": "1", "partition": None, "headers": [{"key": "h", "value": b"x"}]},
+    ]
 
 
 def test_the_decision_topic_is_made_compacted_and_kept(broker: Broker, topic_name: str) -> None:
