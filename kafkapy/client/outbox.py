@@ -111,6 +111,10 @@ class Outbox:
     def is_empty(self) -> bool:
         return not self.waiting_bytes and not self._requests
 
+    def waiting_partitions(self) -> set[TopicPartition]:
+        """Those that something waits to be sent to."""
+        return {where for where, lane in self._lanes.items() if lane.waiting}
+
     def put(self, batch: PendingBatch) -> None:
         """Takes a batch; it leaves with the next step that has room for it."""
         batch.closed_at = time.monotonic()

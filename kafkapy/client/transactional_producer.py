@@ -288,8 +288,13 @@ class TransactionalProducer(Producer):
         if self._failure is None or (failure.fatal and not self._failure.fatal):
             self._failure = failure
 
+    def _make_room(self) -> None:
+        """Partitions that are new to the transaction are gathered: the coordinator is told of them in one request."""
+        if self._outbox.waiting_bytes >= self._request_bytes or self._outbox.waiting_partitions() <= self._added:
+            super()._make_room()
+
     def before_sending(self, batches: Sequence[PendingBatch]) -> None:
-        new = {batch.where for batch in batches} - self._added
+        new = self._outbox.waiting_partitions() - self._added
         if new:
             self._begun = self._begun or None
             self._link.add_partitions(self._id, sorted(new))

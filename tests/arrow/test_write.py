@@ -85,8 +85,8 @@ def test_rows_go_to_the_topics_that_they_name_which_are_made_on_the_way(admin, s
 
 
 def test_a_transaction_is_seen_as_a_whole_or_not_at_all(admin, servers, kafkapy_topic):
-    table = pa.table({"value": [b"%d" % number for number in range(1000)]})
-    more = {"bootstrap_servers": servers, "transactional_id": kafkapy_topic, "batch_bytes": 1000}
+    table = pa.table({"value": [b"%02000d" % number for number in range(1000)]})
+    more = {"bootstrap_servers": servers, "transactional_id": kafkapy_topic, "batch_bytes": 10_000}
     kafkapy.arrow.write(kafkapy_topic, table, **more)
     wrong = pa.RecordBatchReader.from_batches(table.schema, fails_after(table.to_batches()))
     with pytest.raises(ValueError, match="enough"):
