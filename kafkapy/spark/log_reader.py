@@ -12,6 +12,7 @@ from kafkapy.arrow.segments import read_split
 from kafkapy.log.offline.bounds import Planner
 from kafkapy.log.offline.splits import Split, divided
 from kafkapy.spark.log_options import LEAST_BYTES, MAX_BYTES, TASKS, LogOptions
+from kafkapy.spark.plainly import plainly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,6 +34,7 @@ class SegmentReader(DataSourceReader):
     def __init__(self, options: LogOptions) -> None:
         self._options = options
 
+    @plainly
     def partitions(self) -> list[InputPartition]:  # Spark takes a list only
         options = self._options
         places = options.places()
@@ -43,12 +45,9 @@ class SegmentReader(DataSourceReader):
         return [Task(tuple(group)) for group in packed(pieces, size)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, Task):  # what Spark makes up where there are none
-            return
-        for split in partition.splits:
-            yield from read_split(
-                split, columns=self._options.columns, skipped=_warn if self._options.ignore_damage else None
-            )
+        splits = partition.splits if isinstance(partition, Task) else ()  # Spark makes one up where there are none
+        skipped = _warn if self._options.ignore_damage else None
+        return (row for split in splits for row in read_split(split, columns=self._options.columns, skipped=skipped))
 
 
 def task_bytes(options: LogOptions, total: int) -> int:

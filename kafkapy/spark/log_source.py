@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from kafkapy.spark.plainly import plainly
 from kafkapy.spark.requirements import check_requirements
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class KafkapyLogDataSource(DataSource):
     def name(cls) -> str:
         return "kafkapy-log"
 
+    @plainly
     def schema(self) -> StructType:
         from kafkapy.spark.log_options import log_options
         from kafkapy.spark.schema import schema_of
@@ -32,6 +34,7 @@ class KafkapyLogDataSource(DataSource):
         check_requirements()
         return schema_of(log_options(self.options).columns)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkapy.spark.log_options import log_options
         from kafkapy.spark.log_reader import SegmentReader
@@ -42,6 +45,7 @@ class KafkapyLogDataSource(DataSource):
         check_schema(schema, options.columns)
         return SegmentReader(options)
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkapy.spark.options import BadOption
 

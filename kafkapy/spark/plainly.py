@@ -10,7 +10,17 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 R = TypeVar("R")
 
-OURS = ("BadOption", "BadCheckpoint", "DataLoss", "SinkFailed", "MissingRequirement", "ClientError", "KafkaError")
+OURS = (
+    "BadOption",
+    "BadCheckpoint",
+    "CheckpointError",
+    "ClientError",
+    "DataLoss",
+    "KafkaError",
+    "MissingRequirement",
+    "OfflineError",
+    "SinkFailed",
+)
 
 
 def plainly(method: Callable[P, R]) -> Callable[P, R]:

@@ -1,6 +1,7 @@
 """Segment files as rows: those of real brokers, cut at any batch, and files that are torn, damaged or being changed."""
 
 import base64
+import errno
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy.arrow import segments
 from kafkapy.arrow.segments import read_segments, read_split
 from kafkapy.log.offline.bounds import Bounds, Planner, Time
 from kafkapy.log.offline.errors import OfflineError
@@ -219,6 +221,17 @@ def test_a_directory_that_the_reader_does_not_see_is_named_with_the_machine(part
     splits = splits_in(partition.directory)
     shutil.rmtree(partition.directory)
     with pytest.raises(OfflineError, match=r"00000000\.log \(t-0\) could not be read on .+: No such file .* same path"):
+        rows_of(splits)
+
+
+def test_a_file_that_may_not_be_read_is_named_with_the_machine(partition, monkeypatch):
+    splits = splits_in(partition.directory)
+
+    def refuse(path, *_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(segments, "LogReader", refuse)  # the superuser may read everything
+    with pytest.raises(OfflineError, match=r"00000000\.log \(t-0\) could not be read on .+: Permission denied\. "):
         rows_of(splits)
 
 
