@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
-from kafkapy.arrow.row_columns import check_schema, rows_of
+from kafkapy.arrow.row_columns import check_schema, decoded, rows_of
 from kafkapy.client.partitioner import StickyChoice
 from kafkapy.record.encoded import EncodedBatch
 
@@ -87,10 +87,9 @@ class RowEncoder:
         if column.null_count:
             row = self._fed + pc.index(column.is_null(), True).as_py()
             raise ValueError(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()  # it may have names twice, or more than these rows have
-        found = column.dictionary_encode()
-        names = found.dictionary.to_pylist()
+        # Its own dictionary, if it has one, may have a name twice, and names that no row has.
+        found = decoded(column).dictionary_encode()
+        names = found.dictionary.cast(pa.string()).to_pylist()
         if len(names) == 1:
             return None, [(names[0], range(len(column)))]
         counts = pc.value_counts(found.indices)

@@ -67,6 +67,15 @@ def rows_of(batch: Any, order: Any = None) -> Rows:
     )
 
 
+def decoded(column: Any) -> Any:
+    """The column, with a value in each row where it had a dictionary."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    if column.type.value_type in _VIEWS:  # pyarrow cannot take rows of these
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_binary()))
+    return column.dictionary_decode()
+
+
 def _is_bytes(kind: Any) -> bool:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -103,8 +112,7 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
 def _bytes(column: Any) -> tuple[Any, Any, Any, int, int, int]:
     if pa.types.is_null(column.type):
         column = column.cast(pa.binary())
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = decoded(column)
     if column.type not in _PLAIN:
         column = column.cast(pa.large_binary() if column.type in _VIEWS else pa.binary())
     validity, offsets, data = column.buffers()

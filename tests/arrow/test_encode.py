@@ -138,6 +138,15 @@ def test_columns_of_nulls_are_as_none():
     assert (record.key, record.value, record.headers) == (None, b"a", ())
 
 
+def test_dictionaries_of_views_are_decoded():
+    """As Polars gives its categories."""
+    names = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.uint32()), pa.array(["a", "b"], pa.string_view()))
+    batch = pa.record_batch({"topic": names, "key": names, "value": names})
+    found = records(encoded(RowEncoder(lambda _: 1), batch))
+    values = {where: [(record.key, record.value) for record in read] for where, read in found.items()}
+    assert values == {("a", 0): [(b"a", b"a")], ("b", 0): [(b"b", b"b")] * 2}
+
+
 def test_where_a_row_was_read_from_is_not_written():
     batch = pa.record_batch({"value": [b"a"], "offset": [17], "timestampType": [1]})
     (record,) = records(encoded(RowEncoder(lambda _: 1, topic="t"), batch))["t", 0]
