@@ -65,6 +65,7 @@ what it had not committed is aborted by its time-out.
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from inspect import signature
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -195,16 +196,22 @@ def batches_of(rows: Iterator[Any], schema: StructType) -> "Iterator[pa.RecordBa
     """Rows of Spark, put into record batches."""
     import pyarrow as pa
 
-    arrow = to_arrow_schema(schema)
+    arrow = _arrow(schema)
     while some := list(islice(rows, ROWS_AT_ONCE)):
         columns = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), arrow, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=arrow)
 
 
+def _arrow(schema: StructType) -> "pa.Schema":
+    """In Arrow's types; PySpark 4.1 and later want to be told the zone of timestamps."""
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
+
+
 def _prepared(given: Mapping[str, str], schema: StructType) -> SinkOptions:
     options = sink_options(given)
     try:
-        check_schema(to_arrow_schema(schema), has_topic=options.topic is not None)
+        check_schema(_arrow(schema), has_topic=options.topic is not None)
     except (ValueError, TypeError) as reason:
         raise BadRows(f"these rows cannot be written to a topic: {reason}") from None
     if options.exactly_once:

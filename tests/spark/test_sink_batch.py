@@ -9,7 +9,7 @@ from harness.brokers import Broker, free_port
 from harness.spark_topics import Record, consume, make_topic, produce
 from pyspark.errors import PySparkException
 
-from kafkapy.client import Cluster, TransactionAdmin
+from kafkapy.client import Cluster, Consumer, TransactionAdmin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +50,14 @@ def test_all_columns_arrive(spark: "SparkSession", broker: Broker, topic_name: s
         (1, None, b"no key", []),
         (2, b"deleted", None, []),
     ]
+
+
+def test_a_timestamp_becomes_the_time_of_the_record(spark: "SparkSession", broker: Broker, topic_name: str) -> None:
+    make_topic(broker.bootstrap, topic_name, 1)
+    write(spark.sql("select 'x' as value, timestamp_millis(1893456000123) as timestamp"), broker, topic=topic_name)
+    with Consumer(broker.bootstrap) as consumer:
+        consumer.assign_topic(topic_name)
+        assert [record.timestamp for record in consumer.records(until=consumer.end_offsets())] == [1893456000123]
 
 
 def test_keys_go_where_other_producers_put_them(spark: "SparkSession", broker: Broker, topic_name: str) -> None:
