@@ -8,16 +8,15 @@ for, and then the partition goes on from the first that is not stored.
 Source: Kafka's RecordAccumulator, Sender and TransactionManager.
 """
 
-import select
 import time
 from bisect import insort
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
-from kafkapy.client.connection import Connection, Waiting
-from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.flights import Flights
 from kafkapy.client.pending_batch import PendingBatch
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import PRODUCE
@@ -62,18 +61,6 @@ class Lane:
         return True
 
 
-class SentRequest(NamedTuple):
-    connection: Connection
-    waiting: Waiting
-    batches: list[PendingBatch]
-    deadline: float
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether no answer will come: the connection broke, or somebody else's call on it has dropped the answer."""
-        return self.connection.closed or not self.connection.in_flight
-
-
 class Outbox:
     """For one thread.
 
@@ -102,14 +89,14 @@ class Outbox:
         self._request_bytes = request_bytes
         self._timeout_s = timeout_s
         self._lanes: defaultdict[TopicPartition, Lane] = defaultdict(Lane)
-        self._requests: dict[int, deque[SentRequest]] = {}  # by broker, oldest first
+        self._flights: Flights[list[PendingBatch]] = Flights()
         self._pause_until = 0.0
         self._refusing = False
         self._places = 0
 
     @property
     def is_empty(self) -> bool:
-        return not self.waiting_bytes and not self._requests
+        return not self.waiting_bytes and not self._flights
 
     def waiting_partitions(self) -> set[TopicPartition]:
         """Those that something waits to be sent to."""
@@ -129,7 +116,7 @@ class Outbox:
         self._send_ready()
         if not wait:
             return
-        if self._requests:
+        if self._flights:
             self._take_answers(self._cluster.timeout_s + GRACE_S)
             self._send_ready()
         elif (pause := self._pause_until - time.monotonic()) > 0:
@@ -146,7 +133,7 @@ class Outbox:
     def abandon(self) -> bool:
         """The same, and waits for the answers to what is on the way: what comes back is forgotten, too."""
         was_sent = self.drop()
-        while self._requests:
+        while self._flights:
             self._take_answers(self._cluster.timeout_s + GRACE_S)
             was_sent |= self.drop()
         self._lanes.clear()
@@ -174,7 +161,7 @@ class Outbox:
                 continue
             node = self._cluster.leader_of(*where)
             batch = lane.waiting[0]
-            if len(self._requests.get(node, ())) >= ON_THE_WAY:
+            if self._flights.count(node) >= ON_THE_WAY:
                 continue
             if node in chosen and sizes[node] + batch.size > self._request_bytes:
                 continue
@@ -205,57 +192,20 @@ class Outbox:
             for batch in batches:
                 self._stored(batch, -1)
         else:
-            deadline = time.monotonic() + self._cluster.timeout_s + GRACE_S
-            self._requests.setdefault(node, deque()).append(SentRequest(connection, waiting, batches, deadline))
+            self._flights.add(node, connection, waiting, batches, self._cluster.timeout_s + GRACE_S)
 
     def _take_answers(self, wait_s: float) -> None:
-        """Takes one answer from each broker that has one, or no more time for one; waits for the first of them."""
-        poll = select.poll()
-        oldest = {node: requests[0] for node, requests in self._requests.items()}
-        now = time.monotonic()
-        overdue = {node for node, request in oldest.items() if request.is_lost or request.deadline <= now}
-        for node, request in oldest.items():
-            if node not in overdue:
-                poll.register(request.connection.fileno(), select.POLLIN)
-        wait_s = 0.0 if overdue else min([wait_s, *(request.deadline - now for request in oldest.values())])
-        answered = {fd for fd, _ in poll.poll(wait_s * 1000)}
-        for node, request in oldest.items():
-            if node in overdue or request.connection.fileno() in answered:
-                self._take_answer(node)
-
-    def _take_answer(self, node: int) -> None:
-        requests = self._requests[node]
-        connection = requests[0].connection
-        try:
-            if requests[0].is_lost:
-                raise ConnectionFailed(f"The connection to {connection.address} broke.")
-            waiting, response = connection.receive(max(0.0, requests[0].deadline - time.monotonic()))
-        except ClientError as error:
-            self._lost(node, requests, error)
-            return
-        while requests and requests[0].waiting is not waiting:
-            dropped = BrokerTimedOut(f"The answer of {connection.address} was dropped by another call.")
-            self._come_back(requests.popleft().batches, dropped)
-        request = requests.popleft()
-        if not requests:
-            del self._requests[node]
-        answers: dict[TopicPartition, Any] = {
-            (t.name, p.index): p for t in response.responses for p in t.partition_responses
-        }
-        for batch in request.batches:
-            self._answered(batch, answers.get(batch.where))
-
-    def _lost(self, node: int, requests: deque[SentRequest], reason: ClientError) -> None:
-        """The batches may have been stored. With sequence numbers, or when the caller accepts repeats in place of
-        losses (as Kafka's producer does), they are sent again."""
-        connection = requests[0].connection
-        batches = [batch for request in requests if request.connection is connection for batch in request.batches]
-        left = deque(request for request in requests if request.connection is not connection)
-        if left:
-            self._requests[node] = left
-        else:
-            del self._requests[node]
-        self._come_back(batches, reason)
+        for batches, answer in self._flights.land(wait_s):
+            if isinstance(answer, ClientError):
+                # They may have been stored. With sequence numbers, or when the caller accepts repeats in place of
+                # losses (as Kafka's producer does), they are sent again.
+                self._come_back(batches, answer)
+                continue
+            answers: dict[TopicPartition, Any] = {
+                (topic.name, one.index): one for topic in answer.responses for one in topic.partition_responses
+            }
+            for batch in batches:
+                self._answered(batch, answers.get(batch.where))
 
     def _answered(self, batch: PendingBatch, answer: Any) -> None:
         if answer is None:
