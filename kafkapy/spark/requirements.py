@@ -1,13 +1,14 @@
-"""What the data sources need: PySpark, PyArrow, pandas and a Java runtime, each new enough; what is missing is said."""
+"""What the data sources need: PySpark, PyArrow and a Java runtime, each new enough; what is missing is said."""
 
 import importlib
+import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-PYSPARK, PYARROW, PANDAS = (4, 0), (15, 0), (2, 0)  # the least that PySpark 4.0 itself takes
+PYSPARK, PYARROW = (4, 0), (11, 0)  # the least that PySpark 4.0 itself takes
 JAVA = 17
 INSTALL = 'install it with: pip install "kafkapy[spark]"'
 
@@ -20,16 +21,15 @@ def check_requirements(*, java: bool = False) -> None:
     """Raises MissingRequirement unless the Python packages are there, and with `java` a Java runtime too."""
     check_package("pyspark", PYSPARK)
     check_package("pyarrow", PYARROW)
-    check_package("pandas", PANDAS)
     if java:
         check_java()
 
 
 def check_package(name: str, least: tuple[int, ...]) -> None:
-    """One package, which is imported for that."""
+    """One package. It is imported only where no metadata tell its version: Spark makes many short-lived processes."""
     wanted = ".".join(map(str, least))
     try:
-        version = str(importlib.import_module(name).__version__)
+        version = _version(name)
     except ModuleNotFoundError as error:
         if error.name != name:
             raise MissingRequirement(f"{name} does not work here ({error}); {INSTALL}") from error
@@ -42,6 +42,13 @@ def check_package(name: str, least: tuple[int, ...]) -> None:
         raise MissingRequirement(
             f"kafkapy's Spark sources need {name} {wanted} or newer, and {version} is installed; {INSTALL}"
         )
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:  # PySpark comes with Spark itself, too
+        return str(importlib.import_module(name).__version__)
 
 
 def check_java() -> None:

@@ -1,0 +1,81 @@
+"""What is said when something that Spark's sources need is missing or too old."""
+
+import importlib.metadata
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkapy.spark import check_requirements, register
+from kafkapy.spark.requirements import MissingRequirement
+
+
+def without(monkeypatch, name):
+    """As if a package was not installed."""
+    found = importlib.metadata.version
+
+    def version(asked):
+        if asked == name:
+            raise importlib.metadata.PackageNotFoundError(asked)
+        return found(asked)
+
+    class Nobody:
+        @staticmethod
+        def find_spec(wanted, path=None, target=None):
+            if wanted == name:
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Nobody, *sys.meta_path])
+
+
+def program(directory: Path, name: str, text: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(f"#!/bin/sh\n{text}\n")
+    (directory / name).chmod(0o755)
+
+
+def test_what_is_installed_here_is_enough():
+    check_requirements(java=True)
+
+
+@pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
+def test_a_missing_package_is_named_with_how_to_get_it(monkeypatch, name):
+    without(monkeypatch, name)
+    with pytest.raises(MissingRequirement, match=rf'need {name} .* not installed; .*pip install "kafkapy\[spark\]"'):
+        check_requirements()
+    with pytest.raises(MissingRequirement, match=name):
+        register(None)
+
+
+def test_an_old_package_is_named_with_its_version(monkeypatch):
+    found = importlib.metadata.version
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "3.5.8" if name == "pyspark" else found(name))
+    with pytest.raises(MissingRequirement, match=r"need pyspark 4\.0 or newer, and 3\.5\.8 is installed"):
+        check_requirements()
+
+
+def test_a_package_without_metadata_tells_its_version_itself(monkeypatch):
+    def none(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", none)
+    check_requirements()
+
+
+def test_java_is_looked_for_where_spark_looks(monkeypatch, tmp_path):
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingRequirement, match=r"no program 'java' on the PATH; install Java 17 or newer"):
+        check_requirements(java=True)
+    program(tmp_path, "java", "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2")
+    with pytest.raises(MissingRequirement, match=r"needs Java 17 or newer, and .*java is Java 11"):
+        check_requirements(java=True)
+    program(tmp_path / "home" / "bin", "java", "echo 'openjdk version \"1.8.0_412\"' >&2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    with pytest.raises(MissingRequirement, match="is Java 8"):
+        check_requirements(java=True)
+    program(tmp_path / "home" / "bin", "java", "exit 3")
+    with pytest.raises(MissingRequirement, match="home/bin/java does not work"):
+        check_requirements(java=True)
