@@ -14,7 +14,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.metadata.configs import ConfigRegistry
-from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry, plan_more_partitions, plan_topic
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.topics import (
+    PartitionState,
+    Topic,
+    TopicRegistry,
+    plan_more_partitions,
+    plan_topic,
+    validate_name,
+)
 from kafkapy.metadata.tree import wait
 from kafkapy.replica.manager import ReplicaManager
 
@@ -139,6 +147,40 @@ class TopicController:
         _warn(name, config)
         log.info("settings of topic %s are now: %s", name, overrides or "defaults")
 
+    # --- what others write
+
+    def follow(self, name: str, *, lead: bool = True) -> None:
+        """A topic that others have made or grown in the tree: it gets what it lacks, and is led (unless not yet).
+
+        Raises ValueError for nodes that are not those of a topic, KafkaError for what no topic may be.
+        """
+        with self._changing:
+            known = self._topics.get(name)
+            if any(topic.name == name for topic in self._topics.marked()):
+                return
+            if known is None:
+                validate_name(name)
+            elif self._topics.read(name) == known and known.id != ZERO_ID:
+                return
+            topic: Topic = wait(self._topics.settle, name, self._broker_id, self._controller_epoch)
+            if not lead:
+                return
+            added = [index for index in topic.assignment if known is None or index not in known.assignment]
+            self._lead(topic, added, self._check_config(self._configs.topic(name)), is_new=True)
+        log.info(
+            "topic %s was changed by others; partitions led anew: %d of %d", name, len(added), len(topic.assignment)
+        )
+
+    def follow_config(self, name: str) -> None:
+        """Settings of a topic that others may have changed; raises KafkaError for those that cannot be used."""
+        with self._changing:
+            if name in self._topics:
+                self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
+
+    def in_office(self, controller_epoch: int) -> None:
+        """This broker has become the controller again, with this epoch."""
+        self._controller_epoch = controller_epoch
+
     # --- the start: while logs are loading, topics can be changed
 
     def expect_all(self) -> None:
@@ -225,7 +267,16 @@ class TopicController:
         failures: list[KafkaError] = []
         taken: dict[tuple[str, int], PartitionState] = {}
         for index in partitions:
-            state = self._topics.state(topic.name, index)
+            state, refusal = None, None
+            try:
+                state = self._topics.state(topic.name, index)
+                refusal = self._why_not_leader(topic, index, state)
+            except ValueError as error:
+                refusal = KafkaError(Errors.LEADER_NOT_AVAILABLE, str(error))
+            if refusal is not None:
+                log.error("cannot lead %s-%d: %s", topic.name, index, refusal.message)
+                self._replicas.refuse(topic.name, index, refusal)
+                continue
             epoch = state.leader_epoch if state is not None else 0
             if state is not None and state.leader != self._broker_id:
                 epoch += 1  # another broker led it last
@@ -242,6 +293,17 @@ class TopicController:
         if taken:
             wait(self._topics.set_states, taken)
         return failures
+
+    def _why_not_leader(self, topic: Topic, index: int, state: PartitionState | None) -> KafkaError | None:
+        """A broker that holds no replica, or one that was not in sync, would lead without the records of others."""
+        me, replicas = self._broker_id, topic.assignment[index]
+        if me not in replicas:
+            return KafkaError(Errors.LEADER_NOT_AVAILABLE, f"its replicas are on brokers {replicas}, not on {me}")
+        if state is not None and me not in (state.leader, *state.isr):
+            return KafkaError(
+                Errors.LEADER_NOT_AVAILABLE, f"the replica here was not in sync, those of {state.isr} were"
+            )
+        return None
 
 
 def _nothing(name: str, partitions: Collection[int]) -> None:

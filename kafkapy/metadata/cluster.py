@@ -12,11 +12,13 @@ from typing import NamedTuple
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.ids import new_cluster_id
-from kafkapy.metadata.tree import BadVersion, Create, NodeExists, Operation, Set, Tree, TreeError
+from kafkapy.metadata.tree import BadVersion, Create, Delete, NodeExists, NoNode, Operation, Set, Tree, TreeError
 from kafkapy.runtime.addresses import host_port
 
 _BROKER_VERSION = 5
 _CONTROLLER_VERSION = 2
+_FEATURE_VERSION = 2
+_FEATURES_ENABLED = 1
 NO_CONTROLLER = -1
 
 
@@ -77,12 +79,23 @@ class ClusterRegistry:
         if rack is not None:
             value["rack"] = rack
         path = f"{paths.BROKER_IDS}/{broker_id}"
-        self._tree.commit([Create(path, paths.to_json(value), ephemeral=True)])
+        # In two steps, as Kafka does it: so the node has its version, 1.
+        self._tree.commit([Create(path, ephemeral=True), Set(path, paths.to_json(value), 0)])
         return self._tree.get(path).created
+
+    def broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Where a registered broker's first endpoint is; None if that is unknown."""
+        node = self._tree.find(f"{paths.BROKER_IDS}/{broker_id}")
+        try:
+            endpoints = paths.from_json(node.data, paths.BROKER_IDS).get("endpoints") if node is not None else None
+            host, _, port = str(endpoints[0]).partition("://")[2].rpartition(":") if endpoints else ("", "", "")
+            return (host.strip("[]"), int(port)) if host else None
+        except (ValueError, TypeError, KeyError, IndexError):
+            return None
 
     def broker_ids(self) -> list[int]:
         """The brokers that are alive."""
-        return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS))
+        return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS) if name.isdecimal())
 
     def controller_id(self) -> int:
         """-1 while there is none."""
@@ -106,17 +119,35 @@ class ClusterRegistry:
         while not self._tree.exists(paths.CONTROLLER):
             node = self._tree.find(paths.CONTROLLER_EPOCH)
             epoch = int(node.data) + 1 if node is not None else 1
-            data = str(epoch).encode()
-            number: Operation = Create(paths.CONTROLLER_EPOCH, data)
-            if node is not None:
-                number = Set(paths.CONTROLLER_EPOCH, data, node.version)
+            number: list[Operation] = [Create(paths.CONTROLLER_EPOCH, b"0")] if node is None else []
+            number.append(Set(paths.CONTROLLER_EPOCH, b"%d" % epoch, node.version if node is not None else 0))
             try:
                 # Both or neither: an epoch belongs to exactly one controller.
-                self._tree.commit([controller, number])
+                self._tree.commit([controller, *number])
             except (NodeExists, BadVersion):
                 continue  # another broker was faster with one of the two
             return epoch
         return None
+
+    def take_office(self) -> None:
+        """What a new controller does first: finalized features, and notes to its predecessor thrown away."""
+        try:
+            if not self._tree.exists(paths.FEATURE):
+                value = {"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED}
+                self._tree.commit([Create(paths.FEATURE, paths.to_json(value))])
+        except NodeExists:
+            pass  # as good
+        for above in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
+            for name in self._tree.children(above):
+                discard(self._tree, f"{above}/{name}")
+
+
+def discard(tree: Tree, path: str) -> None:
+    """Removes a node that others may remove too. Waits."""
+    try:
+        tree.commit([Delete(path)])
+    except NoNode:
+        pass
 
 
 class ProducerIds:

@@ -5,15 +5,20 @@ They are texts by name, as they were set; who uses them parses them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.tree import Create, Event, NodeExists, NoNode, Set, Tree, TreeError
+from kafkapy.metadata.tree import Create, Delete, Event, NodeExists, NoNode, Operation, Set, Tree, TreeError
 
 TOPICS = "topics"
 BROKERS = "brokers"
+
+_NOTE_VERSION = 2
+
+log = logging.getLogger("kafkapy.metadata.configs")
 
 Finished = Callable[["KafkaError | None"], None]
 
@@ -46,15 +51,15 @@ class ConfigRegistry:
             else:
                 done(_as_kafka(error))
 
-        self._tree.submit([Set(path, encode_settings(overrides))], written)
+        self._tree.submit([Set(path, encode_settings(overrides)), *self._note(TOPICS, name)], written)
 
     def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
         """Replaces a broker's own dynamic settings."""
-        self._write(paths.config(BROKERS, str(broker_id)), values, done)
+        self._write(str(broker_id), values, done)
 
     def set_broker_default(self, values: Mapping[str, str], done: Finished) -> None:
         """Replaces the dynamic settings of all brokers."""
-        self._write(paths.config(BROKERS, paths.DEFAULT_ENTITY), values, done)
+        self._write(paths.DEFAULT_ENTITY, values, done)
 
     def watch_broker(self, broker_id: int, callback: Callable[[], None]) -> None:
         """Calls back after each change of this broker's dynamic settings or of all brokers'; it must only enqueue."""
@@ -69,15 +74,20 @@ class ConfigRegistry:
         node = self._tree.find(path)
         if node is None:
             return {}
-        stored = paths.from_json(node.data, path).get("config", {})
-        return {str(name): str(value) for name, value in stored.items()}
+        try:
+            stored = paths.from_json(node.data, path).get("config", {})
+            return {str(name): str(value) for name, value in stored.items()}
+        except (ValueError, AttributeError) as error:  # as Kafka has it: the same as none
+            log.error("the settings at %s cannot be read, and count as none: %s", path, error)
+            return {}
 
-    def _write(self, path: str, values: Mapping[str, str], done: Finished) -> None:
-        data = encode_settings(values)
+    def _write(self, entity: str, values: Mapping[str, str], done: Finished) -> None:
+        path, data = paths.config(BROKERS, entity), encode_settings(values)
+        note = self._note(BROKERS, entity)
 
         def created(_: list[Any] | None, error: TreeError | None) -> None:
             if isinstance(error, NodeExists):
-                self._tree.submit([Set(path, data)], written)
+                self._tree.submit([Set(path, data), *note], written)
             else:
                 done(_as_kafka(error))
 
@@ -85,9 +95,18 @@ class ConfigRegistry:
             done(_as_kafka(error))
 
         if self._tree.exists(path):
-            self._tree.submit([Set(path, data)], written)
+            self._tree.submit([Set(path, data), *note], written)
         else:
-            self._tree.submit([Create(path, data)], created)
+            self._tree.submit([Create(path, data), *note], created)
+
+    def _note(self, kind: str, entity: str) -> list[Operation]:
+        """Tells Kafka's brokers and tools of the change. Notes from before are old enough to go."""
+        if not self._tree.exists(paths.CONFIG_CHANGES):
+            return []
+        for name in self._tree.children(paths.CONFIG_CHANGES):
+            self._tree.submit([Delete(f"{paths.CONFIG_CHANGES}/{name}")], _ignore)
+        value = {"version": _NOTE_VERSION, "entity_path": f"{kind}/{entity}"}
+        return [Create(f"{paths.CONFIG_CHANGES}/config_change_", paths.to_json(value), sequence=True)]
 
 
 def encode_settings(values: Mapping[str, str]) -> bytes:
@@ -99,3 +118,7 @@ def _as_kafka(error: TreeError | None) -> KafkaError | None:
     if error is None:
         return None
     return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the configuration could not be stored: {error}")
+
+
+def _ignore(results: list[Any] | None, error: TreeError | None) -> None:
+    """Others throw old notes away too."""

@@ -6,6 +6,7 @@ only enqueue. Imports kazoo: load it only where there is a ZooKeeper. Source: Ka
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import re
 import time
@@ -135,6 +136,12 @@ class Session:
         """Ends the session: its ephemeral nodes are gone at once, if ZooKeeper can be told."""
         _close(self._client)
 
+    def revive(self) -> None:
+        """kazoo gives up where a login was refused, also when the server only went away in the middle of it."""
+        loop = self._client._connection._connection_routine
+        if loop is not None and not loop.is_alive():
+            self._client.start_async()
+
     def read(self, path: str) -> Any:
         """What `node` waits for; from now on a change of the data is told once."""
         return self._client.get_async(path, watch=self._watched)
@@ -237,7 +244,7 @@ class Session:
                 path = "/" + "/".join(parts[:depth])
                 if client.exists(path) is None:
                     try:
-                        client.create(path, b"", acl=self._acl(path))
+                        client.create(path, None, acl=self._acl(path))  # null, as Kafka's are
                     except NodeExistsError:
                         pass  # another broker was faster
         except KazooException as error:
@@ -261,14 +268,17 @@ def _connected(settings: KeeperSettings, hosts: str, on_state: Callable[[str], N
             "check_hostname": settings.check_hostname,
         }
     if settings.login is not None:
+        if importlib.util.find_spec("puresasl") is None:
+            raise KeeperError("a login for ZooKeeper needs pure-sasl: pip install 'kafkapy[zookeeper]'")
         user, password = settings.login
         options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+    heard = _Heard()
     try:
         client = KazooClient(
             hosts=hosts,
             timeout=settings.session_timeout_ms / 1000,
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1),
-            logger=_silent(),
+            logger=heard,
             **options,
         )
     except ValueError as error:
@@ -283,7 +293,13 @@ def _connected(settings: KeeperSettings, hosts: str, on_state: Callable[[str], N
         refused = client.client_state == KeeperState.AUTH_FAILED
         if refused or time.monotonic() > deadline:
             _close(client)
-            raise KeeperError(_refused(servers) if refused else _silence(settings))
+            raise KeeperError(_refused(servers) if refused else _silence(settings, heard.last))
+    if settings.login is not None:  # the connection is there before the login is looked at
+        try:
+            client.exists_async("/").get(timeout=settings.connection_timeout_ms / 1000)
+        except (KazooException, KazooTimeoutError):
+            _close(client)
+            raise KeeperError(_refused(servers)) from None
     return client
 
 
@@ -291,10 +307,11 @@ def _refused(servers: str) -> str:
     return f"ZooKeeper at {servers} refuses the login: check kafkapy.zookeeper.sasl.username and its password"
 
 
-def _silence(settings: KeeperSettings) -> str:
+def _silence(settings: KeeperSettings, last: str) -> str:
     return (
         f"ZooKeeper at {settings.servers} does not answer within {settings.connection_timeout_ms / 1000:g} s: is "
-        "zookeeper.connect right, and does it run? (zookeeper.connection.timeout.ms is how long to wait)"
+        "zookeeper.connect right, and does it run? (zookeeper.connection.timeout.ms is how long to wait"
+        + (f"; the last attempt ended with: {last})" if last else ")")
     )
 
 
@@ -312,9 +329,16 @@ def _readable(path: str | None) -> str | None:
     return path
 
 
-def _silent() -> logging.Logger:
-    """It logs each attempt; the tree says once what has become of the connection."""
-    return logging.Logger("kazoo", logging.CRITICAL + 1)
+class _Heard(logging.Logger):
+    """kazoo logs each attempt; of that only the last problem is kept, for the tree says once what has become of the
+    connection."""
+
+    def __init__(self) -> None:
+        super().__init__("kazoo", logging.WARNING)
+        self.last = ""
+
+    def handle(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage().partition(": ")[2] or self.last
 
 
 def _node(data: bytes | None, stat: Any) -> Node:

@@ -13,6 +13,12 @@ BROKER_SEQUENCE = "/brokers/seqid"
 TOPICS = "/brokers/topics"
 CONSUMERS = "/consumers"
 DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+REASSIGNMENT = "/admin/reassign_partitions"
+ISR_CHANGES = "/isr_change_notification"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+FEATURE = "/feature"
+CONFIG_CHANGES = "/config/changes"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG = "/config"
 DEFAULT_ENTITY = "<default>"
@@ -22,20 +28,23 @@ ROOTS = (
     CONSUMERS,
     BROKER_IDS,
     TOPICS,
-    "/config/changes",
+    CONFIG_CHANGES,
     DELETE_TOPICS,
     BROKER_SEQUENCE,
-    "/isr_change_notification",
+    ISR_CHANGES,
     PRODUCER_ID_BLOCK,
-    "/log_dir_event_notification",
+    LOG_DIR_EVENTS,
     "/config/topics",
     "/config/clients",
     "/config/users",
     "/config/brokers",
     "/config/ips",
-    "/config/client-metrics",
-    "/config/groups",
     "/cluster",
+)
+
+# The top level names of all of these: what a broker wants to know of a tree that it shares with others.
+TOP_LEVEL = frozenset(
+    path.split("/")[1] for path in (*ROOTS, CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, FEATURE, DELETE_TOPICS)
 )
 
 

@@ -60,17 +60,24 @@ class PartitionState(NamedTuple):
 class TopicRegistry:
     """The topics in the tree. Reads come from memory, from any thread; changes call `done(error)` on the tree's thread.
 
-    Whoever changes topics through the registry sees the change in it when `done` is called. Raises ValueError if
-    the tree has a topic that cannot be read.
+    Whoever changes topics through the registry sees the change in it when `done` is called. A topic that cannot be
+    read raises ValueError, or is named to `on_unreadable` and left alone: it is in `unreadable` then.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, on_unreadable: Callable[[str, ValueError], None] | None = None) -> None:
         self._tree = tree
+        self.unreadable: set[str] = set()
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._marked: dict[str, Topic] = {}
         for name in tree.children(paths.TOPICS):
-            self._load(name)
+            try:
+                self._load(name)
+            except ValueError as error:
+                if on_unreadable is None:
+                    raise
+                self.unreadable.add(name)
+                on_unreadable(name, error)
 
     # Reads.
 
@@ -99,13 +106,18 @@ class TopicRegistry:
         return list(self._marked.values())
 
     def state(self, name: str, partition: int) -> PartitionState | None:
-        """None if there is no such partition."""
+        """None if there is no such partition; raises ValueError naming the path of a state that cannot be read."""
         path = paths.partition_state(name, partition)
         node = self._tree.find(path)
         if node is None:
             return None
         value = paths.from_json(node.data, path)
-        return PartitionState(value["leader"], value["leader_epoch"], list(value["isr"]), value["controller_epoch"])
+        try:
+            numbers = (int(value[name]) for name in ("leader", "leader_epoch", "controller_epoch"))
+            leader, leader_epoch, controller_epoch = numbers
+            return PartitionState(leader, leader_epoch, [int(one) for one in value["isr"]], controller_epoch)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the metadata at {path} is not the state of a partition: {error!r}") from None
 
     def check_new(self, name: str) -> None:
         """KafkaError if no topic of this name can be made now."""
@@ -221,15 +233,60 @@ class TopicRegistry:
 
         self._tree.submit(operations, written)
 
-    def _load(self, name: str) -> None:
+    # What others write.
+
+    def read(self, name: str) -> Topic:
+        """The topic as it is in the tree now; raises NoNode, or ValueError naming the path."""
         path = paths.topic(name)
         value = paths.from_json(self._tree.get(path).data, path)
         text = value.get("topic_id")
         try:
             assignment = {int(partition): list(replicas) for partition, replicas in value["partitions"].items()}
-            topic = Topic(name, decode_id(text) if text else ZERO_ID, dict(sorted(assignment.items())))
+            return Topic(name, decode_id(text) if text else ZERO_ID, dict(sorted(assignment.items())))
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"the metadata at {path} is not that of a topic: {error}") from None
+
+    def settle(
+        self, name: str, broker_id: int, controller_epoch: int, done: Callable[[Topic | None, TreeError | None], None]
+    ) -> None:
+        """What a controller does for a topic that others have made or grown, and puts it among the topics.
+
+        It gets an id, and the partitions that have no state yet and a replica on this broker are led by it.
+        Raises as `read`.
+        """
+        path = paths.topic(name)
+        node = self._tree.get(path)
+        topic = self.read(name)
+        operations: list[Operation] = []
+        if topic.id == ZERO_ID:
+            topic = topic._replace(id=new_id())
+            operations.append(Set(path, _encode(topic), node.version))
+        states = {
+            partition: PartitionState(broker_id, 0, [broker_id], controller_epoch)
+            for partition, replicas in topic.assignment.items()
+            if broker_id in replicas and not self._tree.exists(paths.partition_state(name, partition))
+        }
+        if states and not self._tree.exists(paths.partitions(name)):
+            operations.append(Create(paths.partitions(name)))
+        operations += (
+            operation
+            for operation in _new_partitions(name, states)
+            if not (isinstance(operation, Create) and self._tree.exists(operation.path))
+        )
+
+        def settled(_: list[Any] | None, error: TreeError | None) -> None:
+            if error is None:
+                self.unreadable.discard(name)
+                self._put(topic)
+            done(topic, error)
+
+        if operations:
+            self._tree.submit(operations, settled)
+        else:
+            settled(None, None)
+
+    def _load(self, name: str) -> None:
+        topic = self.read(name)
         if self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
             self._marked[name] = topic
         else:

@@ -44,8 +44,9 @@ log = logging.getLogger("kafkapy.metadata.zookeeper")
 
 # ZooKeeper ends the connection over a request that is too long for it: such a one must not be sent for ever.
 _MAX_TRIES = 10
-# A pause before reads are tried again that failed for another reason than the connection.
-_RETRY_S = 1.0
+# A pause before reads are tried again that failed for another reason than the connection, and between looks at a
+# connection that is lost.
+_RETRY_S = 0.5
 
 
 # What to read of a path: its children's names, or its data.
@@ -188,14 +189,19 @@ class ZooKeeperTree(Tree):
                     return False
                 if self._connected and (busy or self._stale):
                     return True
-                patience = self._lost_at + self._patience_s - time.monotonic() if busy else None
-                if patience is None or patience > 0:
-                    self._news.wait(patience)
+                if self._connected:
+                    self._news.wait()
                     continue
-            self._give_up(
-                f"ZooKeeper at {self._settings.connect} has not answered for {self._patience_s:g} s; try again when it "
-                "does"
-            )
+                self._news.wait(_RETRY_S)
+                if self._connected or self._closed:
+                    continue
+                gone_for = time.monotonic() - self._lost_at
+            self._session.revive()
+            if busy and gone_for > self._patience_s:
+                self._give_up(
+                    f"ZooKeeper at {self._settings.connect} has not answered for {self._patience_s:g} s; try again "
+                    "when it does"
+                )
 
     def _give_up(self, reason: str) -> None:
         """Changes that wait for a connection fail. Whether one that was under way happened, a later read shows."""

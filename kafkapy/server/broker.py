@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.files import Files
@@ -15,8 +16,8 @@ from kafkapy.log.settings import LogSettings
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
-from kafkapy.metadata.local import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import TopicRegistry
+from kafkapy.metadata.tree import Tree
 from kafkapy.network.settings import Listener, NetworkSettings
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.manager import ReplicaManager
@@ -37,17 +38,18 @@ from kafkapy.server.dynamic_config import DynamicConfig
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.gauges import register_gauges
 from kafkapy.server.log_start import LogStart
+from kafkapy.server.metadata_home import StartError, home_of, open_tree
 from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import MetricsPage
 from kafkapy.server.retention_policy import load_policy
 from kafkapy.server.services import Node, Services
-from kafkapy.server.unadopted import why_not_ours
+
+if TYPE_CHECKING:
+    from kafkapy.server.shared_cluster import SharedCluster
+
+__all__ = ["BrokerServer", "StartError"]
 
 log = logging.getLogger("kafkapy.server.broker")
-
-
-class StartError(Exception):
-    """The broker cannot start; the message says why and what to do."""
 
 
 # For produce requests that are long work: what old producers send is converted here, up to hundreds of megabytes at a
@@ -70,6 +72,7 @@ class BrokerServer:
         files: Files | None = None,
     ) -> None:
         self.listeners: list[str] = []
+        self._endpoints: list[Endpoint] = []
         self.services = services = Services()
         services.config = config
         services.clock = clock
@@ -86,7 +89,8 @@ class BrokerServer:
         self._files = files
         self._scheduler = Scheduler(clock, config.background_threads)
         self._timer = Timer(clock)
-        self._tree: LocalTree | None = None
+        self._tree: Tree | None = None
+        self._shared: SharedCluster | None = None  # with ZooKeeper
         self._network: SocketServer | None = None
         self._metrics: MetricsPage | None = None
         self._logs: LogManager | None = None
@@ -124,7 +128,7 @@ class BrokerServer:
             log.warning(line)
         self._timer.start()
         logs = self._open_directories()
-        tree = self._tree = self._open_tree(logs)
+        tree = self._tree = open_tree(services.config, logs, self._metadata_failed)
         cluster = ClusterRegistry(tree)
         self._identify(cluster, logs)
         services.configs = ConfigRegistry(tree)
@@ -134,10 +138,17 @@ class BrokerServer:
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
         ports = network.bind()  # before the logs are read: a port that is in use is told at once
-        services.topics = TopicRegistry(tree)
+        if services.config["zookeeper.connect"]:
+            from kafkapy.server.shared_cluster import SharedCluster
+
+            self._shared = SharedCluster(services, tree, cluster, self._fail)
+            self._shared.wait_for_place(ports.values())
+        services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None)
         services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(tree, services.broker_id)
         self._lead(cluster)
+        if self._shared is not None:
+            self._shared.settle()
         self._log_start = LogStart(services, self._fail)
         self._register(cluster, ports)
         services.log_manager.start()
@@ -146,6 +157,8 @@ class BrokerServer:
             self._metrics = MetricsPage(services.config.kafkapy_metrics_listen, services.counters, services)
         network.start()
         self._log_start.start()
+        if self._shared is not None:
+            self._shared.start(lambda: self._enter(cluster))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
         """After `start`: until every partition is served, or known not to be; False if the time is up."""
@@ -177,23 +190,6 @@ class BrokerServer:
             on_dir_failure=self._directory_failed,
         )
         return self._logs
-
-    def _open_tree(self, logs: LogManager) -> LocalTree:
-        home = self._home
-        offline = {directory: error for directory, error in logs.directories() if error is not None}
-        if home in offline:
-            raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
-        path = home / FILE_NAME
-        if not path.exists() or not path.stat().st_size:  # an empty file is a tree that was lost, or never made
-            reason = why_not_ours(self.services.config.log_dirs, logs.dirs)
-            if reason is not None:
-                raise StartError(reason)
-        return LocalTree(path, self._metadata_failed)
-
-    @property
-    def _home(self) -> Path:
-        """The directory that holds the metadata."""
-        return self.services.config.log_dirs[0].absolute()
 
     def _identify(self, cluster: ClusterRegistry, logs: LogManager) -> None:
         """Broker id and cluster id, from the settings, the tree and each directory's meta.properties, which agree."""
@@ -240,13 +236,12 @@ class BrokerServer:
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
-        epoch = cluster.become_controller(services.broker_id, services.clock.time_ms())
         services.controller = TopicController(
             services.topics,
             services.configs,
             services.replicas,
             broker_id=services.broker_id,
-            controller_epoch=epoch if epoch is not None else cluster.controller_epoch(),
+            controller_epoch=self._take_office(cluster),
             check_config=lambda overrides: check_topic(services.config, overrides),
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
@@ -255,6 +250,22 @@ class BrokerServer:
         services.replicas.on_led = coordinators.led
         services.replicas.on_lost = coordinators.lost
         services.controller.on_deleted = coordinators.topic_deleted
+
+    def _take_office(self, cluster: ClusterRegistry) -> int:
+        """The controller epoch."""
+        epoch = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
+        if epoch is None:
+            return cluster.controller_epoch()
+        cluster.take_office()
+        return epoch
+
+    def _enter(self, cluster: ClusterRegistry) -> None:
+        """The session has expired and another begun: all that was ours in ZooKeeper has to be made again."""
+        config = self.services.config
+        cluster.register_broker(
+            self.services.broker_id, self._endpoints, config.broker_rack, self.services.clock.time_ms()
+        )
+        self.services.controller.in_office(self._take_office(cluster))
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
         """Makes the addresses known: to clients, and in the tree."""
@@ -273,6 +284,7 @@ class BrokerServer:
             if not services.nodes(name):  # not advertised: its clients see the first one that is
                 first = endpoints[0]
                 services.advertise(name, Node(services.broker_id, first.host, first.port, config.broker_rack))
+        self._endpoints = endpoints
         cluster.register_broker(services.broker_id, endpoints, config.broker_rack, services.clock.time_ms())
 
     # --- changes while it runs
@@ -293,13 +305,13 @@ class BrokerServer:
     def _directory_failed(self, directory: Path, error: BaseException) -> None:
         if hasattr(self.services, "replicas"):
             self.services.replicas.directory_failed(directory, error)
-        if directory == self._home:
+        if directory == home_of(self.services.config):
             self._fail(f"the directory with the metadata failed: {error}")
         elif not self.services.log_manager.online_dirs():
             self._fail(f"the last log directory failed: {error}")
 
     def _metadata_failed(self, error: Exception) -> None:
-        self._fail(f"the metadata in {self._home} cannot be written any more: {error}")
+        self._fail(f"the metadata in {home_of(self.services.config)} cannot be written any more: {error}")
 
     def _fail(self, reason: str) -> None:
         log.critical("the broker cannot go on: %s", reason)
@@ -320,6 +332,8 @@ class BrokerServer:
             self.services.stopping = True
             if self._log_start is not None:
                 self._log_start.stop()
+            if self._shared is not None:
+                self._shared.stop()
             if hasattr(self.services, "coordinators"):
                 self.services.coordinators.stop()
             if clean:

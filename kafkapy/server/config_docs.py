@@ -25,7 +25,7 @@ one of its broker settings is accepted. Three things are different:
 
 A value that breaks a rule stops the start with a line that names the key, the value and the rule. Settings that
 nobody knows, and settings that have no effect in this broker, are named in one warning each; the tables
-mark the latter with "no". `zookeeper.connect` is refused: this broker keeps its metadata itself.
+mark the latter with "no". Without `zookeeper.connect` this broker keeps its metadata itself.
 
 "Changes" says who may change a setting while the broker runs, through AlterConfigs and
 IncrementalAlterConfigs: nobody (read-only), one broker at a time (per-broker), or one broker or all at

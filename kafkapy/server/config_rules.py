@@ -8,6 +8,7 @@ from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
 from kafkapy.log.versions import first_with_format, format_can_be_chosen, newest_format
 from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server import config_keeper
 from kafkapy.server.config_listeners import ANY_ADDRESSES, SUPPORTED_PROTOCOLS
 
 if TYPE_CHECKING:
@@ -27,12 +28,7 @@ def check(config: BrokerConfig) -> None:
 
 
 def _check_home(config: BrokerConfig) -> None:
-    if config["zookeeper.connect"]:
-        raise ConfigError(
-            "zookeeper.connect",
-            config["zookeeper.connect"],
-            "this broker cannot live in a ZooKeeper cluster; remove the line to use embedded metadata",
-        )
+    config_keeper.check(config)
     roles = config["process.roles"]
     if roles and "broker" not in roles:
         raise ConfigError("process.roles", ",".join(roles), "must name the role broker; there is no controller here")

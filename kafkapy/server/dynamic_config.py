@@ -37,11 +37,21 @@ class DynamicConfig:
         default, bad_default = usable(self._registry.broker_default(), per_broker=False)
         for name in [*bad, *bad_default]:
             log.warning("the stored dynamic setting %s cannot be used and is ignored", name)
-        if broker or default:
+        now = self._services.config
+        if (broker, default) != (now.dynamic_broker, now.dynamic_default):
             try:
                 self._services.config = self._services.config.with_dynamic(default, broker)
             except ConfigError as error:
                 log.error("the stored dynamic settings clash with the others and are ignored: %s", error)
+
+    def reload(self) -> None:
+        """Others have written settings: they count from now on. Blocks."""
+        with self._changing:
+            before = self._services.config
+            self.load()
+            if self._services.config is not before:
+                self._on_change(self._services.config)
+                log.info("dynamic settings were changed by others, and count from now on")
 
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
         """Replaces this broker's dynamic settings, or the cluster's, by `change(settings)`. Blocks; KafkaError."""

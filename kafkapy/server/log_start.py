@@ -42,6 +42,8 @@ class LogStart:
     def _is_stray(self, name: str, partition: int, topic_id: bytes | None) -> bool:
         """Whether the tree does not know the log. A topic that is being deleted counts: its logs go the proper way."""
         topics = self._services.topics
+        if name in topics.unreadable:  # what cannot be read is not known to be gone
+            return False
         topic = topics.get(name) or next((one for one in topics.marked() if one.name == name), None)
         return topic is None or partition not in topic.assignment or topic_id not in (None, topic.id)
 

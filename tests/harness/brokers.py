@@ -179,7 +179,10 @@ class KafkaBroker:
 
     kind = "kafka"
 
-    def __init__(self, directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self, directory: Path, overrides: dict[str, str] | None = None, *, port: int = 0, zookeeper: str | None = None
+    ) -> None:
+        """With `zookeeper`, HOST:PORT and chroot, it lives in that one; else it has one of its own."""
         self.data = directory / "data"
         directory.mkdir(parents=True, exist_ok=True)
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
@@ -191,15 +194,14 @@ class KafkaBroker:
             f"-Dlog4j.configuration=file:{directory}/log4j.properties",
         ]
         java += ["-Dzookeeper.admin.enableServer=false", "-cp", classpath]
-        keeper_port = free_port()
-        keeper = [
-            *java,
-            "org.apache.zookeeper.server.ZooKeeperServerMain",
-            str(keeper_port),
-            str(directory / "zookeeper"),
-        ]
-        self._keeper = Process(keeper, directory / "zookeeper.log")
-        self.zookeeper = f"127.0.0.1:{keeper_port}"
+        self._keeper: Process | None = None
+        if zookeeper is None:
+            keeper_port = free_port()
+            zookeeper = f"127.0.0.1:{keeper_port}"
+            main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+            keeper = [*java, main, str(keeper_port), str(directory / "zookeeper")]
+            self._keeper = Process(keeper, directory / "zookeeper.log")
+        self.zookeeper = zookeeper
         port = port or free_port()
         settings = {
             "broker.id": "0",
@@ -217,7 +219,7 @@ class KafkaBroker:
             self.process = Process([*java, "kafka.Kafka", str(properties)], directory / "kafka.log")
             self.process.wait_for_line(re.compile(r" started \(kafka\.server\.KafkaServer\)"), 90)
         except BaseException:
-            self._keeper.kill()
+            self._kill_keeper()
             raise
         self.bootstrap = f"127.0.0.1:{port}"
         self.port = port
@@ -239,7 +241,7 @@ class KafkaBroker:
         try:
             self.stop_broker()
         finally:
-            self._keeper.kill()
+            self._kill_keeper()
 
     def stop_broker(self) -> None:
         """Leaves ZooKeeper running, until `stop`."""
@@ -250,7 +252,11 @@ class KafkaBroker:
 
     def kill(self) -> None:
         self.process.kill()
-        self._keeper.kill()
+        self._kill_keeper()
+
+    def _kill_keeper(self) -> None:
+        if self._keeper is not None:
+            self._keeper.kill()
 
 
 Broker = KafkapyBroker | KafkaBroker

@@ -21,6 +21,7 @@ HOW_TO_GET = {
     "node": "Node.js, 18 or newer (Debian: apt-get install nodejs npm)",
     "npm": "npm (Debian: apt-get install npm)",
     "kcat": "kcat (Debian: apt-get install kcat)",
+    "openssl": "OpenSSL's command line tool (Debian: apt-get install openssl)",
     "kafkapy": "the project itself in the Python that runs the tests (pip install -e '.[test]')",
 }
 

@@ -143,12 +143,20 @@ class TreeSuite:
 
     def test_one_failing_change_does_not_spoil_its_group(self, tree: Tree) -> None:
         gate = threading.Event()
-        tree.submit([], lambda results, error: gate.wait(30))  # holds the thread, so that the next three are one group
+
+        def held(results: Any, error: Any) -> None:
+            gate.wait(30)
+
+        def last(results: Any, error: Any) -> None:
+            outcomes.append(error)
+            finished.set()
+
+        tree.submit([], held)  # holds the thread, so that the next three are one group
         outcomes: list[Any] = []
         finished = threading.Event()
         tree.submit([Create("/a")], lambda results, error: outcomes.append(error))
         tree.submit([Create("/a"), Create("/b")], lambda results, error: outcomes.append(error))
-        tree.submit([Create("/a/c")], lambda results, error: (outcomes.append(error), finished.set()))
+        tree.submit([Create("/a/c")], last)
         gate.set()
         assert finished.wait(30)
         assert outcomes[0] is None

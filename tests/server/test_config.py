@@ -138,7 +138,20 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ({"num.network.threads": "0"}, r"num\.network\.threads=0: must be at least 1"),
         ({"num.partitions": "many"}, r"num\.partitions=many: must be a whole number of 32 bits"),
         ({"log.cleanup.policy": "shred"}, r"log\.cleanup\.policy=shred: must be one of compact, delete"),
-        ({"zookeeper.connect": "localhost:2181"}, r"zookeeper\.connect=localhost:2181: this broker cannot live in"),
+        ({"zookeeper.connect": "one:2181,two:port"}, r"zookeeper\.connect=one:2181,two:port: must be HOST:PORT"),
+        (
+            {"zookeeper.connect": "one:2181", "zookeeper.set.acl": "true"},
+            r"zookeeper\.set\.acl=true: needs an identity",
+        ),
+        (
+            {
+                "zookeeper.connect": "one:2181",
+                "zookeeper.ssl.client.enable": "true",
+                "zookeeper.ssl.truststore.location": "/t.jks",
+            },
+            r"zookeeper\.ssl\.truststore\.location=/t\.jks: must be a PEM file",
+        ),
+        ({"zookeeper.connect": "one:2181/a//b"}, r"zookeeper\.connect=one:2181/a//b: must end in a path"),
         ({"process.roles": "controller"}, r"process\.roles=controller: must name the role broker"),
         ({"broker.id": "1001"}, r"broker\.id=1001: must be from -1 to reserved\.broker\.max\.id, which is 1000"),
         ({"broker.id.generation.enable": "false"}, r"broker\.id=-1: must be at least 0"),

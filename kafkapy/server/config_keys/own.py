@@ -43,6 +43,9 @@ ROWS: tuple[Row, ...] = (
      "Largest size of a compressed batch once decompressed; a batch beyond it is refused."),
     ("kafkapy.retention.policy", T.STRING, "", CLASS_NAME, LOW, "E",
      "MODULE:CLASS of a policy that says which segments are deleted (kafkapy.log.retention); empty is Kafka's."),
+    ("kafkapy.zookeeper.sasl.username", T.STRING, "", None, MEDIUM, "E",
+     "Who we are to ZooKeeper (SASL, DIGEST-MD5; its DigestLoginModule); empty for nobody in particular."),
+    ("kafkapy.zookeeper.sasl.password", T.PASSWORD, None, None, MEDIUM, "E", "The password that goes with it."),
     ("kafkapy.log.level", T.STRING, "INFO", OneOf("DEBUG", "INFO", "WARNING", "ERROR", any_case=True), LOW, "E",
      "Least severe messages that are logged."),
 )  # fmt: skip

@@ -1,0 +1,139 @@
+"""This broker's place in a cluster that others can see: its id, its registration, its office as controller.
+
+At the start the place has to be free. A registration that is left of a broker that died lasts until its session
+expires, which is waited for; one behind which somebody answers is refused. When our own session has expired while
+we ran, we register again, with a new controller epoch. Source: KafkaZkClient.registerBroker, KafkaController.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from kafkapy.metadata import paths
+from kafkapy.metadata.cluster import NO_CONTROLLER, ClusterRegistry
+from kafkapy.metadata.tree import Event, NodeExists, Tree, TreeError
+from kafkapy.runtime.addresses import host_port
+from kafkapy.server.metadata_home import StartError
+
+log = logging.getLogger("kafkapy.server.membership")
+
+# A dead broker's session may have a longer time-out than ours, and ZooKeeper looks at sessions only now and then.
+_EXPIRY_MARGIN_S = 20.0
+_GLANCE_S = 0.5
+_CONNECT_S = 2.0
+
+
+class Membership:
+    """Life: construct, `wait_for_place`, `follow` (after the registration), `stop`."""
+
+    def __init__(self, tree: Tree, cluster: ClusterRegistry, broker_id: int, where: str) -> None:
+        """`where` is the ZooKeeper that messages name."""
+        self._tree = tree
+        self._cluster = cluster
+        self._broker_id = broker_id
+        self._where = where
+        self._news = threading.Event()
+        self._expired = False
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._cancel = tree.watch(paths.BROKER_IDS, self._note)
+
+    def wait_for_place(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
+        """Until no other broker is registered, nor this id, nor a controller. Raises StartError."""
+        deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
+        told = False
+        while True:
+            self._news.clear()
+            present = self._cluster.broker_ids()
+            if not present and self._cluster.controller_id() == NO_CONTROLLER:
+                return
+            for broker_id in present:
+                address = self._cluster.broker_address(broker_id)
+                if address is not None and address[1] not in own_ports and _answers(*address):
+                    raise StartError(self._taken(broker_id, host_port(*address)))
+            left = deadline - time.monotonic()
+            if left < 0:
+                raise StartError(
+                    f"brokers {present} are still registered in ZooKeeper at {self._where}, or a controller is, though "
+                    "nobody answers there: are they alive elsewhere? This broker must be the only one of its cluster"
+                )
+            if not told:
+                told = True
+                log.warning(
+                    "brokers %s are registered in ZooKeeper at %s and do not answer: waiting for their sessions to "
+                    "expire, %.0f s at most",
+                    present,
+                    self._where,
+                    left,
+                )
+            self._news.wait(_GLANCE_S)
+
+    def follow(self, register: Callable[[], None], on_failure: Callable[[str], None]) -> None:
+        """From now on: `register` is called on a thread whenever a session has expired and another begun.
+
+        It may raise NodeExists if the place is taken by then: then the broker cannot go on.
+        """
+        self._tree.on_new_session(self._session_expired)
+        self._thread = threading.Thread(target=self._run, args=(register, on_failure), name="membership", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._cancel()
+        self._stopped = True
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _note(self, event: Event) -> None:
+        self._news.set()
+
+    def _session_expired(self) -> None:
+        self._expired = True
+        self._news.set()
+
+    def _run(self, register: Callable[[], None], on_failure: Callable[[str], None]) -> None:
+        others: set[int] = set()
+        while True:
+            self._news.wait()
+            self._news.clear()
+            if self._stopped:
+                return
+            if self._expired:
+                self._expired = False
+                try:
+                    register()
+                    log.info("registered again as broker %d in ZooKeeper at %s", self._broker_id, self._where)
+                except NodeExists:
+                    on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
+                except TreeError as error:
+                    log.warning("not registered yet: %s", error)
+                    self._expired = True
+                    time.sleep(_GLANCE_S)
+                    self._news.set()
+            now = set(self._cluster.broker_ids()) - {self._broker_id}
+            for broker_id in sorted(now - others):
+                log.error("%s", self._taken(broker_id, "an address of its own"))
+            others = now
+
+    def _taken(self, broker_id: int, address: str) -> str:
+        if broker_id == self._broker_id:
+            return (
+                f"broker id {broker_id} is taken: a broker that answers at {address} is registered with it in "
+                f"ZooKeeper at {self._where}; stop that one, or set another broker.id"
+            )
+        return (
+            f"broker {broker_id} at {address} is registered in ZooKeeper at {self._where}: kafkapy cannot share a "
+            "cluster with other brokers yet; stop that one, or name a chroot of its own in zookeeper.connect"
+        )
+
+
+def _answers(host: str, port: int) -> bool:
+    try:
+        with socket.create_connection((host, port), timeout=_CONNECT_S):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,73 @@
+"""Where the metadata is: embedded in the first log directory, or in ZooKeeper where `zookeeper.connect` is set."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkapy.log.manager import LogManager
+from kafkapy.metadata import paths
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.tree import Tree
+from kafkapy.server.unadopted import why_not_ours
+
+if TYPE_CHECKING:
+    from kafkapy.server.config import BrokerConfig
+
+log = logging.getLogger("kafkapy.server.broker")
+
+
+class StartError(Exception):
+    """The broker cannot start; the message says why and what to do."""
+
+
+def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
+    """`on_failure` is called when the embedded metadata cannot be written any more. Raises StartError and others."""
+    if config["zookeeper.connect"]:
+        return _in_zookeeper(config, logs)
+    return _embedded(config, logs, on_failure)
+
+
+def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
+    home = config.log_dirs[0].absolute()
+    offline = {directory: error for directory, error in logs.directories() if error is not None}
+    if home in offline:
+        raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
+    path = home / FILE_NAME
+    if not path.exists() or not path.stat().st_size:  # an empty file is a tree that was lost, or never made
+        reason = why_not_ours(config.log_dirs, logs.dirs)
+        if reason is not None:
+            raise StartError(reason)
+    return LocalTree(path, on_failure)
+
+
+def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
+    for directory in config.log_dirs:
+        if (directory / FILE_NAME).exists():
+            raise StartError(
+                f"{directory.absolute()} has its metadata embedded ({FILE_NAME}), and zookeeper.connect names another "
+                "place for it: remove zookeeper.connect, or name other log.dirs"
+            )
+    try:
+        from kafkapy.metadata.zookeeper import ZooKeeperTree
+        from kafkapy.server.keeper_settings import keeper_settings
+    except ModuleNotFoundError as error:
+        if error.name != "kazoo":
+            raise
+        raise StartError("zookeeper.connect needs kazoo: pip install 'kafkapy[zookeeper]'") from None
+    tree = ZooKeeperTree(keeper_settings(config), paths.TOP_LEVEL)
+    stored = logs.dirs.stored_cluster_id()
+    if stored is not None and not tree.exists(paths.CLUSTER_ID):
+        tree.close()
+        raise StartError(
+            f"log.dirs are of cluster {stored}, and there is no cluster in ZooKeeper at {config['zookeeper.connect']}: "
+            "is the chroot right, as in HOST:2181/kafka?"
+        )
+    return tree
+
+
+def home_of(config: BrokerConfig) -> Path | None:
+    """The directory that the broker cannot live without, because it holds the metadata; None with ZooKeeper."""
+    return None if config["zookeeper.connect"] else config.log_dirs[0].absolute()

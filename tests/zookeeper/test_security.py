@@ -1,0 +1,123 @@
+"""TLS, a login and ACLs towards a ZooKeeper that asks for them."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from harness import toolchain
+from harness.brokers import free_port
+from harness.zookeeper import SESSION_MS, ZooKeeper
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from kafkapy.metadata import paths
+from kafkapy.metadata.keeper import KeeperError, KeeperSettings
+from kafkapy.metadata.tree import Create, Set
+from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.server.config import BrokerConfig
+from kafkapy.server.keeper_settings import keeper_settings
+
+JAAS = """\
+Server {
+  org.apache.zookeeper.server.auth.DigestLoginModule required user_kafka="kafka-secret";
+};
+"""
+SERVER = """\
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+secureClientPort={port}
+secureClientPortAddress=127.0.0.1
+ssl.keyStore.location={directory}/server.pem
+ssl.trustStore.location={directory}/certificate.pem
+ssl.clientAuth=none
+authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+"""
+
+
+class Secure(NamedTuple):
+    server: ZooKeeper
+    tls: str
+    certificate: Path
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    directory = tmp_path_factory.mktemp("secure")
+    key, certificate = make_certificate(directory, "server")
+    (directory / "server.pem").write_text(key.read_text() + certificate.read_text())
+    certificate.rename(directory / "certificate.pem")
+    (directory / "jaas.conf").write_text(JAAS)
+    port = free_port()
+    java = [f"-Djava.security.auth.login.config={directory}/jaas.conf"]
+    server = ZooKeeper(directory, settings=SERVER.format(port=port, directory=directory), java=java)
+    yield Secure(server, f"127.0.0.1:{port}", directory / "certificate.pem")
+    server.stop()
+
+
+def make_certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    key, certificate = directory / f"{name}.key", directory / f"{name}.crt"
+    command = [toolchain.find("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    return key, certificate
+
+
+def settings(connect: str, **more: str) -> KeeperSettings:
+    """As a broker's settings give them."""
+    values = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS)}
+    values["zookeeper.connection.timeout.ms"] = "5000"
+    return keeper_settings(BrokerConfig({**values, **{name.replace("_", "."): text for name, text in more.items()}}))
+
+
+LOGIN = {"kafkapy_zookeeper_sasl_username": "kafka", "kafkapy_zookeeper_sasl_password": "kafka-secret"}
+
+
+def test_nodes_belong_to_the_login_that_made_them(secure: Secure) -> None:
+    trusted = {"zookeeper_ssl_client_enable": "true", "zookeeper_ssl_truststore_location": str(secure.certificate)}
+    tree = ZooKeeperTree(settings(f"{secure.tls}/acl", zookeeper_set_acl="true", **LOGIN, **trusted))
+    stranger = KazooClient(f"{secure.server.address}/acl")
+    stranger.start()
+    try:
+        tree.ensure(*paths.ROOTS)
+        tree.commit([Create("/config/users/u", b"hidden"), Create("/brokers/topics/t", b"seen")])
+        assert stranger.get("/brokers/topics/t")[0] == b"seen"
+        with pytest.raises(NoAuthError):
+            stranger.set("/brokers/topics/t", b"changed")
+        with pytest.raises(NoAuthError):
+            stranger.get("/config/users/u")
+        stranger.create("/consumers/g", b"anybody's")
+        tree.commit([Set("/brokers/topics/t", b"ours")])
+        (acl,) = [acl for acl in stranger.get_acls("/brokers/topics/t")[0] if acl.id.scheme == "sasl"]
+        assert acl.id.id == "kafka"
+    finally:
+        stranger.stop()
+        stranger.close()
+        tree.close()
+
+
+def test_what_may_not_be_read_is_left_alone(secure: Secure, caplog: pytest.LogCaptureFixture) -> None:
+    owner = ZooKeeperTree(settings(f"{secure.server.address}/hidden", zookeeper_set_acl="true", **LOGIN))
+    owner.ensure("/config/users", "/brokers")
+    other = ZooKeeperTree(settings(f"{secure.server.address}/hidden"))
+    assert other.exists("/brokers")
+    assert not other.exists("/config/users")
+    assert "/hidden/config/users in ZooKeeper may not be read" in caplog.text
+    other.close()
+    owner.close()
+
+
+def test_a_wrong_password_is_told(secure: Secure) -> None:
+    with pytest.raises(KeeperError, match="refuses the login"):
+        ZooKeeperTree(settings(secure.server.address, **{**LOGIN, "kafkapy_zookeeper_sasl_password": "wrong"}))
+
+
+def test_a_server_that_is_not_trusted_is_not_talked_to(secure: Secure, tmp_path: Path) -> None:
+    _, another = make_certificate(tmp_path, "another")
+    wrong = {"zookeeper_ssl_truststore_location": str(another), "zookeeper_ssl_truststore_type": "PEM"}
+    with pytest.raises(KeeperError, match="certificate"):
+        ZooKeeperTree(settings(secure.tls, zookeeper_ssl_client_enable="true", **wrong))
+    with pytest.raises(KeeperError, match="is not there"):
+        ZooKeeperTree(
+            settings(secure.tls, zookeeper_ssl_client_enable="true", zookeeper_ssl_truststore_location="/no.pem")
+        )
