@@ -1,5 +1,14 @@
 """Topics as Arrow tables, in the columns of Spark's own Kafka source; needs pyarrow."""
 
+try:
+    import pyarrow  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "pyarrow":
+        raise
+    raise ModuleNotFoundError(
+        "kafkapy.arrow needs pyarrow; install it with: pip install pyarrow", name="pyarrow"
+    ) from None
+
 from kafkapy.arrow.encode import RowEncoder
 from kafkapy.arrow.read import read
 from kafkapy.arrow.rows import SCHEMA, DamagedRows, schema_of

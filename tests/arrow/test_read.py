@@ -1,5 +1,7 @@
 """`kafkapy.arrow.read`: the same rows from a broker and from the files it wrote."""
 
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
@@ -181,3 +183,10 @@ def test_damage_is_told_when_it_is_reached(kafkapy_topic, servers, kafkapy_broke
     assert reader.read_next_batch().num_rows == 10
     with pytest.raises(DamagedRows, match=f"{kafkapy_topic}-0 is damaged at offset"):
         reader.read_all()
+
+
+def test_a_missing_pyarrow_is_said_with_what_to_do():
+    script = "import sys; sys.modules['pyarrow'] = None; import kafkapy.arrow"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    last = ended.stderr.splitlines()[-1]
+    assert last == "ModuleNotFoundError: kafkapy.arrow needs pyarrow; install it with: pip install pyarrow"
