@@ -23,6 +23,7 @@ from kafkapy.protocol.apis import PRODUCE
 
 TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE)
 GRACE_S = 5.0  # an answer may take this much longer than the broker was told to take
+LONGEST_REQUEST = 100 * 1024 * 1024  # socket.request.max.bytes of a broker where nobody has set it
 ON_THE_WAY = 5  # requests to a broker; as many batches of a producer a partition knows again (ProducerStateEntry)
 
 
@@ -225,12 +226,7 @@ class Outbox:
     def _too_large(self, batch: PendingBatch, code: int) -> None:
         """Halves go in its place (as Kafka's producer does, KIP-126); a single record cannot be stored."""
         if batch.count == 1:
-            topic = batch.where[0]
-            told = (
-                f"with its batch the record has {len(batch.data or b'')} bytes, more than the broker takes for topic "
-                f"{topic!r}: make it smaller, or set the topic's max.message.bytes higher"
-            )
-            self._refuse(batch, KafkaError(code, told))
+            self._refuse(batch, _too_large(batch, code, "set the topic's max.message.bytes higher"))
             return
         lane = self._lanes[batch.where]
         lane.sent.remove(batch)
@@ -275,7 +271,13 @@ class Outbox:
         for batch in waiting:
             self._cluster.topics.pop(batch.where[0], None)  # leaders may have changed: ask anew
         oldest = min(waiting, key=lambda batch: batch.closed_at, default=None)
-        if oldest is not None and (not heals or time.monotonic() - oldest.closed_at > self._timeout_s):
+        if oldest is None:
+            return
+        if isinstance(error, ConnectionFailed) and len(oldest.data or b"") > LONGEST_REQUEST:
+            # A broker says nothing of such a request: it hangs up when it has seen the size.
+            hint = "set the broker's socket.request.max.bytes and the topic's max.message.bytes higher"
+            self._refuse(oldest, _too_large(oldest, Errors.MESSAGE_TOO_LARGE, hint))
+        elif not heals or time.monotonic() - oldest.closed_at > self._timeout_s:
             self._refuse(oldest, error)
 
     def _refuse(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
@@ -285,6 +287,14 @@ class Outbox:
         self._refusing = True
         self._sender.refused(batch, error)
         self.drop()
+
+
+def _too_large(batch: PendingBatch, code: int, hint: str) -> KafkaError:
+    """`hint`: what can be done, but for making it smaller."""
+    what = "with its batch the record has" if batch.count == 1 else "the batch has"
+    size, topic = len(batch.data or b""), batch.where[0]
+    told = f"{what} {size} bytes, more than the broker takes for topic {topic!r}: make it smaller, or {hint}"
+    return KafkaError(code, told)
 
 
 def _place(batch: PendingBatch) -> tuple[int, ...]:

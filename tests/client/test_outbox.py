@@ -174,6 +174,18 @@ def test_a_record_that_is_too_large_is_named_with_its_topic_and_size(fake_broker
     assert store.logs[0].values in ([], [b"1"])
 
 
+def test_a_request_that_a_broker_hangs_up_on_for_its_size_is_told(fake_broker, hang_up, monkeypatch):
+    monkeypatch.setattr("kafkapy.client.outbox.LONGEST_REQUEST", 1000)
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker, ["lost"] * 10, hang_up)
+    with Producer(fake_broker.address) as producer:
+        producer.send_batch(batch_of(b"x" * 1000))
+        with pytest.raises(
+            ProduceFailed, match=r"record has 20\d\d bytes, more .* topic 't': .* socket.request.max.bytes"
+        ):
+            producer.flush()
+
+
 def test_after_a_refusal_nothing_more_is_stored_behind_it(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
