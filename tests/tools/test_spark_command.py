@@ -1,0 +1,60 @@
+"""`kafkapy spark load`: what is told before Spark starts."""
+
+from pathlib import Path
+
+import pytest
+
+from kafkapy.spark import requirements
+from kafkapy.tools.main import main
+
+CALL = ["spark", "load", "flights"]
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*CALL, *words]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("kafkapy: ")
+    assert text.count("\n") == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ([], "--to"),
+        (["--from", "yesterday"], "--from 'yesterday' is no time"),
+        (["--every", "x"], "--every 'x' is no duration"),
+        (["--conf", "x"], "--conf 'x' is not KEY=VALUE"),
+        (["--json", "a nothing"], "there is no type 'nothing'"),
+        (["--json", "missing.ddl"], "--json: missing.ddl cannot be read: No such file or directory"),
+        (["--avro", "missing.avsc"], "--avro: missing.avsc cannot be read: No such file or directory"),
+        (["--avro", "x=missing.avsc"], "'x' is no id of a schema"),
+        (["--avro", "a", "--avro", "b"], "--avro is given more than once, which needs ids"),
+        (["--avro", "a", "--json", "b int"], "give one of --json and --avro"),
+        (["--json", "topic int"], "a field 'topic', which is also the name of a column of the record; --prefix"),
+        (["-b", "nowhere"], "--bootstrap-server: the address 'nowhere' is not HOST:PORT"),
+        (["--batch-rows", "0"], "0"),
+    ],
+)
+def test_a_wrong_call_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], what: str
+) -> None:
+    to = [] if what == "--to" else ["--to", str(tmp_path / "landed")]
+    assert what in said(capsys, *to, *words)
+    assert not (tmp_path / "landed").exists()
+
+
+def test_columns_may_be_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "columns.ddl").write_text("a nothing")
+    text = said(capsys, "--to", str(tmp_path / "landed"), "--json", str(tmp_path / "columns.ddl"))
+    assert "there is no type 'nothing'" in text
+
+
+def test_what_has_to_be_installed_is_told(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    to = ["--to", str(tmp_path / "landed")]
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "Spark needs a Java runtime" in said(capsys, *to)
+    monkeypatch.setattr(requirements, "PYSPARK", (99, 0))
+    assert 'pip install "kafkapy[spark]"' in said(capsys, *to)
