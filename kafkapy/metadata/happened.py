@@ -19,7 +19,8 @@ def happened(operations: Sequence[Operation], since: int, find: Find, children: 
     """The results that the change gave, if the nodes show that it was made after `since`; None if they do not.
 
     A node that somebody else has changed again in between hides it: then the change is tried again, and fails as one
-    of two that were made at the same time. So does a change that deletes or checks only: nothing is left to tell by.
+    of two that were made at the same time. One that only deletes leaves no number: what it was to delete is gone, and
+    that is all that can be asked for.
     """
     numbers: set[int] = set()
     results: list[Any] = []
@@ -41,7 +42,8 @@ def happened(operations: Sequence[Operation], since: int, find: Find, children: 
         elif find(operation.path) is not None:
             return None
         results.append(result)
-    return results if len(numbers) == 1 else None
+    deletes_only = not numbers and any(isinstance(operation, Delete) for operation in operations)
+    return results if deletes_only or len(numbers) == 1 else None
 
 
 def _made(operation: Create, since: int, find: Find, children: Children) -> str | None:
