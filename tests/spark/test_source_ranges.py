@@ -33,6 +33,27 @@ def test_min_partitions_splits_the_large_ones():
     assert split(ranges(2), least=6) == [(0, 0, 1), (0, 1, 2)]
 
 
+@pytest.mark.parametrize(
+    ("given", "least", "edges"),
+    [
+        ([(1, 2), (1, 2), (1, 2)], 3, [[1, 2], [1, 2], [1, 2]]),
+        ([(1, 5)], 4, [[1, 2, 3, 4, 5]]),
+        ([(1, 5), (1, 21)], 4, [[1, 5], [1, 7, 14, 21]]),
+        ([(1, 1), (1, 21)], 4, [[], [1, 6, 11, 16, 21]]),
+        ([(1, 2), (1, 1001)], 4, [[1, 2], [1, 334, 667, 1001]]),
+        ([(1, 11)], 3, [[1, 4, 7, 11]]),
+        ([(0, 10), (0, 10), (0, 1)], 6, [[0, 3, 6, 10], [0, 3, 6, 10], [0, 1]]),
+        ([(0, 500), (0, 12000), (0, 15001)], 6, [[0, 500], [0, 6000, 12000], [0, 5000, 10000, 15001]]),
+        ([(0, 1), (0, 1), (0, 10000)], 6, [[0, 1], [0, 1], [0, 2500, 5000, 7500, 10000]]),
+        ([(0, 1), (0, 1), (0, 2)], 4, [[0, 1], [0, 1], [0, 1, 2]]),
+    ],
+)
+def test_ranges_are_those_that_spark_makes(given, least, edges):
+    found = divided([KafkaRange("t", index, *one) for index, one in enumerate(given)], least, None)
+    wanted = [(index, *pair) for index, of in enumerate(edges) for pair in zip(of, of[1:], strict=False)]
+    assert [(one.partition, one.start, one.end) for one in found] == wanted
+
+
 def test_what_stays_whole_leaves_its_tasks_to_the_others():
     """One large partition beside many small ones: its share is of the tasks that are left."""
     found = split(ranges(1, 1, 1, 1000), least=10)
