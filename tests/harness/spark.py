@@ -20,7 +20,8 @@ DISCOVERY = TESTS.parent / "kafkapy" / "spark" / "discovery"  # an install has w
 OWN_SOURCE_POM = TESTS / "spark" / "own" / "pom.xml"
 OLDEST = "4.0.0"  # of pyspark that we support; of its Kafka source all parts can be had
 OWN_SOURCE_KAFKA = "3.9.0"  # the kafka-clients that Spark 4.0.0 names
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
+SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # a JVM that spends no time on what it will not live to use
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,7 +39,8 @@ def settings(directory: Path, master: str = "local[2]", **more: str) -> dict[str
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={scratch} {SHORT_LIVED}",
+        "spark.executor.extraJavaOptions": SHORT_LIVED,
         "spark.local.dir": str(scratch),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
@@ -74,7 +76,7 @@ def own_source_jars() -> str:
 def oldest_python() -> Path:
     """The Python of an environment with pyspark 4.0.0 and what kafkapy needs; kafkapy itself is this tree."""
     needs = [each for each in requires("kafkapy") or () if "extra ==" not in each]
-    return toolchain.python_with(*sorted(needs), f"pyspark=={OLDEST}", "pyarrow>=14")
+    return toolchain.python_with(*sorted(needs), f"pyspark[sql]=={OLDEST}")
 
 
 class Driver:

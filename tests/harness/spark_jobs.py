@@ -3,10 +3,11 @@
 Rows are plain tuples, timestamps microseconds since 1970, headers a list of (name, value).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 Headers = list[tuple[str, bytes | None]]
@@ -45,12 +46,29 @@ def rows(frame: "DataFrame") -> list[Row]:
     return found
 
 
+def read_where(spark: "SparkSession", source: str, options: Mapping[str, str]) -> tuple[list[bytes], int]:
+    """The values of a batch read, and how many executors they came from."""
+
+    def with_process(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import os
+
+        import pyarrow as pa
+
+        for batch in batches:
+            process = pa.array([os.getppid()] * len(batch), pa.int64())  # every executor has a parent of its workers
+            yield pa.record_batch([batch.column(0), process], ["value", "process"])
+
+    frame = spark.read.format(source).options(**options).load().select("value")
+    found = frame.mapInArrow(with_process, "value binary, process long").collect()
+    return [bytes(row.value) for row in found], len({row.process for row in found})
+
+
 def write(spark: "SparkSession", source: str, rows: Sequence[tuple[object, ...]], options: Mapping[str, str]) -> None:
     """A batch write of (topic, partition or None, key, value, headers) in two tasks."""
     frame = spark.createDataFrame(rows, TO_WRITE).repartition(2, "key")
     if all(row[1] is None for row in rows):
         frame = frame.drop("partition")
-    frame.write.format(source).options(**options).save()
+    frame.write.format(source).options(**options).mode("append").save()  # the mode that sources in Python need
 
 
 def copy_stream(

@@ -31,8 +31,8 @@ class Consumed(NamedTuple):
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> None:
-    """Returns when it is there; `config` with underscores for dots."""
-    settings = {name.replace("_", "."): value for name, value in config.items()}
+    """Returns when it is there; `config` with underscores for dots. Old records are kept: tests choose their times."""
+    settings = {"retention.ms": "-1"} | {name.replace("_", "."): value for name, value in config.items()}
     admin = _admin(bootstrap)  # it must outlive what it is waited for
     admin.create_topics([NewTopic(topic, partitions, 1, config=settings)])[topic].result(PATIENCE_S)
 

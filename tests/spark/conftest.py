@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness import brokers
-from harness.spark import session, settings
+from harness.spark import Driver, oldest_python, own_source_jars, session, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,6 +43,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]
     running = brokers.start(tmp_path_factory.mktemp("broker"), brokers.QUICK)
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def oldest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver under pyspark 4.0.0 with Spark's own Kafka source beside kafkapy's."""
+    directory = tmp_path_factory.mktemp("oldest")
+    with Driver(directory, settings(directory, spark_jars=own_source_jars()), oldest_python()) as running:
+        yield running
 
 
 _numbers = count(1)

@@ -1,25 +1,16 @@
 """Spark's own Kafka source and sink (4.0.0, with Java's kafka-clients 3.9.0) on the broker."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import brokers, spark_jobs
-from harness.spark import Driver, DriverError, oldest_python, own_source_jars, settings
+from harness.spark import Driver, DriverError
 from harness.spark_jobs import Row
 from harness.spark_topics import Record, consume, delete_records, delete_topic, make_topic, produce, transaction
 
 T0 = 1_700_000_000_000  # milliseconds
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver with pyspark 4.0.0 and Spark's own source."""
-    directory = tmp_path_factory.mktemp("own")
-    with Driver(directory, settings(directory, spark_jars=own_source_jars()), oldest_python()) as running:
-        yield running
 
 
 @pytest.fixture
@@ -44,7 +35,7 @@ def _at(broker: brokers.Broker, topic: str, **more: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_batch_read_gives_every_column_as_it_was_produced(
-    driver: Driver, broker: brokers.Broker, topic_name: str, codec: str
+    oldest: Driver, broker: brokers.Broker, topic_name: str, codec: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 2)
     records = [
@@ -54,7 +45,7 @@ def test_a_batch_read_gives_every_column_as_it_was_produced(
         Record(b"", b"", 1, T0 + 3),
     ]
     produce(broker.bootstrap, topic_name, records, compression_type=codec)
-    found = driver.call(spark_jobs.read, "kafka", _at(broker, topic_name, includeHeaders="true"))
+    found = oldest.call(spark_jobs.read, "kafka", _at(broker, topic_name, includeHeaders="true"))
     assert found == [
         Row(
             topic_name,
@@ -70,10 +61,10 @@ def test_a_batch_read_gives_every_column_as_it_was_produced(
     ]
 
 
-def test_log_append_time_is_told_as_such(driver: Driver, broker: brokers.Broker, topic_name: str) -> None:
+def test_log_append_time_is_told_as_such(oldest: Driver, broker: brokers.Broker, topic_name: str) -> None:
     make_topic(broker.bootstrap, topic_name, 1, message_timestamp_type="LogAppendTime")
     produce(broker.bootstrap, topic_name, [Record(b"1", b"", 0, T0)])
-    (row,) = driver.call(spark_jobs.read, "kafka", _at(broker, topic_name))
+    (row,) = oldest.call(spark_jobs.read, "kafka", _at(broker, topic_name))
     assert row.timestamp_type == 1
     assert row.timestamp_us > T0 * 1000
 
@@ -92,28 +83,28 @@ def test_log_append_time_is_told_as_such(driver: Driver, broker: brokers.Broker,
     ],
 )
 def test_a_batch_read_keeps_to_offsets_and_times(
-    driver: Driver, broker: brokers.Broker, topic: str, options: dict[str, str], expected: list[int]
+    oldest: Driver, broker: brokers.Broker, topic: str, options: dict[str, str], expected: list[int]
 ) -> None:
     named = {name: text.replace("TOPIC", f"'{topic}'").replace("'", '"') for name, text in options.items()}
-    assert _values(driver.call(spark_jobs.read, "kafka", _at(broker, topic, **named))) == expected
+    assert _values(oldest.call(spark_jobs.read, "kafka", _at(broker, topic, **named))) == expected
 
 
 @pytest.mark.parametrize("deprecated", ["true", "false"])
 def test_topics_are_found_by_pattern_and_by_assignment(
-    driver: Driver, broker: brokers.Broker, topic: str, deprecated: str
+    oldest: Driver, broker: brokers.Broker, topic: str, deprecated: str
 ) -> None:
     """Offsets are asked for by an administrator, and (deprecated) by a consumer in a group."""
-    driver.call(spark_jobs.set_option, "spark.sql.streaming.kafka.useDeprecatedOffsetFetching", deprecated)
+    oldest.call(spark_jobs.set_option, "spark.sql.streaming.kafka.useDeprecatedOffsetFetching", deprecated)
     at = {"kafka.bootstrap.servers": broker.bootstrap}
-    by_pattern = driver.call(spark_jobs.read, "kafka", {**at, "subscribePattern": topic[:-1] + "[0-9]$"})
-    by_hand = driver.call(spark_jobs.read, "kafka", {**at, "assign": json.dumps({topic: [1]})})
+    by_pattern = oldest.call(spark_jobs.read, "kafka", {**at, "subscribePattern": topic[:-1] + "[0-9]$"})
+    by_hand = oldest.call(spark_jobs.read, "kafka", {**at, "assign": json.dumps({topic: [1]})})
     assert sorted(_values(by_pattern)) == list(range(10))
     assert _values(by_hand) == [1, 3, 5, 7, 9]
 
 
 @pytest.mark.parametrize(("isolation", "expected"), [("read_committed", [0, 2, 3]), ("read_uncommitted", [0, 1, 2, 3])])
 def test_aborted_transactions_are_read_only_by_those_who_ask_for_them(
-    driver: Driver, broker: brokers.Broker, topic_name: str, isolation: str, expected: list[int]
+    oldest: Driver, broker: brokers.Broker, topic_name: str, isolation: str, expected: list[int]
 ) -> None:
     make_topic(broker.bootstrap, topic_name)
     for number in range(4):
@@ -123,18 +114,18 @@ def test_aborted_transactions_are_read_only_by_those_who_ask_for_them(
         else:
             transaction(broker.bootstrap, topic_name, [record], commit=number != 1)
     at = _at(broker, topic_name, **{"kafka.isolation.level": isolation})
-    assert _values(driver.call(spark_jobs.read, "kafka", at)) == expected
+    assert _values(oldest.call(spark_jobs.read, "kafka", at)) == expected
 
 
 def test_a_batch_write_arrives_with_headers_and_in_its_partition(
-    driver: Driver, broker: brokers.Broker, topic_name: str
+    oldest: Driver, broker: brokers.Broker, topic_name: str
 ) -> None:
     make_topic(broker.bootstrap, topic_name, 3)
     rows = [
         (topic_name, n % 3, b"%d" % n, None if n == 4 else b"v", [("n", b"%d" % n)] if n % 2 else None)
         for n in range(9)
     ]
-    driver.call(
+    oldest.call(
         spark_jobs.write, "kafka", rows, {"kafka.bootstrap.servers": broker.bootstrap, "includeHeaders": "true"}
     )
     found = consume(broker.bootstrap, topic_name)
@@ -144,13 +135,13 @@ def test_a_batch_write_arrives_with_headers_and_in_its_partition(
 
 
 def test_the_key_chooses_the_same_partition_as_for_other_clients(
-    driver: Driver, broker: brokers.Broker, topic_name: str
+    oldest: Driver, broker: brokers.Broker, topic_name: str
 ) -> None:
     keys = [b"key %d" % number for number in range(40)]
     for suffix in ("ours", "theirs"):
         make_topic(broker.bootstrap, topic_name + suffix, 5)
     rows = [(topic_name + "theirs", None, key, b"", None) for key in keys]
-    driver.call(spark_jobs.write, "kafka", rows, {"kafka.bootstrap.servers": broker.bootstrap})
+    oldest.call(spark_jobs.write, "kafka", rows, {"kafka.bootstrap.servers": broker.bootstrap})
     records = [Record(key, b"", None) for key in keys]
     produce(broker.bootstrap, topic_name + "ours", records, partitioner="murmur2_random")
     ours, theirs = (
@@ -161,36 +152,36 @@ def test_the_key_chooses_the_same_partition_as_for_other_clients(
 
 
 def test_a_stream_goes_on_where_its_checkpoint_says(
-    driver: Driver, broker: brokers.Broker, topic: str, tmp_path: Path
+    oldest: Driver, broker: brokers.Broker, topic: str, tmp_path: Path
 ) -> None:
     make_topic(broker.bootstrap, f"{topic}-copy", 2)
     source = _at(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="4", includeHeaders="true")
     sink = {"kafka.bootstrap.servers": broker.bootstrap, "topic": f"{topic}-copy", "checkpointLocation": str(tmp_path)}
-    assert driver.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink) == [4, 4, 2]
+    assert oldest.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink) == [4, 4, 2]
     produce(broker.bootstrap, topic, [_number(each) for each in range(10, 15)])
-    sizes = driver.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
+    sizes = oldest.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
     assert (sum(sizes), max(sizes) <= 4) == (5, True)
     found = consume(broker.bootstrap, f"{topic}-copy")
     assert sorted(int(each.key or b"-1") for each in found) == list(range(15))
 
 
 def test_records_that_are_gone_end_a_stream_unless_it_may_lose_some(
-    driver: Driver, broker: brokers.Broker, topic: str, tmp_path: Path
+    oldest: Driver, broker: brokers.Broker, topic: str, tmp_path: Path
 ) -> None:
     make_topic(broker.bootstrap, f"{topic}-copy")
     source = _at(broker, topic, startingOffsets="earliest", maxOffsetsPerTrigger="100")
     sink = {"kafka.bootstrap.servers": broker.bootstrap, "topic": f"{topic}-copy", "checkpointLocation": str(tmp_path)}
-    driver.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
+    oldest.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
     produce(broker.bootstrap, topic, [_number(each) for each in range(10, 20)])
     delete_records(broker.bootstrap, topic, 0, 7)
     with pytest.raises(DriverError, match="failOnDataLoss"):
-        driver.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
-    driver.call(spark_jobs.copy_stream, "kafka", source | {"failOnDataLoss": "false"}, "kafka", sink)
+        oldest.call(spark_jobs.copy_stream, "kafka", source, "kafka", sink)
+    oldest.call(spark_jobs.copy_stream, "kafka", source | {"failOnDataLoss": "false"}, "kafka", sink)
     found = {int(each.key or b"-1") for each in consume(broker.bootstrap, f"{topic}-copy")}
     assert found == set(range(20)) - {10, 12}  # what the failed attempt has sent is there twice
 
 
-def test_a_topic_that_is_not_there_is_named(driver: Driver, broker: brokers.Broker, topic: str) -> None:
+def test_a_topic_that_is_not_there_is_named(oldest: Driver, broker: brokers.Broker, topic: str) -> None:
     delete_topic(broker.bootstrap, topic)
     with pytest.raises(DriverError, match=f"UnknownTopicOrPartition|{topic}"):
-        driver.call(spark_jobs.read, "kafka", _at(broker, topic))
+        oldest.call(spark_jobs.read, "kafka", _at(broker, topic))
