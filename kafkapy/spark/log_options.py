@@ -35,9 +35,9 @@ KNOWN = (
     "maxPartitionBytes",
     "ignoreCorruptFiles",
 )
-# A task for each of so many bytes, fewer where that would be less than one for each of TASKS: a small log still keeps
-# many cores busy, and a large one does not have its tasks too long.
-MAX_BYTES, LEAST_BYTES, TASKS = 128 << 20, 4 << 20, 16
+# One task for each of so many bytes, fewer where there would not be one for each of TASKS, down to LEAST_BYTES: a task
+# costs a quarter of a second before it reads anything.
+MAX_BYTES, LEAST_BYTES, TASKS = 128 << 20, 32 << 20, 8
 
 _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
 
