@@ -117,7 +117,7 @@ class Session:
         self._settings = settings
         self._chroot = settings.chroot
         self._make_chroot()
-        self._client = _connected(settings, settings.connect, on_state)
+        self._client = _connected(settings, settings.servers + self._chroot, on_state)
         self._on_event = on_event
         self._hidden: set[str] = set()
 

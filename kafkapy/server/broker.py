@@ -158,7 +158,9 @@ class BrokerServer:
         network.start()
         self._log_start.start()
         if self._shared is not None:
-            self._shared.start(lambda: self._enter(cluster))
+            self._shared.start(
+                lambda: self._enter(cluster), lambda: services.controller.in_office(self._take_office(cluster))
+            )
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
         """After `start`: until every partition is served, or known not to be; False if the time is up."""
@@ -260,12 +262,11 @@ class BrokerServer:
         return epoch
 
     def _enter(self, cluster: ClusterRegistry) -> None:
-        """The session has expired and another begun: all that was ours in ZooKeeper has to be made again."""
+        """The session has expired and another begun: the registration has to be made again."""
         config = self.services.config
         cluster.register_broker(
             self.services.broker_id, self._endpoints, config.broker_rack, self.services.clock.time_ms()
         )
-        self.services.controller.in_office(self._take_office(cluster))
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
         """Makes the addresses known: to clients, and in the tree."""

@@ -40,7 +40,7 @@ class Membership:
         self._expired = False
         self._stopped = False
         self._thread: threading.Thread | None = None
-        self._cancel = tree.watch(paths.BROKER_IDS, self._note)
+        self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
     def wait_for_place(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
         """Until no other broker is registered, nor this id, nor a controller. Raises StartError."""
@@ -72,17 +72,22 @@ class Membership:
                 )
             self._news.wait(_GLANCE_S)
 
-    def follow(self, register: Callable[[], None], on_failure: Callable[[str], None]) -> None:
-        """From now on: `register` is called on a thread whenever a session has expired and another begun.
+    def follow(
+        self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]
+    ) -> None:
+        """From now on: `register` is called on a thread whenever a session has expired and another begun, and `elect`
+        whenever there is no controller (removing its node is how an operator asks for another one).
 
-        It may raise NodeExists if the place is taken by then: then the broker cannot go on.
+        `register` may raise NodeExists if the place is taken by then: then the broker cannot go on.
         """
         self._tree.on_new_session(self._session_expired)
-        self._thread = threading.Thread(target=self._run, args=(register, on_failure), name="membership", daemon=True)
+        work = (register, elect, on_failure)
+        self._thread = threading.Thread(target=self._run, args=work, name="membership", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        self._cancel()
+        for cancel in self._cancels:
+            cancel()
         self._stopped = True
         self._news.set()
         if self._thread is not None:
@@ -95,25 +100,28 @@ class Membership:
         self._expired = True
         self._news.set()
 
-    def _run(self, register: Callable[[], None], on_failure: Callable[[str], None]) -> None:
+    def _run(self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]) -> None:
         others: set[int] = set()
         while True:
             self._news.wait()
             self._news.clear()
             if self._stopped:
                 return
-            if self._expired:
-                self._expired = False
-                try:
+            expired, self._expired = self._expired, False
+            try:
+                if expired:
                     register()
                     log.info("registered again as broker %d in ZooKeeper at %s", self._broker_id, self._where)
-                except NodeExists:
-                    on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
-                except TreeError as error:
-                    log.warning("not registered yet: %s", error)
-                    self._expired = True
-                    time.sleep(_GLANCE_S)
-                    self._news.set()
+                if not self._tree.exists(paths.CONTROLLER):
+                    elect()
+                    log.info("there was no controller any more: this broker is it again")
+            except NodeExists:
+                on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
+            except TreeError as error:
+                log.warning("not registered yet: %s", error)
+                self._expired = expired or self._expired
+                time.sleep(_GLANCE_S)
+                self._news.set()
             now = set(self._cluster.broker_ids()) - {self._broker_id}
             for broker_id in sorted(now - others):
                 log.error("%s", self._taken(broker_id, "an address of its own"))

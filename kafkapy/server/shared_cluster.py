@@ -47,16 +47,17 @@ class SharedCluster:
         )
         self._changes.settle()
 
-    def start(self, register: Callable[[], None]) -> None:
-        """Follows the others; `register` is called after each new session, and then everything is looked at again."""
+    def start(self, register: Callable[[], None], elect: Callable[[], None]) -> None:
+        """Follows the others; see Membership.follow. After each new session everything is looked at again."""
         changes = self._changes
         assert changes is not None
 
         def again() -> None:
             register()
+            elect()
             changes.look_again()
 
-        self._membership.follow(again, self._on_failure)
+        self._membership.follow(again, elect, self._on_failure)
         changes.start()
 
     def stop(self) -> None:

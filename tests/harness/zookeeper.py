@@ -10,7 +10,7 @@ from harness import toolchain
 from harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
 
 TICK_MS = 100  # sessions live from 2 to 20 of these
-SESSION_MS = 1000
+SESSION_MS = 2000
 CONFIG = """\
 tickTime={tick}
 minSessionTimeout={tick}

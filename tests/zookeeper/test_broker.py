@@ -10,7 +10,7 @@ import pytest
 from harness.tcp_proxy import TcpProxy
 from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 
-from kafkapy.metadata.tree import Create, Set, Tree
+from kafkapy.metadata.tree import Create, Delete, Set, Tree
 from kafkapy.server.broker import BrokerServer, StartError
 from kafkapy.server.config import BrokerConfig
 
@@ -189,7 +189,7 @@ def test_a_place_that_is_taken_is_refused(start: Start, tree: Tree, tmp_path: Pa
         start(2)
     with pytest.raises(StartError, match="broker id 1 is taken: a broker that answers at"):
         start(1, log_dirs=str(tmp_path / "other"))
-    assert tree.children("/brokers/ids") == ["1"]
+    eventually(lambda: tree.children("/brokers/ids") == ["1"])
     server.services.controller.create("still-here", partitions=1)
 
 
@@ -206,6 +206,15 @@ def test_embedded_metadata_and_zookeeper_do_not_mix(start: Start, tmp_path: Path
     start(where="").stop()
     with pytest.raises(StartError, match=r"has its metadata embedded"):
         start()
+
+
+def test_a_controller_that_is_removed_is_elected_again(start: Start, tree: Tree) -> None:
+    server = start()
+    eventually(lambda: tree.exists("/controller"))
+    tree.commit([Delete("/controller")])
+    eventually(lambda: tree.exists("/controller") and tree.get("/controller_epoch").data == b"2")
+    server.services.controller.create("t", partitions=1)
+    assert tree.exists("/brokers/ids/0")
 
 
 def test_an_expired_session_is_followed_by_a_new_registration(

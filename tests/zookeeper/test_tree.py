@@ -4,8 +4,12 @@ from collections.abc import Callable
 
 import pytest
 from harness.tree_suite import Reopen, TreeSuite
+from harness.zookeeper import ZooKeeper, eventually
 
-from kafkapy.metadata.tree import Tree
+from kafkapy.metadata.tree import Create, Delete, Tree
+from kafkapy.metadata.zookeeper import ZooKeeperTree
+
+OpenTree = Callable[..., ZooKeeperTree]
 
 
 @pytest.fixture
@@ -15,6 +19,16 @@ def reopened(open_tree: Callable[[], Tree]) -> Reopen:
         return open_tree()
 
     return reopen
+
+
+def test_without_a_chroot_zookeepers_own_nodes_are_not_shown(zookeeper: ZooKeeper, open_tree: OpenTree) -> None:
+    for connect in (zookeeper.address, f"{zookeeper.address}/"):
+        tree, other = open_tree(connect), open_tree(connect)
+        assert "zookeeper" not in tree.children("/")
+        tree.commit([Create("/top", b"x")])
+        eventually(lambda other=other: other.exists("/top"))
+        tree.commit([Delete("/top")])
+        eventually(lambda other=other: not other.exists("/top"))
 
 
 class TestZooKeeperTree(TreeSuite):
