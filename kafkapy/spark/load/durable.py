@@ -18,14 +18,24 @@ _AT_FDCWD = -100
 _EXCHANGE = 2
 
 
+def sync_files(paths: Iterable[Path]) -> None:
+    """What is in these files survives a power cut."""
+    for path in paths:
+        _sync(path)
+
+
+def _sync(path: Path, flags: int = os.O_RDONLY) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_directories(directories: Iterable[Path]) -> None:
     """The names in these directories survive a power cut."""
     for directory in set(directories):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(directory, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def write_json(path: Path, document: Any) -> None:

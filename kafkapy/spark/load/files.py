@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafkapy.spark.load.durable import sync_files
+
 GROUP_BYTES = 32 << 20  # in memory, of a row group
 MOST_WAITING = 256 << 20  # in memory, over all dates
 MOST_OPEN = 256  # files at a time
@@ -97,16 +99,11 @@ class FileWriter:
         self._writer.write_table(rows, row_group_size=MOST_ROWS)
 
     def close(self, topic: str, date: str) -> StagedFile:
-        """Ends the file and syncs it."""
+        """Ends the file; it is to be synced, see durable.sync_files."""
         spans = tuple(sorted(self._spans.values(), key=lambda span: span.partition))
         self._writer.close()
         size = self.bytes
         self._sink.close()
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
         return StagedFile(str(self.path), topic, date, spans, sum(span.rows for span in spans), size)
 
 
@@ -141,10 +138,11 @@ class DatedFiles:
             self._write(max(self._dates, key=lambda name: self._dates[name].bytes))
 
     def close(self) -> list[StagedFile]:
-        """All files, whole."""
+        """All files, whole and synced."""
         for date in list(self._dates):
             self._write(date)
             self._end(date)
+        sync_files(Path(file.path) for file in self.done)
         return self.done
 
     def _write(self, date: str) -> None:

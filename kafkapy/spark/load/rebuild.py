@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafkapy.spark.load.durable import sync_files
 from kafkapy.spark.load.files import FileWriter, StagedFile, extent, final_name
 from kafkapy.spark.load.intervals import Interval, overlaps
 
@@ -79,6 +80,7 @@ def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int,
                 writer.add(rows)
     if writer is not None:
         done = writer.close("", "")
+        sync_files([Path(done.path)])
         os.rename(done.path, made / final_name(done.spans))
 
 
