@@ -158,6 +158,8 @@ class OutsideChanges:
             )
 
     def _delete(self, name: str) -> None:
+        if not self._tree.exists(f"{paths.DELETE_TOPICS}/{name}"):
+            return
         if name in self._topics and self._may_delete():
             log.info("topic %s is to be deleted, others have asked", name)
             self._controller.delete(name)

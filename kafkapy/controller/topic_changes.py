@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.metadata.configs import ConfigRegistry
-from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.topics import (
     PartitionState,
     Topic,
@@ -160,16 +159,15 @@ class TopicController:
                 return
             if known is None:
                 validate_name(name)
-            elif self._topics.read(name) == known and known.id != ZERO_ID:
+            elif self._topics.read(name) == known and self._topics.is_settled(known, self._broker_id):
                 return
             topic: Topic = wait(self._topics.settle, name, self._broker_id, self._controller_epoch)
             if not lead:
                 return
             added = [index for index in topic.assignment if known is None or index not in known.assignment]
             self._lead(topic, added, self._check_config(self._configs.topic(name)), is_new=True)
-        log.info(
-            "topic %s was changed by others; partitions led anew: %d of %d", name, len(added), len(topic.assignment)
-        )
+        if added:
+            log.info("topic %s was made or grown by others; partitions led now: %s", name, added)
 
     def follow_config(self, name: str) -> None:
         """Settings of a topic that others may have changed; raises KafkaError for those that cannot be used."""

@@ -246,6 +246,13 @@ class TopicRegistry:
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"the metadata at {path} is not that of a topic: {error}") from None
 
+    def is_settled(self, topic: Topic, broker_id: int) -> bool:
+        """Whether the topic has an id, and its partitions on this broker a state: `settle` has nothing to do."""
+        return topic.id != ZERO_ID and all(
+            broker_id not in replicas or self._tree.exists(paths.partition_state(topic.name, partition))
+            for partition, replicas in topic.assignment.items()
+        )
+
     def settle(
         self, name: str, broker_id: int, controller_epoch: int, done: Callable[[Topic | None, TreeError | None], None]
     ) -> None:

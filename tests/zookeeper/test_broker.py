@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from harness.brokers import KafkapyBroker
 from harness.tcp_proxy import TcpProxy
 from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 
@@ -130,6 +132,9 @@ def test_what_was_written_while_no_broker_ran_counts_at_the_start(start: Start, 
     tree.commit(
         [
             Create("/brokers/topics/hand", b'{"version":1,"partitions":{"0":[0]}}'),
+            Create(
+                "/brokers/topics/whole", b'{"version":3,"partitions":{"0":[0]},"topic_id":"UC902T_dQdK7NZcX6A_eGg"}'
+            ),
             Create("/admin/delete_topics/gone"),
             Create("/admin/reassign_partitions", moved),
             Create("/admin/preferred_replica_election", b'{"version":1,"partitions":[{"topic":"hand","partition":0}]}'),
@@ -137,7 +142,8 @@ def test_what_was_written_while_no_broker_ran_counts_at_the_start(start: Start, 
         ]
     )
     second = start()
-    eventually(lambda: second.services.replicas.holds("hand", 0))
+    eventually(lambda: second.services.replicas.holds("hand", 0) and second.services.replicas.holds("whole", 0))
+    assert value(tree, "/brokers/topics/whole/partitions/0/state")["leader"] == 0
     left = ("/brokers/topics/gone", "/admin/reassign_partitions", "/admin/preferred_replica_election")
     eventually(lambda: not any(map(tree.exists, left)))
     assert tree.children("/isr_change_notification") == []
@@ -193,6 +199,15 @@ def test_a_place_that_is_taken_is_refused(start: Start, tree: Tree, tmp_path: Pa
     server.services.controller.create("still-here", partitions=1)
 
 
+def test_a_broker_that_died_gets_its_place_back_when_its_session_has_expired(connect: str, tmp_path: Path) -> None:
+    settings = {"broker.id": "5", "zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS)}
+    KafkapyBroker(tmp_path, settings).kill()
+    again = KafkapyBroker(tmp_path, settings)
+    again.stop()
+    assert "brokers [5] are registered in ZooKeeper" in again.process.said
+    assert "waiting for their sessions to expire" in again.process.said
+
+
 def test_the_wrong_chroot_is_refused_before_a_log_is_touched(start: Start, connect: str, tmp_path: Path) -> None:
     server = start()
     server.services.controller.create("t", partitions=1)
@@ -228,7 +243,9 @@ def test_an_expired_session_is_followed_by_a_new_registration(
         server.services.controller.create("before", partitions=1)
         proxy.cut()
         eventually(lambda: not tree.exists("/brokers/ids/0") and not tree.exists("/controller"))
-        assert server.services.replicas.holds("before", 0)
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers, "acks": "all"})
+        producer.produce("before", b"served as if nothing were")
+        assert producer.flush(30) == 0
         tree.commit([Create("/brokers/topics/meanwhile", b'{"version":1,"partitions":{"0":[0]}}')])
         proxy.mend()
         eventually(lambda: tree.exists("/brokers/ids/0") and tree.get("/controller_epoch").data == b"2")
