@@ -3,9 +3,9 @@
 import gc
 import os
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -82,19 +82,21 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
 
     Raises ToolError when the broker could not go on, and whatever kept it from starting.
     """
-    stop = threading.Event()
+    # Not an Event: its lock is held for a moment when somebody begins to wait, and the handler of a signal that comes
+    # then, which runs in the same thread, would wait for it for ever.
+    stop: SimpleQueue[None] = SimpleQueue()
     failures: list[str] = []
     signals: list[int] = []
 
     def on_failure(reason: str) -> None:
         failures.append(reason)
-        stop.set()
+        stop.put(None)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if signals:
             os._exit(INTERRUPTED)
         signals.append(number)
-        stop.set()
+        stop.put(None)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
@@ -107,7 +109,7 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
     return 0
 
 
-def _run(config: "BrokerConfig", stop: threading.Event, on_failure: Callable[[str], None]) -> None:
+def _run(config: "BrokerConfig", stop: SimpleQueue[None], on_failure: Callable[[str], None]) -> None:
     from kafkapy.runtime import logs
     from kafkapy.server.broker import BrokerServer
 
@@ -116,9 +118,9 @@ def _run(config: "BrokerConfig", stop: threading.Event, on_failure: Callable[[st
     server.start()
     _spare_the_collector()
     try:
-        if not stop.is_set():
+        if stop.empty():
             print(ready_line(server.listeners, config.log_dirs), flush=True)
-        stop.wait()
+        stop.get()
     finally:
         server.stop()
 

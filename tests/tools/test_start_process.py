@@ -136,3 +136,58 @@ def test_living_in_zookeeper_is_refused_in_a_sentence(tmp_path):
     code, sentence = failed(str(tmp_path / "server.properties"))
     assert code == 1
     assert "zookeeper.connect" in sentence
+
+
+# The signal comes at the first, the second, the third ... step that the main thread takes once it has said that it is
+# ready; the alarm, when it has taken so few that it waits before.
+AT_EVERY_STEP = """
+import signal, sys
+from kafkapy.server import broker
+from kafkapy.tools import start
+
+class Server:
+    def __init__(self, *args, **more):
+        self.listeners = ()
+    def start(self):
+        pass
+    stop = start
+
+def ready(*_):
+    global fired
+    fired = False
+    left = [step]
+    def tick(*_):
+        global fired
+        left[0] -= 1
+        if left[0] == 0:
+            fired = True
+            sys.setprofile(None)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.raise_signal(signal.SIGTERM)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    sys.setprofile(tick)
+    return "ready"
+
+def late(*_):
+    global waited
+    sys.setprofile(None)
+    if not fired:  # by a step of this very handler
+        waited = True
+        signal.raise_signal(signal.SIGTERM)
+
+broker.BrokerServer, start.ready_line = Server, ready
+signal.signal(signal.SIGALRM, late)
+step, waited = 1, False
+while not waited:
+    assert start.serve(None, {"log.dirs": sys.argv[1], "listeners": "PLAINTEXT://127.0.0.1:0"}) == 0
+    step += 1
+print(step)
+"""
+
+
+def test_a_signal_ends_it_at_whatever_step_it_comes(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EVERY_STEP, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout.split()[-1]) > 2
