@@ -20,6 +20,9 @@ from perf.measurements.rebalance import Rebalance
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
+from perf.measurements.spark_read import SparkRead
+from perf.measurements.spark_sink import SparkSink
+from perf.measurements.spark_stream import SparkStream
 from perf.measurements.start import Start
 from perf.measurements.transactions import Transactions
 
@@ -43,4 +46,7 @@ ALL: tuple[Measurement, ...] = (
     Commits(),
     OffsetsLoad(),
     Transactions(),
+    SparkRead(),
+    SparkStream(),
+    SparkSink(),
 )

@@ -5,7 +5,7 @@ import pytest
 from perf.measurement import KAFKAPY, Bench, Measurement
 from perf.measurements import ALL
 
-NEEDS_NO_JAVA = [each for each in ALL if each.name != "java"]
+NEEDS_NO_JAVA = [each for each in ALL if each.name != "java" and not each.name.startswith("spark-")]
 
 
 @pytest.mark.parametrize("measurement", NEEDS_NO_JAVA, ids=lambda measurement: measurement.name)

@@ -1,0 +1,91 @@
+"""What the drivers of the Spark measurements run (see perf.spark); all figures are seconds of a warm session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from perf import frames
+from perf.raw_client import RawClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def read(spark: SparkSession, source: str, options: Mapping[str, str], repeats: int) -> list[float]:
+    """Reads a topic into nothing, `repeats` times, after one time that does not count."""
+    return [_read(spark, source, options) for _ in range(repeats + 1)][1:]
+
+
+def _read(spark: SparkSession, source: str, options: Mapping[str, str]) -> float:
+    began = time.perf_counter()
+    frame = spark.read.format(source).options(**options).load()
+    frame.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def write(
+    spark: SparkSession, source: str, options: Mapping[str, str], size: int, count: int, repeats: int
+) -> list[float]:
+    """Writes `count` rows with keys (numbers as text) and values of `size` to a topic, in two tasks."""
+    from pyspark.sql.functions import col, lit
+
+    value = bytes(range(256)) * 4
+    frame = spark.range(0, count, 1, 2).select(
+        col("id").cast("string").cast("binary").alias("key"), lit(value[:size]).alias("value")
+    )
+    found = []
+    for _ in range(repeats + 1):
+        began = time.perf_counter()
+        frame.write.format(source).options(**options).mode("append").save()
+        found.append(time.perf_counter() - began)
+    return found[1:]
+
+
+def stream(
+    spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str, repeats: int
+) -> list[tuple[int, float]]:
+    """Streams a topic into nothing by Trigger.AvailableNow; for each time rows and seconds of its micro-batches."""
+    found = []
+    for number in range(repeats + 1):
+        frame = spark.readStream.format(source).options(**options).load()
+        writing = frame.writeStream.format("noop").option("checkpointLocation", f"{checkpoint}/{number}")
+        query = writing.trigger(availableNow=True).start()
+        query.awaitTermination()
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        rows = sum(each["numInputRows"] for each in batches)
+        found.append((rows, sum(each["durationMs"]["triggerExecution"] for each in batches) / 1000))
+    return found[1:]
+
+
+def latency(
+    spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str, topic: str, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Records that come one by one to a query that waits for them: from when one is in the log until its micro-batch is
+    done; and what Spark says these micro-batches took. The first five do not count."""
+    frame = spark.readStream.format(source).options(**options).load()
+    query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+    produce = frames.produce(topic, frames.batch([b"value"]), 1)
+    whole, batches = [], []
+    with RawClient(int(options["kafka.bootstrap.servers"].rpartition(":")[2])) as client:
+        for number in range(rounds + 5):
+            client.produce_once(produce)
+            began = time.perf_counter()
+            progress = _wait_for(query, number + 1)
+            if number >= 5:
+                whole.append(time.perf_counter() - began)
+                batches.append(progress["durationMs"]["triggerExecution"] / 1000)
+    query.stop()
+    return whole, batches
+
+
+def _wait_for(query: Any, rows: int) -> Any:
+    """The progress of the micro-batch that brings the sum of rows to `rows`."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        done = query.recentProgress
+        if sum(each["numInputRows"] for each in done) >= rows:
+            return [each for each in done if each["numInputRows"]][-1]
+        time.sleep(0.002)
+    raise TimeoutError(f"no micro-batch with row {rows} within 60 s: {query.status}")
