@@ -6,15 +6,11 @@ only enqueue. Imports kazoo: load it only where there is a ZooKeeper. Source: Ka
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
@@ -32,10 +28,10 @@ from kazoo.exceptions import (
 from kazoo.exceptions import NoChildrenForEphemeralsError as NoChildrenError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol import serialization as wire
-from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
+from kazoo.protocol.states import KazooState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, close, connected, named
 from kafkapy.metadata.tree import (
     BadVersion,
     Check,
@@ -62,8 +58,6 @@ LOST = KazooState.LOST
 # What leaves open whether a change was made.
 Unanswered = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationTimeoutError, KazooTimeoutError)
 
-# How often the first connection is asked whether it was refused for good.
-_GLANCE_S = 0.1
 # As ZooKeeper's PathUtils has it.
 _ILLEGAL = re.compile(r"/\.\.?(/|$)|[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 _EPHEMERAL, _SEQUENCE = 1, 2
@@ -71,40 +65,6 @@ _EPHEMERAL, _SEQUENCE = 1, 2
 _OWN_NODE = "zookeeper"
 _OPEN_TO_ALL = "/consumers"
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
-
-
-class KeeperError(Exception):
-    """ZooKeeper cannot be used; the message says where, why, and what to do."""
-
-
-class KeeperSettings(NamedTuple):
-    """How to reach ZooKeeper. `connect` is HOST:PORT with commas between and an optional chroot at the end.
-
-    Files are PEM; `login` is (user, password) for SASL's DIGEST-MD5. With `set_acl` nodes are made so that only this
-    login changes them (ZkData.defaultAcls).
-    """
-
-    connect: str
-    session_timeout_ms: int = 18000
-    connection_timeout_ms: int = 18000
-    max_in_flight: int = 10
-    set_acl: bool = False
-    tls: bool = False
-    ca_file: str | None = None
-    certificate_file: str | None = None
-    key_password: str | None = None
-    check_hostname: bool = True
-    login: tuple[str, str] | None = None
-
-    @property
-    def chroot(self) -> str:
-        """Empty for none."""
-        _, slash, path = self.connect.partition("/")
-        return f"/{path}".rstrip("/") if slash else ""
-
-    @property
-    def servers(self) -> str:
-        return self.connect.partition("/")[0]
 
 
 class Session:
@@ -117,7 +77,7 @@ class Session:
         self._settings = settings
         self._chroot = settings.chroot
         self._make_chroot()
-        self._client = _connected(settings, settings.servers + self._chroot, on_state)
+        self._client = connected(settings, settings.servers + self._chroot, on_state)
         self._on_event = on_event
         self._hidden: set[str] = set()
 
@@ -134,7 +94,7 @@ class Session:
 
     def close(self) -> None:
         """Ends the session: its ephemeral nodes are gone at once, if ZooKeeper can be told."""
-        _close(self._client)
+        close(self._client)
 
     def revive(self) -> None:
         """kazoo gives up where a login was refused, also when the server only went away in the middle of it."""
@@ -237,7 +197,7 @@ class Session:
         """As Kafka does, through a session of its own that is not below the chroot."""
         if not self._chroot:
             return
-        client = _connected(self._settings, self._settings.servers, _ignore)
+        client = connected(self._settings, self._settings.servers, _ignore)
         try:
             parts = self._chroot.strip("/").split("/")
             for depth in range(1, len(parts) + 1):
@@ -249,96 +209,10 @@ class Session:
                         pass  # another broker was faster
         except KazooException as error:
             raise KeeperError(
-                f"the chroot {self._chroot} cannot be made in ZooKeeper at {self._settings.servers}: {_named(error)}"
+                f"the chroot {self._chroot} cannot be made in ZooKeeper at {self._settings.servers}: {named(error)}"
             ) from None
         finally:
-            _close(client)
-
-
-def _connected(settings: KeeperSettings, hosts: str, on_state: Callable[[str], None]) -> Any:
-    servers = settings.servers
-    options: dict[str, Any] = {}
-    if settings.tls:
-        options = {
-            "use_ssl": True,
-            "ca": _readable(settings.ca_file),
-            "certfile": _readable(settings.certificate_file),
-            "keyfile": _readable(settings.certificate_file),
-            "keyfile_password": settings.key_password,
-            "check_hostname": settings.check_hostname,
-        }
-    if settings.login is not None:
-        if importlib.util.find_spec("puresasl") is None:
-            raise KeeperError("a login for ZooKeeper needs pure-sasl: pip install 'kafkapy[zookeeper]'")
-        user, password = settings.login
-        options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
-    heard = _Heard()
-    try:
-        client = KazooClient(
-            hosts=hosts,
-            timeout=settings.session_timeout_ms / 1000,
-            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1),
-            logger=heard,
-            **options,
-        )
-    except ValueError as error:
-        raise KeeperError(
-            f"zookeeper.connect is {settings.connect!r}, which is not HOST:PORT with commas between and an optional "
-            f"path at the end ({error})"
-        ) from None
-    client.add_listener(on_state)
-    live = client.start_async()
-    deadline = time.monotonic() + settings.connection_timeout_ms / 1000
-    while not live.wait(_GLANCE_S):
-        refused = client.client_state == KeeperState.AUTH_FAILED
-        if refused or time.monotonic() > deadline:
-            _close(client)
-            raise KeeperError(_refused(servers) if refused else _silence(settings, heard.last))
-    if settings.login is not None:  # the connection is there before the login is looked at
-        try:
-            client.exists_async("/").get(timeout=settings.connection_timeout_ms / 1000)
-        except (KazooException, KazooTimeoutError):
-            _close(client)
-            raise KeeperError(_refused(servers)) from None
-    return client
-
-
-def _refused(servers: str) -> str:
-    return f"ZooKeeper at {servers} refuses the login: check kafkapy.zookeeper.sasl.username and its password"
-
-
-def _silence(settings: KeeperSettings, last: str) -> str:
-    return (
-        f"ZooKeeper at {settings.servers} does not answer within {settings.connection_timeout_ms / 1000:g} s: is "
-        "zookeeper.connect right, and does it run? (zookeeper.connection.timeout.ms is how long to wait"
-        + (f"; the last attempt ended with: {last})" if last else ")")
-    )
-
-
-def _close(client: Any) -> None:
-    try:
-        client.stop()
-        client.close()
-    except Exception as error:  # it waits for a connection that is being made; nothing is lost if it waits in vain
-        log.info("the session was not closed properly: %s", error)
-
-
-def _readable(path: str | None) -> str | None:
-    if path is not None and not Path(path).is_file():
-        raise KeeperError(f"{path}, which the settings zookeeper.ssl name, is not there")
-    return path
-
-
-class _Heard(logging.Logger):
-    """kazoo logs each attempt; of that only the last problem is kept, for the tree says once what has become of the
-    connection."""
-
-    def __init__(self) -> None:
-        super().__init__("kazoo", logging.WARNING)
-        self.last = ""
-
-    def handle(self, record: logging.LogRecord) -> None:
-        self.last = record.getMessage().partition(": ")[2] or self.last
+            close(client)
 
 
 def _node(data: bytes | None, stat: Any) -> Node:
@@ -357,11 +231,7 @@ def _as_tree(operation: Operation, error: Exception) -> TreeError:
         return NotEmpty(path)
     if isinstance(error, NoChildrenError):
         return NoChildrenForEphemerals(split_path(path + "0")[0])
-    return TreeUnavailable(path, f"ZooKeeper refuses a change of {path}: {_named(error)}")
-
-
-def _named(error: Exception) -> str:
-    return f"{type(error).__name__.removesuffix('Error')} {error}".strip()
+    return TreeUnavailable(path, f"ZooKeeper refuses a change of {path}: {named(error)}")
 
 
 def _ignore(state: str) -> None:

@@ -19,11 +19,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from kafkapy.metadata.happened import happened
-from kafkapy.metadata.keeper import CONNECTED, LOST, KeeperError, KeeperSettings, Session, Unanswered
-from kafkapy.metadata.mirror import Mirror, child_path
+from kafkapy.metadata.keeper import CONNECTED, LOST, Session, Unanswered
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings
+from kafkapy.metadata.mirror import Mirror
+from kafkapy.metadata.refresh import Read, Refresh, ahead, both
 from kafkapy.metadata.tree import (
     Check,
     Create,
@@ -49,11 +51,6 @@ _MAX_TRIES = 10
 _RETRY_S = 0.5
 
 
-# What to read of a path: its children's names, or its data.
-_Read = tuple[str, bool]
-_T = TypeVar("_T")
-
-
 class _Change(NamedTuple):
     """`tries`: how often it was sent and not answered."""
 
@@ -67,7 +64,6 @@ class ZooKeeperTree(Tree):
 
     def __init__(self, settings: KeeperSettings, roots: Collection[str] | None = None) -> None:
         self._settings = settings
-        self._roots = roots
         self._patience_s = settings.session_timeout_ms / 1000
         self._mirror = Mirror()
         self._watches = Watches()
@@ -75,7 +71,7 @@ class ZooKeeperTree(Tree):
         # All of these are guarded by the condition.
         self._news = threading.Condition()
         self._waiting: deque[_Change] = deque()
-        self._stale: set[_Read] = set(_both("/"))
+        self._stale: set[Read] = set(both("/"))
         self._connected = False
         self._lost_at = 0.0
         self._expired = False
@@ -85,6 +81,7 @@ class ZooKeeperTree(Tree):
         self._answered: list[tuple[_Change, list[Any] | None, TreeError | None]] = []
         self._unsure: list[tuple[_Change, int]] = []
         self._session = Session(settings, self._on_state, self._on_event)
+        self._refresh = Refresh(self._session, self._mirror, roots, settings.max_in_flight, self._patience_s)
         self._loaded = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
         self._thread.start()
@@ -141,7 +138,7 @@ class ZooKeeperTree(Tree):
             if state == LOST and not self._closed:
                 self._expired = True
             if self._connected:  # watches do not outlive a connection
-                self._stale.update(read for path in list(self._mirror.nodes) for read in _both(path))
+                self._stale.update(read for path in list(self._mirror.nodes) for read in both(path))
             self._news.notify()
         if self._closed:
             return
@@ -163,7 +160,7 @@ class ZooKeeperTree(Tree):
             elif kind == "CHILD":
                 self._stale.add((path, True))
             else:
-                self._stale.update(_both(path))
+                self._stale.update(both(path))
             self._news.notify()
 
     # The tree's own thread.
@@ -219,7 +216,7 @@ class ZooKeeperTree(Tree):
             stale, self._stale = self._stale, set()
             expired, self._expired = self._expired, False
         try:
-            self._refresh(stale)
+            self._watches.fire(self._refresh.run(stale))
         except BaseException:
             with self._news:
                 self._stale |= stale
@@ -240,8 +237,8 @@ class ZooKeeperTree(Tree):
 
     def _change(self, group: list[_Change]) -> None:
         """Sends the changes one behind the other; what they touched is stale, and read before they are answered."""
-        for change, asked in _ahead(group, self._send, self._settings.max_in_flight):
-            touched: Iterable[_Read] = ()
+        for change, asked in ahead(group, self._send, self._settings.max_in_flight):
+            touched: Iterable[Read] = ()
             try:
                 if isinstance(asked, TreeError):
                     raise asked
@@ -250,7 +247,7 @@ class ZooKeeperTree(Tree):
             except TreeError as error:
                 self._answered.append((change, None, error))
                 if not isinstance(error, TreeUnavailable):  # whoever tries again has to see what stood in the way
-                    touched = (read for operation in change.operations for read in _both(_home(operation)))
+                    touched = (read for operation in change.operations for read in both(_home(operation)))
             except Unanswered:
                 if change.tries < _MAX_TRIES:
                     self._unsure.append((change._replace(tries=change.tries + 1), since))
@@ -287,49 +284,6 @@ class ZooKeeperTree(Tree):
             call(change.done, results, None)
         return results is not None
 
-    def _refresh(self, stale: Iterable[_Read]) -> None:
-        """Reads these, and everything that they lead to and that is not known; then all of it is known at once."""
-        found: dict[str, Node | None] = {}
-        known = self._mirror.nodes
-        asked_for: set[_Read] = set()
-        wanted = {read for path, kind in stale for read in ((path, kind), *_unknown_ancestors(path, known))}
-        while wanted:
-            asked_for |= wanted
-            following: set[_Read] = set()
-            for (path, of_children), asked in _ahead(sorted(wanted), self._ask, self._settings.max_in_flight):
-                if not of_children:
-                    found[path] = node = self._session.node(path, asked, self._patience_s)
-                    if path in known and node is not None and node.created != known[path].created != 0:
-                        below = (other for other in known if other.startswith(f"{path}/"))
-                        following.update(read for other in below for read in _both(other))
-                    continue
-                names = self._session.children(path, asked, self._patience_s)
-                if names is None:
-                    found[path] = None
-                    continue
-                there = {child_path(path, name) for name in names if path != "/" or self._matters(name)}
-                following.update(read for child in there if child not in known for read in _both(child))
-                if path in known:
-                    found.update((child, None) for child in self._mirror.child_paths(path) if child not in there)
-            wanted = following - asked_for
-        self._watches.fire(self._mirror.apply(found))
-
-    def _ask(self, read: _Read) -> Any:
-        path, of_children = read
-        return self._session.read_children(path) if of_children else self._session.read(path)
-
-    def _matters(self, name: str) -> bool:
-        return self._roots is None or name in self._roots
-
-
-def _both(path: str) -> tuple[_Read, _Read]:
-    return (path, False), (path, True)
-
-
-def _unknown_ancestors(path: str, known: Collection[str]) -> Iterator[_Read]:
-    while path != "/" and (path := split_path(path)[0]) not in known:
-        yield from _both(path)
-
 
 def _home(operation: Operation) -> str:
     """The node that an operation is about: of a sequence the parent, for it has no name yet."""
@@ -337,19 +291,9 @@ def _home(operation: Operation) -> str:
     return split_path(operation.path + "0")[0] if is_sequence else operation.path
 
 
-def _touched(operations: Sequence[Operation], results: Sequence[Any]) -> Iterator[_Read]:
+def _touched(operations: Sequence[Operation], results: Sequence[Any]) -> Iterator[Read]:
     for operation, result in zip(operations, results, strict=True):
         if isinstance(operation, Create):
-            yield from _both(result)
+            yield from both(result)
         elif not isinstance(operation, Check):
             yield (operation.path, False)
-
-
-def _ahead(items: Iterable[_T], send: Callable[[_T], Any], window: int) -> Iterator[tuple[_T, Any]]:
-    """Each item and what sending it gave, with up to `window` of them sent before the first is looked at."""
-    sent: deque[tuple[_T, Any]] = deque()
-    for item in items:
-        sent.append((item, send(item)))
-        if len(sent) >= window:
-            yield sent.popleft()
-    yield from sent

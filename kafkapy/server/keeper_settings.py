@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkapy.metadata.keeper import KeeperSettings
+from kafkapy.metadata.keeper_client import KeeperSettings
 from kafkapy.server.config_keeper import PASSWORD, USER, certificate_file
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from pathlib import Path
 from harness import toolchain
 from harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
 
-TICK_MS = 100  # sessions live from 2 to 20 of these
+TICK_MS = 100
 SESSION_MS = 2000
 CONFIG = """\
 tickTime={tick}
 minSessionTimeout={tick}
+maxSessionTimeout=60000
 dataDir={data}
 clientPort={port}
 clientPortAddress=127.0.0.1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata.keeper import KeeperSettings
+from kafkapy.metadata.keeper_client import KeeperSettings
 from kafkapy.metadata.tree import Tree
 from kafkapy.metadata.zookeeper import ZooKeeperTree
 

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from kafkapy.metadata import paths
-from kafkapy.metadata.keeper import KeeperError, KeeperSettings
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings
 from kafkapy.metadata.tree import Create, Set
 from kafkapy.metadata.zookeeper import ZooKeeperTree
 from kafkapy.server.config import BrokerConfig
@@ -115,6 +115,7 @@ def test_a_wrong_password_is_told(secure: Secure) -> None:
 def test_a_server_that_is_not_trusted_is_not_talked_to(secure: Secure, tmp_path: Path) -> None:
     _, another = make_certificate(tmp_path, "another")
     wrong = {"zookeeper_ssl_truststore_location": str(another), "zookeeper_ssl_truststore_type": "PEM"}
+    wrong["zookeeper_connection_timeout_ms"] = "1500"
     with pytest.raises(KeeperError, match="certificate"):
         ZooKeeperTree(settings(secure.tls, zookeeper_ssl_client_enable="true", **wrong))
     with pytest.raises(KeeperError, match="is not there"):
