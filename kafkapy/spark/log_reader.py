@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafkapy.arrow.segments import read_split
 from kafkapy.log.offline.bounds import Planner
 from kafkapy.log.offline.splits import Split, divided
-from kafkapy.spark.log_options import LEAST_BYTES, MAX_BYTES, TASKS, LogOptions
+from kafkapy.spark.options.log_options import LEAST_BYTES, MAX_BYTES, TASKS, LogOptions
 from kafkapy.spark.plainly import plainly
 
 if TYPE_CHECKING:

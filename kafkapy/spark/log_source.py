@@ -28,7 +28,7 @@ class KafkapyLogDataSource(DataSource):
 
     @plainly
     def schema(self) -> StructType:
-        from kafkapy.spark.log_options import log_options
+        from kafkapy.spark.options.log_options import log_options
         from kafkapy.spark.schema import schema_of
 
         check_requirements()
@@ -36,8 +36,8 @@ class KafkapyLogDataSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        from kafkapy.spark.log_options import log_options
         from kafkapy.spark.log_reader import SegmentReader
+        from kafkapy.spark.options.log_options import log_options
         from kafkapy.spark.schema import check_schema
 
         check_requirements()
@@ -47,6 +47,6 @@ class KafkapyLogDataSource(DataSource):
 
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from kafkapy.spark.options import BadOption
+        from kafkapy.spark.options.given import BadOption
 
         raise BadOption("the source kafkapy-log reads what the files hold now: for a stream read a broker with kafkapy")

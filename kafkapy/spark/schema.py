@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkapy.spark.options import BadOption
+from kafkapy.spark.options.given import BadOption
 
 _TYPES: dict[str, DataType] = {
     "key": BinaryType(),

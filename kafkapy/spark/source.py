@@ -34,17 +34,17 @@ class KafkapyDataSource(DataSource):
 
     @plainly
     def schema(self) -> StructType:
+        from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.schema import schema_of
-        from kafkapy.spark.source_options import source_options
 
         check_requirements()
         return schema_of(source_options(self.options).columns)
 
     @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
-        from kafkapy.spark.batch_reader import BatchReader
+        from kafkapy.spark.options.source_options import source_options
+        from kafkapy.spark.reading.batch_reader import BatchReader
         from kafkapy.spark.schema import check_schema
-        from kafkapy.spark.source_options import source_options
 
         check_requirements()
         options = source_options(self.options)
@@ -54,31 +54,31 @@ class KafkapyDataSource(DataSource):
 
     @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.schema import check_schema
-        from kafkapy.spark.source_options import source_options
 
         check_requirements()
         options = source_options(self.options)
         options.check_stream()
         check_schema(schema, options.columns)
         if find_spec("pyspark.sql.streaming.datasource") is None:  # before PySpark 4.2
-            from kafkapy.spark.plain_stream import PlainStreamReader
+            from kafkapy.spark.reading.plain_stream import PlainStreamReader
 
             return PlainStreamReader(options)
-        from kafkapy.spark.limited_stream import LimitedStreamReader
+        from kafkapy.spark.reading.limited_stream import LimitedStreamReader
 
         return LimitedStreamReader(options)
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from kafkapy.spark.sink import batch_writer
+        from kafkapy.spark.sink.writers import batch_writer
 
         check_requirements()
         return batch_writer(self.options, schema, overwrite)
 
     @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        from kafkapy.spark.sink import stream_writer
+        from kafkapy.spark.sink.writers import stream_writer
 
         check_requirements()
         return stream_writer(self.options, schema, overwrite)

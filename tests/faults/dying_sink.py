@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
 
 from kafkapy.client.connection import Connection
 from kafkapy.client.transactional_producer import TransactionalProducer
-from kafkapy.spark import epochs
-from kafkapy.spark.sink import stream_writer
+from kafkapy.spark.sink import epochs
+from kafkapy.spark.sink.writers import stream_writer
 
 _counted: dict[tuple[str, str], int] = {}
 _watched: list[str] = []

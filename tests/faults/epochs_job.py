@@ -21,10 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from kafkapy.client import Cluster
-from kafkapy.spark.decisions import ensure_decision_topic
-from kafkapy.spark.delivery import Written, write_exactly_once
-from kafkapy.spark.epochs import abort_epoch, commit_epoch
-from kafkapy.spark.sink_options import SinkOptions, sink_options
+from kafkapy.spark.options.sink_options import SinkOptions, sink_options
+from kafkapy.spark.sink.decisions import ensure_decision_topic
+from kafkapy.spark.sink.delivery import Written, write_exactly_once
+from kafkapy.spark.sink.epochs import abort_epoch, commit_epoch
 from tests.faults.dying_sink import watch
 
 ATTEMPTS = 4  # of a task

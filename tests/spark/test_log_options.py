@@ -8,9 +8,9 @@ import pytest
 from kafkapy.log.offline.bounds import EARLIEST, LATEST, Bounds, Time
 from kafkapy.log.offline.errors import OfflineError
 from kafkapy.record.batch import build
-from kafkapy.spark.log_options import LEAST_BYTES, MAX_BYTES, log_options
 from kafkapy.spark.log_reader import SegmentReader, task_bytes
-from kafkapy.spark.options import BadOption
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.log_options import LEAST_BYTES, MAX_BYTES, log_options
 
 NOW = 1_700_000_000_000
 BOTH = '{"orders":{"0":3,"1":-2}}'

@@ -21,12 +21,12 @@ from kafkapy.client import (
 )
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ProducerFenced
-from kafkapy.spark import epochs
-from kafkapy.spark.decisions import Share, ensure_decision_topic
-from kafkapy.spark.delivery import Written, write_exactly_once
-from kafkapy.spark.epochs import DecidedTransactionLost, EpochExpired, abort_epoch, commit_epoch
-from kafkapy.spark.sink_options import SinkOptions, sink_options
-from kafkapy.spark.sink_worker import TaskIds
+from kafkapy.spark.options.sink_options import SinkOptions, sink_options
+from kafkapy.spark.sink import epochs
+from kafkapy.spark.sink.decisions import Share, ensure_decision_topic
+from kafkapy.spark.sink.delivery import Written, write_exactly_once
+from kafkapy.spark.sink.epochs import DecidedTransactionLost, EpochExpired, abort_epoch, commit_epoch
+from kafkapy.spark.sink.worker import TaskIds
 
 TASKS = 3
 

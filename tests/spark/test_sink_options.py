@@ -7,10 +7,10 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, St
 
 from kafkapy.client import Admin, Cluster, NewTopic, Producer
 from kafkapy.client.admin import TOPIC
-from kafkapy.spark.decisions import Decisions, DecisionsUnusable, ensure_decision_topic
-from kafkapy.spark.options import BadOption
-from kafkapy.spark.sink import BadRows, batch_writer, batches_of, stream_writer
-from kafkapy.spark.sink_options import sink_options
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.sink_options import sink_options
+from kafkapy.spark.sink.decisions import Decisions, DecisionsUnusable, ensure_decision_topic
+from kafkapy.spark.sink.writers import BadRows, batch_writer, batches_of, stream_writer
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 ROWS = StructType().add("value", StringType())

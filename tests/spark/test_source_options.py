@@ -2,13 +2,13 @@
 
 import pytest
 
-from kafkapy.spark.consumer_properties import WITHOUT_EFFECT
-from kafkapy.spark.limits import AtOffsets, AtTimestamp, Edge
-from kafkapy.spark.offset_json import EARLIEST, LATEST
-from kafkapy.spark.options import BadOption
+from kafkapy.spark.options.consumer_properties import WITHOUT_EFFECT
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.limits import AtOffsets, AtTimestamp, Edge
+from kafkapy.spark.options.offset_json import EARLIEST, LATEST
+from kafkapy.spark.options.source_options import KNOWN, source_options
+from kafkapy.spark.options.subscription import Subscription
 from kafkapy.spark.schema import check_schema, schema_of
-from kafkapy.spark.source_options import KNOWN, source_options
-from kafkapy.spark.subscription import Subscription
 
 LEAST = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
 

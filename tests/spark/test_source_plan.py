@@ -7,11 +7,11 @@ import pytest
 import kafkapy
 from kafkapy.client import Admin, ClientError, NewTopic, Producer, TransactionalProducer
 from kafkapy.errors import KafkaError
-from kafkapy.spark import cluster_pool
-from kafkapy.spark.batch_reader import BatchReader
-from kafkapy.spark.data_loss import DataLoss
-from kafkapy.spark.options import BadOption
-from kafkapy.spark.source_options import source_options
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.source_options import source_options
+from kafkapy.spark.reading import cluster_pool
+from kafkapy.spark.reading.batch_reader import BatchReader
+from kafkapy.spark.reading.data_loss import DataLoss
 
 TIME = int(time.time()) * 1000 - 60_000  # what is older than a week may be deleted at any moment
 

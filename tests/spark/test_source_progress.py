@@ -7,11 +7,11 @@ import pytest
 
 import kafkapy
 from kafkapy.client import Admin, Producer
-from kafkapy.spark.data_loss import DataLoss
-from kafkapy.spark.limited_stream import LimitedStreamReader
-from kafkapy.spark.options import BadOption
-from kafkapy.spark.plain_stream import PlainStreamReader
-from kafkapy.spark.source_options import source_options
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.source_options import source_options
+from kafkapy.spark.reading.data_loss import DataLoss
+from kafkapy.spark.reading.limited_stream import LimitedStreamReader
+from kafkapy.spark.reading.plain_stream import PlainStreamReader
 
 
 @pytest.fixture

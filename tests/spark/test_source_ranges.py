@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy.spark.positions import BadCheckpoint, Positions, positions_of
-from kafkapy.spark.ranges import KafkaRange, divided
-from kafkapy.spark.rates import Delay, rate_limited
+from kafkapy.spark.reading.positions import BadCheckpoint, Positions, positions_of
+from kafkapy.spark.reading.ranges import KafkaRange, divided
+from kafkapy.spark.reading.rates import Delay, rate_limited
 
 
 def ranges(*sizes):

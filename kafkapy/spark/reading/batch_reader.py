@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkapy.client.admin import EARLIEST, LATEST
-from kafkapy.spark.data_loss import report_data_loss
-from kafkapy.spark.limits import AtOffsets, Edge
-from kafkapy.spark.offset_reader import OffsetReader, listed
+from kafkapy.spark.options.limits import AtOffsets, Edge
+from kafkapy.spark.options.source_options import SourceOptions
 from kafkapy.spark.plainly import plainly
-from kafkapy.spark.positions import Positions
-from kafkapy.spark.ranges import KafkaRange, divided
-from kafkapy.spark.source_options import SourceOptions
-from kafkapy.spark.task import read_range
+from kafkapy.spark.reading.data_loss import report_data_loss
+from kafkapy.spark.reading.offset_reader import OffsetReader, listed
+from kafkapy.spark.reading.positions import Positions
+from kafkapy.spark.reading.ranges import KafkaRange, divided
+from kafkapy.spark.reading.task import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.spark.offset_json import EARLIEST, LATEST, offsets_of, timestamps_of
-from kafkapy.spark.options import BadOption, Options, as_integer
+from kafkapy.spark.options.given import BadOption, Options, as_integer
+from kafkapy.spark.options.offset_json import EARLIEST, LATEST, offsets_of, timestamps_of
 
 
 @dataclass(frozen=True)

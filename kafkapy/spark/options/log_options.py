@@ -11,11 +11,11 @@ from kafkapy.client.cluster import TopicPartition
 from kafkapy.log.offline.bounds import EARLIEST, LATEST, Bound, Bounds, Time
 from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.selection import selected
-from kafkapy.spark.consumer_properties import ISOLATION
-from kafkapy.spark.limits import AtOffsets, Edge, Limit, check_batch_limits, ending_limit, starting_limit
-from kafkapy.spark.options import BadOption, Options, as_word
-from kafkapy.spark.source_options import columns_of
-from kafkapy.spark.subscription import WAYS, Subscription, subscription
+from kafkapy.spark.options.consumer_properties import ISOLATION
+from kafkapy.spark.options.given import BadOption, Options, as_word
+from kafkapy.spark.options.limits import AtOffsets, Edge, Limit, check_batch_limits, ending_limit, starting_limit
+from kafkapy.spark.options.source_options import columns_of
+from kafkapy.spark.options.subscription import WAYS, Subscription, subscription
 
 ISOLATION_OPTION = "kafka.isolation.level"
 KNOWN = (

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.spark.options import LARGEST_LONG, BadOption
+from kafkapy.spark.options.given import LARGEST_LONG, BadOption
 
 LATEST, EARLIEST = -1, -2  # offsets in JSON that stand for the end and for the beginning
 

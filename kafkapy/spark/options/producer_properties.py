@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from kafkapy.client.cluster import parse_addresses
 from kafkapy.record.compression import NAMES as CODECS
-from kafkapy.spark.consumer_properties import warn_once
-from kafkapy.spark.options import BadOption, as_boolean, as_integer, as_word, guess
+from kafkapy.spark.options.consumer_properties import warn_once
+from kafkapy.spark.options.given import BadOption, as_boolean, as_integer, as_word, guess
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from kafkapy.client.cluster import parse_addresses
 from kafkapy.client.fetched import Isolation
-from kafkapy.spark.options import BadOption, as_integer, as_word, guess
+from kafkapy.spark.options.given import BadOption, as_integer, as_word, guess
 
 ISOLATION: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from kafkapy.client.admin import LATEST
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.spark.data_loss import report_data_loss
-from kafkapy.spark.limits import Edge
-from kafkapy.spark.offset_reader import OffsetReader, listed
-from kafkapy.spark.positions import Positions
-from kafkapy.spark.ranges import KafkaRange, divided
-from kafkapy.spark.rates import Delay, rate_limited
-from kafkapy.spark.source_options import SourceOptions
+from kafkapy.spark.options.limits import Edge
+from kafkapy.spark.options.source_options import SourceOptions
+from kafkapy.spark.reading.data_loss import report_data_loss
+from kafkapy.spark.reading.offset_reader import OffsetReader, listed
+from kafkapy.spark.reading.positions import Positions
+from kafkapy.spark.reading.ranges import KafkaRange, divided
+from kafkapy.spark.reading.rates import Delay, rate_limited
 
 IDLE_S = 0.1  # for how long the question for new records waits for some; Spark asks again at once
 POLL_S = 0.01

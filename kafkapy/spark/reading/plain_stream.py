@@ -9,11 +9,11 @@ from pyspark.sql.datasource import InputPartition
 
 from kafkapy.client.errors import ClientError
 from kafkapy.errors import KafkaError
-from kafkapy.spark.options import BadOption
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.source_options import TRIGGER_OPTIONS, SourceOptions
 from kafkapy.spark.plainly import plainly
-from kafkapy.spark.positions import Positions, positions_of
-from kafkapy.spark.source_options import TRIGGER_OPTIONS, SourceOptions
-from kafkapy.spark.stream_reader import StreamReader
+from kafkapy.spark.reading.positions import Positions, positions_of
+from kafkapy.spark.reading.stream_reader import StreamReader
 
 
 class PlainStreamReader(StreamReader):

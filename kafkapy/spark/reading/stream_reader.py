@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from kafkapy.spark.options.source_options import SourceOptions
 from kafkapy.spark.plainly import plainly
-from kafkapy.spark.positions import positions_of
-from kafkapy.spark.source_options import SourceOptions
-from kafkapy.spark.stream_plan import StreamPlan
-from kafkapy.spark.task import read_range
+from kafkapy.spark.reading.positions import positions_of
+from kafkapy.spark.reading.stream_plan import StreamPlan
+from kafkapy.spark.reading.task import read_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from kafkapy.spark.plainly import plainly
-from kafkapy.spark.positions import positions_of
-from kafkapy.spark.stream_reader import StreamReader
+from kafkapy.spark.reading.positions import positions_of
+from kafkapy.spark.reading.stream_reader import StreamReader
 
 
 class LimitedStreamReader(StreamReader, SupportsTriggerAvailableNow):

@@ -14,10 +14,10 @@ from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError, is_retriable
-from kafkapy.spark.cluster_pool import borrowed_cluster
-from kafkapy.spark.data_loss import report_data_loss
-from kafkapy.spark.ranges import KafkaRange
-from kafkapy.spark.source_options import SourceOptions
+from kafkapy.spark.options.source_options import SourceOptions
+from kafkapy.spark.reading.cluster_pool import borrowed_cluster
+from kafkapy.spark.reading.data_loss import report_data_loss
+from kafkapy.spark.reading.ranges import KafkaRange
 
 if TYPE_CHECKING:
     import pyarrow as pa

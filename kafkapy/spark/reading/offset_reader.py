@@ -13,10 +13,10 @@ from kafkapy.client.cluster import Cluster, Topic, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.fetched import isolation_level
 from kafkapy.errors import Errors, KafkaError, message_of
-from kafkapy.spark.limits import AtOffsets, AtTimestamp, Edge, Limit
-from kafkapy.spark.options import BadOption
-from kafkapy.spark.positions import Positions
-from kafkapy.spark.source_options import SourceOptions
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.limits import AtOffsets, AtTimestamp, Edge, Limit
+from kafkapy.spark.options.source_options import SourceOptions
+from kafkapy.spark.reading.positions import Positions
 
 log = logging.getLogger("kafkapy.spark")
 

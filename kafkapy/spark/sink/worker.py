@@ -13,9 +13,9 @@ from kafkapy.client.errors import ClientError
 from kafkapy.client.producer import Producer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
-from kafkapy.spark.decisions import Decisions
-from kafkapy.spark.epochs import id_of_driver
-from kafkapy.spark.sink_options import SinkOptions
+from kafkapy.spark.options.sink_options import SinkOptions
+from kafkapy.spark.sink.decisions import Decisions
+from kafkapy.spark.sink.epochs import id_of_driver
 
 LONGEST_TRANSACTION_S = 900.0  # Kafka's own limit, unless transaction.max.timeout.ms of the broker says otherwise
 

@@ -6,10 +6,10 @@ Source: KafkaSourceProvider of Spark, "Structured Streaming + Kafka Integration 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkapy.spark.consumer_properties import ConsumerProperties, consumer_properties
-from kafkapy.spark.limits import Limit, check_batch_limits, ending_limit, starting_limit
-from kafkapy.spark.options import BadOption, Options
-from kafkapy.spark.subscription import Subscription, subscription
+from kafkapy.spark.options.consumer_properties import ConsumerProperties, consumer_properties
+from kafkapy.spark.options.given import BadOption, Options
+from kafkapy.spark.options.limits import Limit, check_batch_limits, ending_limit, starting_limit
+from kafkapy.spark.options.subscription import Subscription, subscription
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")

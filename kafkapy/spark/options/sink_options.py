@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkapy.spark.options import BadOption, Options
-from kafkapy.spark.producer_properties import ProducerProperties, producer_properties
+from kafkapy.spark.options.given import BadOption, Options
+from kafkapy.spark.options.producer_properties import ProducerProperties, producer_properties
 
 DELIVERIES = ("at-least-once", "exactly-once")
 ON_LOST = ("fail", "skip")

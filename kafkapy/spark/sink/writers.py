@@ -28,7 +28,7 @@ Exactly once
    so.
 2. It takes a transactional id that no other attempt has, begins a transaction, writes its rows, waits until all are
    stored, looks at the decisions again (an attempt that is late aborts), and leaves the transaction **open**. Its share
-   (transactional id, producer id, producer epoch, rows) is its message. (delivery.py, sink_worker.py)
+   (transactional id, producer id, producer epoch, rows) is its message. (delivery.py, worker.py)
 3. The driver gets a producer with the transactional id of the query. From then on no older driver can write a decision,
    and what an older one was writing is there or never will be. It reads the decisions to their end.
 4. If the epoch is undecided, it makes sure that all transactions are still open, and writes the decision that lists
@@ -77,13 +77,13 @@ from pyspark.sql.types import StructType
 
 from kafkapy.arrow.row_columns import check_schema
 from kafkapy.client.cluster import Cluster
-from kafkapy.spark.decisions import Share, ensure_decision_topic
-from kafkapy.spark.delivery import Written, write_at_least_once, write_exactly_once
-from kafkapy.spark.epochs import abort_epoch, commit_epoch
-from kafkapy.spark.options import BadOption
+from kafkapy.spark.options.given import BadOption
+from kafkapy.spark.options.sink_options import SinkOptions, sink_options
 from kafkapy.spark.patience import patiently
 from kafkapy.spark.plainly import plainly
-from kafkapy.spark.sink_options import SinkOptions, sink_options
+from kafkapy.spark.sink.decisions import Share, ensure_decision_topic
+from kafkapy.spark.sink.delivery import Written, write_at_least_once, write_exactly_once
+from kafkapy.spark.sink.epochs import abort_epoch, commit_epoch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from kafkapy.client.consumer import Consumer
 from kafkapy.client.descriptions import NewTopic
 from kafkapy.client.errors import ClientError
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.spark.options import BadOption
+from kafkapy.spark.options.given import BadOption
 
 VERSION = 1
 REPLICAS = 3  # where there are so many brokers: a decision that is lost tears its epoch

@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.spark.offset_json import partitions_of
-from kafkapy.spark.options import BadOption, Options
+from kafkapy.spark.options.given import BadOption, Options
+from kafkapy.spark.options.offset_json import partitions_of
 
 WAYS = ("assign", "subscribe", "subscribePattern")
 

@@ -12,11 +12,11 @@ from kafkapy.client.errors import ClientError, ProducerFenced
 from kafkapy.client.producer import Producer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
-from kafkapy.spark.decisions import Share
-from kafkapy.spark.epochs import EpochExpired
+from kafkapy.spark.options.sink_options import SinkOptions
 from kafkapy.spark.patience import patiently
-from kafkapy.spark.sink_options import SinkOptions
-from kafkapy.spark.sink_worker import forget, worker_of
+from kafkapy.spark.sink.decisions import Share
+from kafkapy.spark.sink.epochs import EpochExpired
+from kafkapy.spark.sink.worker import forget, worker_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What the driver does at the end of an epoch: decides it, and ends its transactions. sink.py has the whole protocol.
+"""What the driver does at the end of an epoch: decides it, and ends its transactions. writers.py has the whole protocol.
 
 Both functions may be called again after any of their steps, in another process or by another driver, and are called
 from their beginning again while a broker is away.
@@ -15,9 +15,9 @@ from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.errors import Errors
 from kafkapy.record.compression import GZIP
-from kafkapy.spark.decisions import Decision, Decisions, Share, key_of, value_of
+from kafkapy.spark.options.sink_options import SinkOptions
 from kafkapy.spark.patience import patiently
-from kafkapy.spark.sink_options import SinkOptions
+from kafkapy.spark.sink.decisions import Decision, Decisions, Share, key_of, value_of
 
 OPEN = "Ongoing"
 DRIVER_TIMEOUT_S = 60.0  # of the driver's own transactions, which take milliseconds

@@ -1,0 +1,1 @@
+"""What users write in option(...): names, values, and a sentence for each that is wrong."""
