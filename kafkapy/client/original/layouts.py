@@ -1,0 +1,56 @@
+"""How partitions are named in ZooKeeper, in the two layouts that Kafka has had.
+
+0.8 and later: a topic's znode has JSON with the partitions, which are numbers. 0.7: a topic's znode has a child for
+each broker, whose data is how many partitions that broker has; a partition is called BROKER-NUMBER and sorts as a text.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+
+from kafkapy.errors import Errors, KafkaError
+
+
+class Layout(enum.Enum):
+    V08 = "0.8 and later"
+    V07 = "0.7"
+
+
+def layout_of_topic(data: bytes) -> Layout:
+    """By what the znode /brokers/topics/TOPIC holds: in 0.7 it is empty."""
+    return Layout.V08 if data.strip() else Layout.V07
+
+
+def layout_of_broker(data: bytes) -> Layout:
+    """By what the znode /brokers/ids/ID holds: JSON, or creator:host:port."""
+    return Layout.V08 if data.lstrip().startswith(b"{") else Layout.V07
+
+
+def partitions_in(path: str, data: bytes) -> list[str]:
+    """The names of a topic's partitions in their order, from its znode of the layout of 0.8 and later.
+
+    Raises KafkaError that names the path and what is there.
+    """
+    try:
+        found = json.loads(data)["partitions"]
+        return [str(number) for number in sorted(int(one) for one in found)]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise KafkaError(
+            Errors.UNKNOWN_SERVER_ERROR, f"{path} in ZooKeeper has {data[:200]!r}, which does not name partitions"
+        ) from None
+
+
+def partitions_07(path: str, counts: Mapping[str, bytes]) -> list[str]:
+    """The same from what the children of a topic's znode hold, by the brokers' ids, in the layout of 0.7."""
+    found = []
+    for broker, data in counts.items():
+        try:
+            found += [f"{int(broker)}-{number}" for number in range(int(data))]
+        except ValueError:
+            raise KafkaError(
+                Errors.UNKNOWN_SERVER_ERROR,
+                f"{path}/{broker} in ZooKeeper has {data[:200]!r}, which is not a number of partitions",
+            ) from None
+    return sorted(found)
