@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
-from kafkapy.arrow.row_columns import check_schema, decoded, rows_of
+from kafkapy.arrow.row_columns import RefusedRow, check_schema, decoded, rows_of
 from kafkapy.client.partitioner import StickyChoice
 from kafkapy.record.encoded import EncodedBatch
 
@@ -62,9 +62,9 @@ class RowEncoder:
         """Takes the rows of a pyarrow.RecordBatch; the batches that became full, in order.
 
         Raises:
-            ValueError: a column that is not known or of a wrong type, or a row that cannot be a record; the sentence
-                names the column, or the row by its number among all that were fed, from 0. Rows before it may have
-                been encoded.
+            ValueError: a column that is not known or of a wrong type.
+            RefusedRow: a row that cannot be a record; the sentence names the column, or the row by its number among
+                all that were fed, from 0. Rows before it may have been encoded.
             KafkaError: what `partition_count` raises, such as for a topic that is not there.
         """
         check_schema(batch.schema, has_topic=self._topic is not None)
@@ -86,7 +86,7 @@ class RowEncoder:
         """An order of the rows that puts them together by topic (None: as they are), and each topic's places in it."""
         if column.null_count:
             row = self._fed + pc.index(column.is_null(), True).as_py()
-            raise ValueError(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")
+            raise RefusedRow(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")
         # Its own dictionary, if it has one, may have a name twice, and names that no row has.
         found = decoded(column).dictionary_encode()
         names = found.dictionary.cast(pa.string()).to_pylist()
@@ -113,7 +113,7 @@ class RowEncoder:
             try:
                 at = batches.append(rows, at, places.stop, now)
             except BadRow as bad:
-                raise ValueError(f"row {self._fed + bad.row}, for topic {topic!r}, {bad.reason}") from None
+                raise RefusedRow(f"row {self._fed + bad.row}, for topic {topic!r}, {bad.reason}") from None
             if batches.full < 0:
                 break
             full = batches.full

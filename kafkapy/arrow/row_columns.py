@@ -25,6 +25,10 @@ _BYTES = "binary or string"
 _HEADERS = "list<struct<key: string, value: binary>>"
 
 
+class RefusedRow(ValueError):
+    """A row cannot be a record; the text says which, or of which column, and why."""
+
+
 def check_schema(schema: Any, *, has_topic: bool) -> None:
     """Raises ValueError with a sentence about the first column that cannot be."""
     for name in schema.names:
@@ -47,7 +51,7 @@ def rows_of(batch: Any, order: Any = None) -> Rows:
     """The rows of a pyarrow.RecordBatch whose schema was checked; nothing that has a plain layout is copied.
 
     `order` is a pyarrow array of uint64: in which order they are to be encoded.
-    Raises ValueError for a partition or a timestamp that cannot be, or a header that is null.
+    Raises RefusedRow for a partition or a timestamp that cannot be, or a header that is null.
     """
     columns = {name: batch.column(name) for name in COLUMNS if name in batch.schema.names}
     columns = {name: column for name, column in columns.items() if not pa.types.is_null(column.type)}
@@ -127,7 +131,7 @@ def _headers(column: Any) -> tuple[Any, Any, Any]:
         column = column.cast(pa.list_(column.type.value_field))
     pairs = column.values
     if pairs.null_count and column.flatten().null_count:
-        raise ValueError("a row has a header that is null; leave it out of the row's list")
+        raise RefusedRow("a row has a header that is null; leave it out of the row's list")
     validity, offsets = column.buffers()[:2]
     if offsets is None or offsets.size == 0:
         offsets = bytes(4)
@@ -142,7 +146,7 @@ def _partitions(column: Any) -> Any:
     try:
         return column.cast(pa.int32())
     except pa.ArrowInvalid as reason:
-        raise ValueError(f"column 'partition' has a number that no partition has: {reason}") from None
+        raise RefusedRow(f"column 'partition' has a number that no partition has: {reason}") from None
 
 
 def _milliseconds(column: Any) -> Any:
@@ -150,7 +154,7 @@ def _milliseconds(column: Any) -> Any:
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
     least = pc.min(column).as_py()
     if least is not None and least < 0:
-        raise ValueError(f"column 'timestamp' has a time before 1970 ({least} ms), which no record can have")
+        raise RefusedRow(f"column 'timestamp' has a time before 1970 ({least} ms), which no record can have")
     return column
 
 

@@ -11,7 +11,7 @@ Options, their names, defaults and meanings are those of Spark's own Kafka sourc
 
 from typing import Any
 
-from kafkapy.spark.requirements import check_requirements
+from kafkapy.spark.requirements import check_requirements, check_workers
 
 __all__ = ["check_requirements", "register"]
 
@@ -20,6 +20,8 @@ def register(spark: Any) -> None:
     """Makes `format("kafkapy")` and `format("kafkapy-log")` known to one session; raises MissingRequirement with what
     to install."""
     check_requirements()
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):  # whose workers are the server's
+        check_workers()
     from kafkapy.spark.log_source import KafkapyLogDataSource
     from kafkapy.spark.source import KafkapyDataSource
 

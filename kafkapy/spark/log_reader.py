@@ -44,10 +44,12 @@ class SegmentReader(DataSourceReader):
         pieces = (piece for split in splits for piece in divided(split, size))
         return [Task(tuple(group)) for group in packed(pieces, size)]
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         splits = partition.splits if isinstance(partition, Task) else ()  # Spark makes one up where there are none
         skipped = _warn if self._options.ignore_damage else None
-        return (row for split in splits for row in read_split(split, columns=self._options.columns, skipped=skipped))
+        for split in splits:
+            yield from read_split(split, columns=self._options.columns, skipped=skipped)
 
 
 def task_bytes(options: LogOptions, total: int) -> int:

@@ -1,4 +1,5 @@
-"""What the data sources need: PySpark, PyArrow and a Java runtime, each new enough; what is missing is said."""
+"""What the data sources need: PySpark, PyArrow and a Java runtime, each new enough, and workers with kafkapy; what is
+missing is said."""
 
 import importlib
 import importlib.metadata
@@ -6,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 PYSPARK, PYARROW = (4, 0), (11, 0)  # the least that PySpark 4.0 itself takes
@@ -18,11 +20,13 @@ class MissingRequirement(ImportError):
 
 
 def check_requirements(*, java: bool = False) -> None:
-    """Raises MissingRequirement unless the Python packages are there, and with `java` a Java runtime too."""
+    """Raises MissingRequirement unless the Python packages are there; with `java` also what a session of this machine
+    starts, a Java runtime and the Python of its workers."""
     check_package("pyspark", PYSPARK)
     check_package("pyarrow", PYARROW)
     if java:
         check_java()
+        check_workers()
 
 
 def check_package(name: str, least: tuple[int, ...]) -> None:
@@ -49,6 +53,22 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:  # PySpark comes with Spark itself, too
         return str(importlib.import_module(name).__version__)
+
+
+def check_workers() -> None:
+    """Whether the Python that Spark starts, to find data sources and to run them, is one with kafkapy."""
+    python = os.environ.get("PYSPARK_PYTHON") or "python3"
+    look = "import sys; from importlib.util import find_spec; sys.exit(find_spec('kafkapy') is None)"
+    try:
+        fails = subprocess.run([python, "-c", look], capture_output=True, timeout=60).returncode
+        what = "has no kafkapy"
+    except (OSError, subprocess.SubprocessError) as error:
+        fails, what = 1, f"does not work ({error})"
+    if fails:
+        said = "PYSPARK_PYTHON" if os.environ.get("PYSPARK_PYTHON") else "as PYSPARK_PYTHON is not set"
+        raise MissingRequirement(
+            f"Spark runs {python} ({said}), which {what}; set PYSPARK_PYTHON={sys.executable} before the session starts"
+        )
 
 
 def check_java() -> None:

@@ -47,7 +47,7 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
     ("given", "text"),
     [
         ({"topics": "a"}, "the sink kafkapy has no option 'topics'; did you mean 'topic'?"),
-        ({"kafka.acks": "2"}, "kafka.acks is '2': write all or -1 or 1 or 0"),
+        ({"kafka.acks": "2"}, "kafka.acks is '2': write all, -1, 1 or 0"),
         ({"kafka.compression.type": "zip"}, "kafka.compression.type is 'zip'"),
         ({"kafka.compresion.type": "zstd"}, "kafka.compresion.type is no property of Kafka's producer; did you mean"),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set: keys are written as the bytes"),

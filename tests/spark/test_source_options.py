@@ -136,8 +136,8 @@ def test_offsets_in_another_form_are_refused(option, wrong):
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("startingTimestamp", "yesterday", "write a whole number, 0 or more"),
-        ("startingTimestamp", "-1", "write a whole number, 0 or more"),
+        ("startingTimestamp", "yesterday", "write milliseconds since 1970, as in 1718000000000"),
+        ("startingTimestamp", "-1", "write milliseconds since 1970, as in 1718000000000"),
         ("endingOffsetsByTimestamp", '{"orders":{"0":-1}}', "ms since 1970"),
         ("failOnDataLoss", "no", "write true or false"),
         ("minPartitions", "0", "write a whole number, 1 or more"),

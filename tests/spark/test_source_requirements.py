@@ -36,8 +36,27 @@ def program(directory: Path, name: str, text: str) -> None:
     (directory / name).chmod(0o755)
 
 
+@pytest.fixture(autouse=True)
+def own_python(monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+
+
 def test_what_is_installed_here_is_enough():
     check_requirements(java=True)
+
+
+def test_workers_without_kafkapy_are_told_with_what_to_set(monkeypatch, tmp_path):
+    program(tmp_path, "python3", "exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    with pytest.raises(
+        MissingRequirement, match=r"python3 \(as PYSPARK_PYTHON is not set\), which has no kafkapy"
+    ) as told:
+        register(None)
+    assert f"set PYSPARK_PYTHON={sys.executable} before the session starts" in str(told.value)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
+    with pytest.raises(MissingRequirement, match=r"Spark runs /no/such/python \(PYSPARK_PYTHON\), which does not work"):
+        register(None)
 
 
 @pytest.mark.parametrize("name", ["pyspark", "pyarrow"])

@@ -93,11 +93,19 @@ def as_integer(name: str, word: str, *, least: int = 0) -> int:
     return int(word)
 
 
+def as_timestamp(name: str, word: str) -> int:
+    """Milliseconds since 1970."""
+    try:
+        return as_integer(name, word)
+    except BadOption:
+        raise BadOption(f"{name} is {word!r}: write milliseconds since 1970, as in 1718000000000") from None
+
+
 def as_word(name: str, word: str, words: Sequence[W]) -> W:
     for one in words:
         if one == word.lower():
             return one
-    raise BadOption(f"{name} is {word!r}: write {' or '.join(words)}")
+    raise BadOption(f"{name} is {word!r}: write {', '.join(words[:-1])} or {words[-1]}")
 
 
 def guess(name: str, among: Iterable[str]) -> str | None:

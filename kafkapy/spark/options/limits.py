@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.spark.options.given import BadOption, Options, as_integer
+from kafkapy.spark.options.given import BadOption, Options, as_timestamp
 from kafkapy.spark.options.offset_json import EARLIEST, LATEST, offsets_of, timestamps_of
 
 
@@ -58,7 +58,7 @@ def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
         ("endingOffsets", ending, EARLIEST, "earliest"),
     ):
         if limit == Edge(wrong):
-            raise BadOption(f"{name} is {word!r}: a batch query would read nothing; that is for streaming queries")
+            raise BadOption(f"{name} is {word!r}: a batch query would read nothing; leave it out to read all there is")
         if isinstance(limit, AtOffsets):
             for (topic, index), offset in limit.offsets.items():
                 if offset == wrong:
@@ -67,7 +67,7 @@ def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
 
 def _limit(options: Options, which: str, *, or_latest: bool) -> Limit | None:
     if (text := options.text(name := f"{which}Timestamp")) is not None:
-        return AtTimestamp(as_integer(name, text), {}, or_latest)
+        return AtTimestamp(as_timestamp(name, text), {}, or_latest)
     if (text := options.text(name := f"{which}OffsetsByTimestamp")) is not None:
         return AtTimestamp(None, timestamps_of(name, text), or_latest)
     if (text := options.text(name := f"{which}Offsets")) is None:

@@ -8,7 +8,7 @@ from kafkapy.spark.options.producer_properties import ProducerProperties, produc
 
 DELIVERIES = ("at-least-once", "exactly-once")
 ON_LOST = ("fail", "skip")
-KNOWN = ("topic", "delivery", "decisionTopic", "transactionalIdPrefix", "onLostTransactions")
+KNOWN = ("topic", "delivery", "decisionTopic", "transactionalIdPrefix", "onLostTransactions", "includeHeaders")
 OF_SPARK = ("checkpointLocation", "queryName", "path")  # Spark hands its own on to every sink
 
 DECISION_TOPIC = "kafkapy-spark-decisions"
@@ -38,6 +38,7 @@ class SinkOptions:
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Raises BadOption with what is wrong."""
     options = Options(given, (*KNOWN, *OF_SPARK), "the sink kafkapy")
+    options.boolean("includeHeaders", False)  # has no effect: headers are written where there is a column, as by Spark's
     producer = producer_properties(options.kafka())
     exactly_once = options.word("delivery", DELIVERIES, DELIVERIES[0]) == DELIVERIES[1]
     if exactly_once and not (producer.acks == -1 and producer.idempotent):

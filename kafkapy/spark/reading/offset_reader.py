@@ -69,8 +69,9 @@ class OffsetReader:
         return self._retried(ask)
 
     def latest(self, known: Positions | None = None) -> Positions:
-        """Where all partitions end. One that ends before what is `known` is asked about again, for a new leader may
-        not yet know better. With `known` a topic may be gone, unless failOnDataLoss forbids it."""
+        """Where all partitions end. With `known` a topic may be gone, unless failOnDataLoss forbids it. One that is, or
+        that ends before what is known, is asked about again: a broker that has just started, or begun to lead, may not
+        yet know better, and what is taken for gone and comes back is read from its beginning."""
 
         def ask() -> Positions:
             missing_is_error = known is None or self._options.fail_on_data_loss
@@ -79,21 +80,26 @@ class OffsetReader:
 
         found = self._retried(ask)
         for attempt in range(1, self._options.num_retries):
-            backwards = known is not None and [
+            less = known is not None and [
                 where
-                for where, offset in found.offsets.items()
-                if known.offsets.get(where, 0) > offset and known.same_topic(found, where[0])
+                for where, offset in known.offsets.items()
+                if offset > found.offsets.get(where, -1) and known.same_topic(found, where[0])
             ]
-            if not backwards:
+            if not less:
                 break
-            log.warning("%s ended at a later offset before; asked again (%d).", listed(backwards), attempt)
+            log.warning("%s had records up to a later offset before; asked again (%d).", listed(less), attempt)
             time.sleep(self._options.retry_interval_s)
             found = self._retried(ask)
         return found
 
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where these partitions end, without a look at which there are: the cheapest question."""
-        return self._retried(lambda: self._edges(partitions, LATEST))
+    def have_moved(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether partitions end elsewhere now: the cheapest question, without a look at which there are. Also if it
+        has no answer, such as that of a leader which is gone: `latest` looks for the new one."""
+        try:
+            return self._edges(ends, LATEST) != ends
+        except (ClientError, KafkaError) as error:
+            log.info("%s Asked for all that there is.", error)
+            return True
 
     def _resolve(self, limit: Limit, starting: bool) -> Positions:
         partitions, ids = self._partitions(missing_is_error=True)
@@ -142,7 +148,9 @@ class OffsetReader:
             if topic.error_code:
                 if topic.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION and not missing_is_error:
                     continue
-                raise KafkaError(topic.error_code, f"topic {name!r}: {message_of(topic.error_code)}")
+                known = topic.error_code != Errors.UNKNOWN_TOPIC_OR_PARTITION
+                said = message_of(topic.error_code) if known else "the broker has none of that name; make it first"
+                raise KafkaError(topic.error_code, f"topic {name!r}: {said}")
             found.update(where for where in _of(topic) if subscription.wants(where))
             if topic.topic_id != NO_ID:
                 ids[name] = topic.topic_id.hex()

@@ -15,6 +15,7 @@ from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError, is_retriable
 from kafkapy.spark.options.source_options import SourceOptions
+from kafkapy.spark.plainly import plainly
 from kafkapy.spark.reading.cluster_pool import borrowed_cluster
 from kafkapy.spark.reading.data_loss import report_data_loss
 from kafkapy.spark.reading.ranges import KafkaRange
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
 
+@plainly
 def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a range; of the partition that Spark makes up where there are none, nothing."""
     if not isinstance(partition, KafkaRange):
