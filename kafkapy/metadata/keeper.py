@@ -31,7 +31,7 @@ from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import KazooState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, close, connected, named
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, NoChroot, close, connected, named
 from kafkapy.metadata.tree import (
     BadVersion,
     Check,
@@ -203,6 +203,8 @@ class Session:
             for depth in range(1, len(parts) + 1):
                 path = "/" + "/".join(parts[:depth])
                 if client.exists(path) is None:
+                    if not self._settings.make_chroot:
+                        raise NoChroot(f"there is no {self._chroot} in ZooKeeper at {self._settings.servers}")
                     try:
                         client.create(path, None, acl=self._acl(path))  # null, as Kafka's are
                     except NodeExistsError:

@@ -28,11 +28,15 @@ class KeeperError(Exception):
     """ZooKeeper cannot be used; the message says where, why, and what to do."""
 
 
+class NoChroot(KeeperError):
+    """The path at the end of zookeeper.connect is not there, and was not to be made."""
+
+
 class KeeperSettings(NamedTuple):
     """How to reach ZooKeeper. `connect` is HOST:PORT with commas between and an optional chroot at the end.
 
     Files are PEM; `login` is (user, password) for SASL's DIGEST-MD5. With `set_acl` nodes are made so that only this
-    login changes them (ZkData.defaultAcls).
+    login changes them (ZkData.defaultAcls). Without `make_chroot` a chroot that is not there raises NoChroot.
     """
 
     connect: str
@@ -46,6 +50,7 @@ class KeeperSettings(NamedTuple):
     key_password: str | None = None
     check_hostname: bool = True
     login: tuple[str, str] | None = None
+    make_chroot: bool = True
 
     @property
     def chroot(self) -> str:

@@ -48,7 +48,7 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
         if (directory / FILE_NAME).exists():
             raise StartError(
                 f"{directory.absolute()} has its metadata embedded ({FILE_NAME}), and zookeeper.connect names another "
-                "place for it: remove zookeeper.connect, or name other log.dirs"
+                "place for it: move it there with `kafkapy zk export`, remove zookeeper.connect, or name other log.dirs"
             )
     try:
         from kafkapy.metadata.zookeeper import ZooKeeperTree

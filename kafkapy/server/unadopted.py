@@ -10,6 +10,9 @@ from kafkapy.log.log_dirs import LogDirs
 from kafkapy.log.meta_properties import NAME as META_PROPERTIES
 from kafkapy.metadata.local import FILE_NAME
 
+# The embedded metadata of a broker whose metadata is in ZooKeeper now: `kafkapy zk export` has set it aside.
+EXPORTED = f"{FILE_NAME}.exported"
+
 
 def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     """None if a tree may be made in the first of them; else the reason, and what to do."""
@@ -22,6 +25,11 @@ def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     for directory in log_dirs[1:]:
         if (directory / FILE_NAME).exists():
             return f"the metadata is in {directory.absolute()}, not in {home}: name that directory first in log.dirs"
+    if (home / EXPORTED).exists():
+        return (
+            f"the metadata of {home} was moved to ZooKeeper by `kafkapy zk export`: set zookeeper.connect, or bring it "
+            "back with `kafkapy zk import`"
+        )
     adopt = f"`kafkapy log adopt {' '.join(str(directory.absolute()) for directory in log_dirs)}`"
     if meta is not None and not (home / META_PROPERTIES).exists():
         return (

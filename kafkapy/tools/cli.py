@@ -24,6 +24,7 @@ COMMANDS = {
     "transactions": "kafkapy.tools.transactions:app",
     "configs": "kafkapy.tools.configs:app",
     "spark": "kafkapy.tools.spark:app",
+    "zk": "kafkapy.tools.zk:app",
 }
 
 

@@ -1,9 +1,9 @@
-"""The metadata of adopted directories, written in one go and under its name only when it is complete."""
+"""The metadata of directories, written in one go and under its name only when it is complete."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kafkapy.log.files import Files
@@ -20,19 +20,28 @@ UNFINISHED = f"{FILE_NAME}.adopting"
 
 
 def write_tree(home: Path, plan: Plan) -> Path:
-    """Makes the tree in `home`, which holds none; returns its path. The rename at the end is what adopts.
+    """Makes the tree in `home`, which holds none; returns its path. Raises OSError."""
 
-    A crash before it leaves a file that nothing reads and that the next adoption replaces. Raises OSError.
+    def fill(tree: LocalTree) -> None:
+        tree.commit(list(_operations(plan)))
+        offsets = {paths.consumer_offset(*where): offset for where, offset in plan.consumer_offsets.items()}
+        tree.commit(ConsumerOffsets(tree).operations(offsets))
+
+    return write_whole(home, UNFINISHED, fill)
+
+
+def write_whole(home: Path, unfinished_name: str, fill: Callable[[LocalTree], None]) -> Path:
+    """Makes a tree with the nodes that are always there and what `fill` adds; the rename at the end is what counts.
+
+    A crash before it leaves a file that nothing reads and that the next try replaces. Raises OSError.
     """
-    unfinished, final = home / UNFINISHED, home / FILE_NAME
+    unfinished, final = home / unfinished_name, home / FILE_NAME
     _remove(unfinished)
     try:
         tree = LocalTree(unfinished)
         try:
             ClusterRegistry(tree)  # makes the nodes that are always there
-            tree.commit(list(_operations(plan)))
-            offsets = {paths.consumer_offset(*where): offset for where, offset in plan.consumer_offsets.items()}
-            tree.commit(ConsumerOffsets(tree).operations(offsets))
+            fill(tree)
         finally:
             tree.close()
         give_to_owner(unfinished, home)

@@ -1,0 +1,232 @@
+"""A broker that stands still moves its metadata: from its directory into ZooKeeper, and back.
+
+What is moved is made at the new place first, and only when it is whole and was read again does the old place give way.
+So a crash leaves either the old home, or both with the same in them; run again, the move goes on. In ZooKeeper the
+cluster's id comes last (see metadata.transfer); in the directory one rename does it all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkapy.log.files import Files
+from kafkapy.log.meta_properties import MetaProperties, read_meta
+from kafkapy.metadata import paths
+from kafkapy.metadata.keeper_client import KeeperSettings, NoChroot
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.transfer import Carried, Difference, carried, changes, difference, is_unfinished
+from kafkapy.metadata.tree import Tree, TreeError
+from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.server.adoption.adopt import locked
+from kafkapy.server.adoption.errors import AdoptionError
+from kafkapy.server.adoption.tree import write_whole
+from kafkapy.server.unadopted import EXPORTED
+
+_UNFINISHED = f"{FILE_NAME}.importing"
+
+
+class RelocationError(Exception):
+    """The move did not take place, or not to its end; the message says why and what to do."""
+
+
+class Conflict(RelocationError):
+    """The new place holds something else already."""
+
+
+class Moved(NamedTuple):
+    """What a move did, or would do. `begun` is the number of nodes that an earlier try had left there."""
+
+    cluster_id: str
+    topics: list[str]
+    nodes: int
+    begun: int
+    work: Difference
+
+
+def to_zookeeper(home: Path, settings: KeeperSettings, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
+    """From the first log directory of a stopped broker, whose tree is set aside then. Raises RelocationError,
+    KeeperError, LocalTreeError."""
+    home = Path(os.path.abspath(home))
+    file = home / FILE_NAME
+    _demand_file(home)
+    try:
+        with locked([home]):
+            source = LocalTree(file)
+            try:
+                moved = _fill_zookeeper(carried(source), settings, overwrite=overwrite, dry_run=dry_run)
+            finally:
+                source.close()
+            if not dry_run:
+                files = Files()
+                files.rename(str(file), str(home / EXPORTED))
+                files.sync_dir(str(home))
+    except AdoptionError as error:
+        raise RelocationError(str(error)) from None
+    return moved
+
+
+def to_directory(settings: KeeperSettings, home: Path, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
+    """Into the first log directory of a stopped broker; what is in ZooKeeper stays there. Raises as `to_zookeeper`."""
+    home = Path(os.path.abspath(home))
+    meta = _meta_of(home)
+    tree = ZooKeeperTree(settings._replace(make_chroot=False), paths.TOP_LEVEL)
+    try:
+        _demand_nobody(tree, settings)
+        source = carried(tree)
+        _demand_cluster(tree, source, settings, meta, home)
+    finally:
+        tree.close()
+    try:
+        with locked([home]):
+            current = _embedded(home)
+            moved = _plan(source, current)
+            if moved.work and current and not overwrite:
+                raise Conflict(_occupied(f"{home / FILE_NAME}", moved, current))
+            if moved.work and not dry_run:
+                write_whole(home, _UNFINISHED, lambda made: _fill(made, source))
+            if not dry_run:
+                (home / EXPORTED).unlink(missing_ok=True)  # it is of an earlier time than what is there now
+    except AdoptionError as error:
+        raise RelocationError(str(error)) from None
+    return moved
+
+
+def _fill_zookeeper(
+    source: Mapping[str, Carried], settings: KeeperSettings, *, overwrite: bool, dry_run: bool
+) -> Moved:
+    if paths.CLUSTER_ID not in source:
+        raise RelocationError(
+            "the embedded metadata has no cluster id: no broker has run there, nothing is to be moved"
+        )
+    try:
+        tree = ZooKeeperTree(settings._replace(make_chroot=not dry_run), paths.TOP_LEVEL)
+    except NoChroot:
+        return _plan(source, {})
+    try:
+        _demand_nobody(tree, settings)
+        target = carried(tree)
+        moved = _plan(source, target)
+        if moved.work and not overwrite and not is_unfinished(source, target):
+            raise Conflict(_occupied(f"ZooKeeper at {settings.connect}", moved, target))
+        for path in moved.work.extra:
+            if any(f"{path}/{name}" not in target for name in tree.children(path)):
+                raise RelocationError(f"{path} in ZooKeeper has nodes of clients that are alive: stop them first")
+        if not dry_run:
+            try:
+                _fill(tree, source)
+            except TreeError as error:
+                raise RelocationError(
+                    f"the metadata is only in part in ZooKeeper at {settings.connect} ({error}). The embedded one is "
+                    f"as it was; once the reason is gone, run it again{' with --overwrite' if overwrite else ''}"
+                ) from error
+    finally:
+        tree.close()
+    return moved
+
+
+def _fill(target: Tree, source: Mapping[str, Carried]) -> None:
+    for operations in changes(source, carried(target)):
+        target.commit(operations)
+    left = difference(source, carried(target))
+    if left:
+        raise RelocationError(f"somebody else changes the metadata at the same time: {_first(left)} is not as it was")
+
+
+def _plan(source: Mapping[str, Carried], target: Mapping[str, Carried]) -> Moved:
+    work = difference(source, target)
+    above = f"{paths.TOPICS}/"
+    topics = [path[len(above) :] for path in source if path.startswith(above) and "/" not in path[len(above) :]]
+    cluster_id = str(paths.from_json(source[paths.CLUSTER_ID].data, paths.CLUSTER_ID).get("id"))
+    begun = len(source) - len(work.missing) if target and paths.CLUSTER_ID not in target else 0
+    return Moved(cluster_id, topics, len(source), begun, work)
+
+
+def _embedded(home: Path) -> dict[str, Carried]:
+    """What the directory holds now; nothing where there is no tree, or one that was never used."""
+    if not (home / FILE_NAME).exists():
+        return {}
+    tree = LocalTree(home / FILE_NAME)
+    try:
+        return carried(tree)
+    finally:
+        tree.close()
+
+
+def _demand_file(home: Path) -> None:
+    if (home / FILE_NAME).exists():
+        return
+    if (home / EXPORTED).exists():
+        raise RelocationError(
+            f"the metadata of {home} was moved to ZooKeeper before: {EXPORTED} is what was set aside then"
+        )
+    raise RelocationError(f"{home} has no embedded metadata ({FILE_NAME}): name the first of the broker's log.dirs")
+
+
+def _meta_of(home: Path) -> MetaProperties:
+    meta = read_meta(Files(), str(home)) if home.is_dir() else None
+    if meta is None or meta.cluster_id is None:
+        raise RelocationError(
+            f"{home} does not say which broker it belongs to (meta.properties): name the first of the broker's log.dirs"
+        )
+    return meta
+
+
+def _demand_nobody(tree: Tree, settings: KeeperSettings) -> None:
+    """No broker lives in that tree."""
+    ids = tree.children(paths.BROKER_IDS) if tree.exists(paths.BROKER_IDS) else []
+    if ids or tree.exists(paths.CONTROLLER):
+        who = f"broker {', '.join(ids)} is" if ids else "a controller is"
+        raise RelocationError(
+            f"{who} registered in ZooKeeper at {settings.connect}: stop it first; one that crashed is gone when its "
+            "session has expired, so try again a little later"
+        )
+
+
+def _demand_cluster(
+    tree: Tree, source: Mapping[str, Carried], settings: KeeperSettings, meta: MetaProperties, home: Path
+) -> None:
+    """The tree is that of the directory's cluster, with this broker alone."""
+    if paths.CLUSTER_ID not in source:
+        raise RelocationError(
+            f"there is no cluster in ZooKeeper at {settings.connect}: is the chroot right, as in HOST:2181/kafka, and "
+            "was an export finished?"
+        )
+    found = paths.from_json(source[paths.CLUSTER_ID].data, paths.CLUSTER_ID).get("id")
+    if found != meta.cluster_id:
+        raise RelocationError(
+            f"{home} belongs to cluster {meta.cluster_id}, and in ZooKeeper at {settings.connect} is cluster {found}"
+        )
+    for name in tree.children(paths.TOPICS) if tree.exists(paths.TOPICS) else ():
+        path = paths.topic(name)
+        try:
+            replicas = paths.from_json(source[path].data, path)["partitions"].values()
+            others = sorted({int(one) for brokers in replicas for one in brokers} - {meta.broker_id})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RelocationError(f"the metadata at {path} is not that of a topic: {error}") from None
+        if others:
+            raise RelocationError(
+                f"topic {name} has replicas on other brokers ({', '.join(map(str, others))}), and an embedded tree is "
+                f"for broker {meta.broker_id} alone: move them to it first, with Kafka's reassignment tool"
+            )
+
+
+def _occupied(where: str, moved: Moved, target: Mapping[str, Carried]) -> str:
+    node = target.get(paths.CLUSTER_ID)
+    held = paths.from_json(node.data, paths.CLUSTER_ID).get("id") if node is not None else None
+    same = "the same cluster, but not the same metadata" if held == moved.cluster_id else f"cluster {held}"
+    what = same if held is not None else "other nodes"
+    return (
+        f"{where} holds {what} already ({_first(moved.work)} differs, and {_total(moved.work) - 1} more); --overwrite "
+        "replaces all of it, --dry-run tells what that is"
+    )
+
+
+def _first(work: Difference) -> str:
+    return next(iter([*work.extra, *work.other, *work.missing]), paths.BROKER_SEQUENCE)
+
+
+def _total(work: Difference) -> int:
+    return len(work.extra) + len(work.other) + len(work.missing) + bool(work.broker_ids)

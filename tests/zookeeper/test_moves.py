@@ -1,0 +1,280 @@
+"""`kafkapy zk export` and `import`: a broker's metadata moves into ZooKeeper and back, whole or not at all."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.cimpl import NewTopic
+from harness.brokers import QUICK, KafkaBroker, KafkapyBroker
+from harness.records import committed, consume, create, produce
+from harness.zookeeper import ZooKeeper
+
+from kafkapy.metadata import paths
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.keeper_client import KeeperSettings
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.topics import TopicRegistry
+from kafkapy.metadata.transfer import carried
+from kafkapy.metadata.tree import Create, Delete, Operation, Set, Tree, TreeUnavailable, wait
+from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+from kafkapy.server.metadata_home import StartError
+from kafkapy.server.relocation import RelocationError, to_zookeeper
+from kafkapy.server.unadopted import EXPORTED
+from kafkapy.tools.main import main
+
+Call = Callable[..., tuple[int, str, str]]
+SETTINGS = {
+    **QUICK,
+    "broker.id": "3",
+    "zookeeper.session.timeout.ms": "4000",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+@pytest.fixture
+def zk(capfd: pytest.CaptureFixture[str]) -> Call:
+    """Calls `kafkapy zk ...`: exit code, output, error."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(["zk", *map(str, words)])
+        return (code, *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """The directory of a broker that is its own cluster, with a topic, and stands still."""
+    directory = tmp_path / "home"
+    server = BrokerServer(BrokerConfig(settings(directory)))
+    server.start()
+    server.services.controller.create("t", partitions=2, overrides={"segment.bytes": "4096"})
+    server.stop()
+    return directory
+
+
+def settings(directory: Path, **more: str) -> dict[str, str]:
+    return {
+        "broker.id": "3",
+        "log.dirs": str(directory),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def nodes_of(path: Path) -> dict[str, Any]:
+    tree = LocalTree(path)
+    try:
+        return dict(carried(tree))
+    finally:
+        tree.close()
+
+
+def test_a_broker_moves_into_an_ensemble_and_apache_kafka_serves_it_and_it_moves_back(
+    zookeeper: ZooKeeper, connect: str, tmp_path: Path, zk: Call
+) -> None:
+    data = tmp_path / "data"
+    values = [f"v{number}" for number in range(200)]
+    ours = KafkapyBroker(tmp_path, SETTINGS)
+    create(ours.bootstrap, NewTopic("t", 3, 1, config={"segment.bytes": "100000"}))
+    produce(ours.bootstrap, "t", values[:50], **{"transactional.id": "tx"})
+    assert consume(ours.bootstrap, "t", "g", 50) == sorted(values[:50])
+    ours.stop()
+
+    code, out, err = zk("export", "-d", data, "-z", connect)
+    assert (code, err) == (0, "")
+    assert "with 3 topics (" in out
+    assert not (data / FILE_NAME).exists()
+
+    ours = KafkapyBroker(tmp_path, {**SETTINGS, "zookeeper.connect": connect})
+    produce(ours.bootstrap, "t", values[50:100], **{"transactional.id": "tx"})
+    assert consume(ours.bootstrap, "t", "g", 50) == sorted(values[50:100])
+    ours.stop()
+
+    kafka = KafkaBroker(tmp_path, SETTINGS, zookeeper=connect)
+    try:
+        assert committed(kafka.bootstrap, "g", "t", 3) >= 100
+        assert consume(kafka.bootstrap, "t", "all", 100) == sorted(values[:100])
+        produce(kafka.bootstrap, "t", values[100:150], **{"transactional.id": "tx"})
+        create(kafka.bootstrap, NewTopic("theirs", 2, 1))
+        produce(kafka.bootstrap, "theirs", values)
+    finally:
+        kafka.stop()
+
+    code, out, err = zk("import", "-z", connect, "-d", data)
+    assert (code, err) == (0, "")
+    assert not (data / EXPORTED).exists()
+    ours = KafkapyBroker(tmp_path, SETTINGS)
+    try:
+        assert consume(ours.bootstrap, "t", "g", 50) == sorted(values[100:150])
+        assert consume(ours.bootstrap, "theirs", "g2", 200) == sorted(values)
+        produce(ours.bootstrap, "t", values[150:], **{"transactional.id": "tx"})
+        assert consume(ours.bootstrap, "t", "everything", 200) == sorted(values)
+    finally:
+        ours.stop()
+
+
+def test_an_export_and_an_import_give_the_same_tree(home: Path, connect: str, zk: Call, open_tree: Any) -> None:
+    before = nodes_of(home / FILE_NAME)
+    assert zk("export", "-d", home, "-z", connect)[0] == 0
+    tree = open_tree()
+    assert dict(carried(tree)) == before
+    tree.close()
+    with pytest.raises(StartError, match="bring it back with `kafkapy zk import`"):
+        BrokerServer(BrokerConfig(settings(home))).start()
+    assert zk("import", "-d", home, "-z", connect)[0] == 0
+    assert nodes_of(home / FILE_NAME) == before
+
+
+def test_a_dry_run_changes_nothing(home: Path, connect: str, zk: Call, zookeeper: ZooKeeper) -> None:
+    code, out, _ = zk("export", "-d", home, "-z", connect, "--dry-run")
+    assert code == 0
+    assert out.endswith("Nothing was changed.\n")
+    assert (home / FILE_NAME).exists()
+    code, _, err = zk("ls", "-z", connect)
+    assert (code, err) == (
+        1,
+        f"kafkapy: there is no {connect[connect.index('/') :]} in ZooKeeper at {zookeeper.address}.\n",
+    )
+
+    assert zk("export", "-d", home, "-z", connect)[0] == 0
+    code, out, _ = zk("import", "-d", home, "-z", connect, "--dry-run", "--json")
+    found = json.loads(out)
+    assert (code, found["moved"], found["topics"]) == (0, False, ["t"])
+    assert not (home / FILE_NAME).exists()
+
+
+def test_the_brokers_properties_say_it_all(home: Path, connect: str, zk: Call, tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"broker.id=3\nlog.dirs={home},{tmp_path / 'more'}\nzookeeper.connect={connect}\n")
+    assert zk("export", "--command-config", file)[0] == 0
+    assert zk("ls", "/brokers/topics", "--command-config", file) == (0, "t\n", "")
+    assert zk("import", "--command-config", file)[0] == 0
+    assert zk("ls", "/brokers/topics", "-d", home) == (0, "t\n", "")
+
+
+class Killed(Exception):
+    """What a process does not live to see."""
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["in the middle", "before the directory is told"])
+def test_an_export_that_is_killed_half_way_is_told_and_gone_on_with(
+    home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch, last: bool
+) -> None:
+    before = nodes_of(home / FILE_NAME)
+    commit = ZooKeeperTree.commit
+
+    def commit_and_die(self: ZooKeeperTree, operations: list[Operation]) -> list[Any]:
+        results = commit(self, operations)
+        if (paths.CLUSTER_ID in {operation.path for operation in operations}) == last:
+            raise Killed
+        return results
+
+    monkeypatch.setattr(ZooKeeperTree, "commit", commit_and_die)
+    with pytest.raises(Killed):
+        to_zookeeper(home, KeeperSettings(connect))
+    monkeypatch.undo()
+    assert nodes_of(home / FILE_NAME) == before  # the broker is where it was
+    with pytest.raises(StartError, match="move it there with `kafkapy zk export`"):
+        BrokerServer(BrokerConfig(settings(home, zookeeper_connect=connect))).start()
+
+    code, out, _ = zk("export", "-d", home, "-z", connect)
+    assert code == 0
+    assert ("is in ZooKeeper at" if last else "An earlier try has left") in out
+    server = BrokerServer(BrokerConfig(settings(home, zookeeper_connect=connect)))
+    server.start()
+    try:
+        assert server.wait_until_loaded(30)
+        assert server.services.replicas.holds("t", 1)
+    finally:
+        server.stop()
+
+
+def test_a_failure_half_way_says_that_the_broker_is_as_before(
+    home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: ZooKeeperTree, operations: list[Operation]) -> list[Any]:
+        raise TreeUnavailable("/", "ZooKeeper has not answered for 18 s")
+
+    monkeypatch.setattr(ZooKeeperTree, "commit", fail)
+    code, _, err = zk("export", "-d", home, "-z", connect)
+    assert code == 1
+    assert "only in part" in err
+    assert "has not answered for 18 s" in err
+    assert (home / FILE_NAME).exists()
+
+
+def test_what_is_there_is_replaced_only_when_told(home: Path, connect: str, zk: Call, tree: Tree) -> None:
+    cluster = ClusterRegistry(tree)
+    other = cluster.ensure_cluster_id()
+    wait(TopicRegistry(tree).create, "old", {0: [3]}, {})
+    code, _, err = zk("export", "-d", home, "-z", connect)
+    assert code == 1
+    assert f"holds cluster {other} already" in err
+    assert "--overwrite" in err
+    code, out, _ = zk("export", "-d", home, "-z", connect, "--overwrite", "--dry-run")
+    assert "Would remove /brokers/topics/old" in out
+    assert zk("export", "-d", home, "-z", connect, "--overwrite")[0] == 0
+    assert not tree.exists("/brokers/topics/old")
+
+    made = LocalTree(home / FILE_NAME)
+    made.ensure("/brokers/topics")
+    made.close()
+    assert zk("import", "-d", home, "-z", connect)[0] == 1
+    assert zk("import", "-d", home, "-z", connect, "--overwrite")[0] == 0
+    assert "/brokers/topics/t" in nodes_of(home / FILE_NAME)
+
+
+def test_a_broker_that_runs_is_not_moved(home: Path, connect: str, zk: Call) -> None:
+    server = BrokerServer(BrokerConfig(settings(home)))
+    server.start()
+    try:
+        code, _, err = zk("export", "-d", home, "-z", connect)
+        assert (code, err) == (1, f"kafkapy: {home} is in use by a running broker: stop it first.\n")
+    finally:
+        server.stop()
+    assert zk("export", "-d", home, "-z", connect)[0] == 0
+    server = BrokerServer(BrokerConfig(settings(home, zookeeper_connect=connect)))
+    server.start()
+    try:
+        code, _, err = zk("import", "-d", home, "-z", connect)
+        assert code == 1
+        assert "broker 3 is registered" in err
+    finally:
+        server.stop()
+    assert zk("import", "-d", home, "-z", connect)[0] == 0
+
+
+def test_only_the_brokers_own_tree_comes_into_its_directory(
+    home: Path, connect: str, zk: Call, tree: Tree, tmp_path: Path
+) -> None:
+    code, _, err = zk("import", "-d", tmp_path, "-z", connect)
+    assert code == 1
+    assert "does not say which broker it belongs to (meta.properties)" in err
+    code, _, err = zk("import", "-d", home, "-z", connect)
+    assert code == 1
+    assert "there is no cluster in ZooKeeper at" in err
+    tree.ensure("/cluster")
+    tree.commit([Create(paths.CLUSTER_ID, b'{"version":"1","id":"AAAAAAAAAAAAAAAAAAAAAA"}')])
+    code, _, err = zk("import", "-d", home, "-z", connect)
+    assert code == 1
+    assert "is cluster AAAAAAAAAAAAAAAAAAAAAA" in err
+    tree.commit([Delete(paths.CLUSTER_ID)])
+    assert zk("export", "-d", home, "-z", connect, "--overwrite")[0] == 0
+    tree.commit([Set("/brokers/topics/t", b'{"partitions":{"0":[3],"1":[3,4]}}')])
+    code, _, err = zk("import", "-d", home, "-z", connect)
+    assert code == 1
+    assert "topic t has replicas on other brokers (4)" in err
+
+
+def test_a_second_export_says_where_the_metadata_is(home: Path, connect: str, zk: Call) -> None:
+    assert zk("export", "-d", home, "-z", connect)[0] == 0
+    with pytest.raises(RelocationError, match="moved to ZooKeeper before"):
+        to_zookeeper(home, KeeperSettings(connect))
