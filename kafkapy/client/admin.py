@@ -20,6 +20,7 @@ from kafkapy.protocol import apis
 TOPIC, BROKER = 2, 4  # resource types of the config APIs (Kafka's ConfigResource.Type)
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # operations of IncrementalAlterConfigs (KIP-339)
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3  # what ListOffsets takes instead of a timestamp
+EARLIEST_LOCAL = -4  # the first offset on the leader's own disk (KIP-405); from version 8 of ListOffsets on
 
 
 class Admin:

@@ -17,13 +17,13 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kafkapy._ext.entry_walk import entries_end
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.admin import EARLIEST, EARLIEST_LOCAL, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.connection import Connection, FrameMemory
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.fetched import Isolation, isolation_level
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
-from kafkapy.protocol.apis import FETCH
+from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 FETCH_BYTES = 4 << 20
 MOST_BYTES = 0x7FFFFFFF
 MAX_WAIT_MS = 500
+TIERED_SINCE = 8  # of ListOffsets: a broker without it has no tiered storage that could keep us waiting
 
 
 class OffsetOutOfRange(KafkaError):
@@ -147,6 +148,8 @@ class BatchFetcher:
         while True:
             try:
                 answer = self._answer()
+                if answer is not None and not answer.records and self._nothing_more(answer):
+                    return None
             except ConnectionFailed as error:
                 self._try_again(error)
                 continue
@@ -155,14 +158,10 @@ class BatchFetcher:
                     raise
                 self._try_again(error)
                 continue
-            if answer is None:
-                continue
-            if answer.records:
+            if answer is not None and answer.records:
                 fetched = self._take(answer)
                 if fetched is not None:
                     return fetched
-            elif self._nothing_more(answer):
-                return None
 
     def _answer(self) -> Any:
         """The partition's part of a Fetch response; None when the broker put us off."""
@@ -211,9 +210,20 @@ class BatchFetcher:
         stable = answer.last_stable_offset if self._isolation else -1
         bound = answer.high_watermark if stable < 0 else stable
         if bound >= self.end:
-            return True
+            if not self._is_elsewhere():
+                return True
+            self._patience("the broker is still fetching it from tiered storage.")
+            return False
         self._patience(f"it ends at offset {bound}, and is to be read up to {self.end}.")
         return False
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the records are not on the leader's disk, so that an empty answer only says that they have not come
+        from tiered storage in time (DelayedRemoteFetch)."""
+        if self._cluster.connection(self._leader).version_of(LIST_OFFSETS) < TIERED_SINCE:
+            return False
+        where = self.topic, self.partition
+        return self.position < Admin(self._cluster).offsets_now({where: EARLIEST_LOCAL})[where].offset
 
     def _ask(self) -> None:
         if self._connection is None:

@@ -37,6 +37,7 @@ class Log:
         self.batches = [(header.last_offset + 1, one) for one in batches for header in iter_entries(one)]
         self.start = start
         self.end = self.batches[-1][0] if end is None else end
+        self.local_start = start  # what lies before it is in tiered storage
         self.script = []
         self.more = {}
         broker.topics["t"] = [1]
@@ -63,7 +64,7 @@ class Log:
     def offsets(self, request):
         shape = apis.LIST_OFFSETS.Response.Topics
         asked = request.topics[0].partitions[0]
-        offset = self.start if asked.timestamp == -2 else self.end
+        offset = {-2: self.start, -4: self.local_start}.get(asked.timestamp, self.end)
         return apis.LIST_OFFSETS.Response(
             topics=[shape(name="t", partitions=[shape.Partitions(partition_index=0, offset=offset)])]
         )
@@ -154,6 +155,24 @@ def test_a_gap_up_to_the_end_ends_the_reading(fake_broker):
     Log(fake_broker, [batch(0)], end=10)
     assert read(fake_broker, 0, 10) == [0, 1]
     assert fetched_at(fake_broker) == [0, 2]
+
+
+def test_an_empty_answer_of_tiered_storage_is_no_gap(fake_broker):
+    log = Log(fake_broker, [batch(0), batch(2), batch(4)])
+    log.local_start = 4
+    late = answer(high_watermark=6, records=b"")
+    log.script = [late, late]
+    assert read(fake_broker, 0, 6) == [0, 1, 2, 3, 4, 5]
+    log.script = [late] * 100_000
+    with pytest.raises(NothingFetched, match="is still fetching it from tiered storage"):
+        read(fake_broker, 0, 6, timeout_s=0.1)
+
+
+def test_a_broker_without_tiered_storage_is_not_asked_about_it(fake_broker):
+    fake_broker.versions[apis.LIST_OFFSETS.key] = (0, 7)
+    Log(fake_broker, [batch(0)], end=10)
+    assert read(fake_broker, 0, 10) == [0, 1]
+    assert not fake_broker.requests("ListOffsets")
 
 
 def test_a_gap_before_the_last_stable_offset_ends_it_too_for_read_committed(fake_broker):
