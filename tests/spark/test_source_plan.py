@@ -6,10 +6,11 @@ import pytest
 
 import kafkapy
 from kafkapy.client import Admin, ClientError, NewTopic, Producer, TransactionalProducer
+from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.source_options import source_options
-from kafkapy.spark.reading import cluster_pool
+from kafkapy.spark.reading import cluster_pool, task
 from kafkapy.spark.reading.batch_reader import BatchReader
 from kafkapy.spark.reading.data_loss import DataLoss
 
@@ -179,6 +180,20 @@ def test_retention_that_comes_between_plan_and_task(admin, topic):
     assert read(batches, [first]) == [], "earliest is where the partition begins when the task runs"
     with pytest.raises(DataLoss, match="does not have offsets 5 to 6 any more"):
         read(batches, [second])
+
+
+def test_brokers_that_do_not_agree_are_asked_for_a_while(admin, topic, monkeypatch):
+    one, *_ = (batches := reader(admin, subscribe=topic, **{"kafkaConsumer.pollTimeoutMs": 200})).partitions()
+    asked = []
+
+    def denied(cluster, *where, **how):
+        asked.append(where)
+        raise OffsetOutOfRange(topic, 0, 0, 0, 10)
+
+    monkeypatch.setattr(task, "read_partition", denied)
+    with pytest.raises(OffsetOutOfRange):
+        read(batches, [one])
+    assert 1 < len(asked) < 10, "not without a pause"
 
 
 def test_a_topic_made_again_between_plan_and_task(admin, topic):

@@ -2,6 +2,7 @@
 Spark around it: each step is one micro-batch, and offsets go through JSON as through a checkpoint."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -164,6 +165,43 @@ def test_a_named_topic_that_is_gone_and_comes_back(admin, kafkapy_topic):
     assert back.step() == rows(0, 1)
 
 
+def test_a_topic_that_goes_while_a_query_is_idle(admin, kafkapy_topic):
+    query = Query(admin, subscribe=kafkapy_topic, failOnDataLoss="false")
+    assert query.step() == []
+    assert query.step() is None
+    admin.delete_topics([kafkapy_topic])
+    assert query.step() == []
+    admin.create_topic(kafkapy_topic, 1)
+    fill(admin, kafkapy_topic, 1)
+    while not (found := query.step()):
+        pass
+    assert found == rows(0, 1)
+
+
+def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_not_read_again(admin, kafkapy_topic, monkeypatch):
+    fill(admin, kafkapy_topic, 2)
+    options = {"subscribe": kafkapy_topic, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    query = Query(admin, **options)
+    assert query.step() == rows(0, 2)
+    fill(admin, kafkapy_topic, 1)
+    again = Query(admin, query.start, **options)
+    offsets = again.reader.plan._reader
+    there = offsets._partitions
+    answers = [(set(), {})]
+    monkeypatch.setattr(offsets, "_partitions", lambda **how: answers.pop() if answers else there(**how))
+    assert again.step() == rows(2, 3)
+
+
+def test_an_idle_query_looks_for_the_new_leader_when_the_old_one_is_gone(admin, kafkapy_topic):
+    query = Query(admin, subscribe=kafkapy_topic, **{"kafka.default.api.timeout.ms": 0, "fetchOffset.numRetries": 1})
+    assert query.step() == []
+    cluster = query.reader.plan._reader._cluster
+    cluster.close()
+    cluster.brokers = {node: replace(broker, port=1) for node, broker in cluster.brokers.items()}
+    fill(admin, kafkapy_topic, 1)
+    assert query.step() == rows(0, 1)
+
+
 def test_the_checkpoint_of_a_query_that_reads_something_else(admin, kafkapy_topic):
     other = {"kafkapy": 1, "offsets": {"another": {"0": 5}}}
     with pytest.raises(
@@ -252,17 +290,22 @@ def test_available_now_reads_what_was_there_in_steps_and_no_more(admin, kafkapy_
         admin, subscribe=kafkapy_topic, startingOffsets="earliest", maxOffsetsPerTrigger=3, minOffsetsPerTrigger=3
     )
     query.reader.prepareForTriggerAvailableNow()
-    fill(admin, kafkapy_topic, 10)
     assert query.step() == rows(0, 3)
+    fill(admin, kafkapy_topic, 10)
     assert query.step() == rows(3, 5), "the last step does not wait for more"
     assert query.step() is None
 
 
-def test_available_now_from_the_end_does_not_begin_behind_its_end(admin, kafkapy_topic):
-    query = Query(admin, subscribe=kafkapy_topic)
-    query.reader.prepareForTriggerAvailableNow()
+def test_available_now_goes_on_where_a_topic_is_gone(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 2)
-    assert query.step() == []
+    query = Query(admin, subscribe=kafkapy_topic, startingOffsets="earliest")
+    assert query.step() == rows(0, 2)
+    admin.delete_topics([kafkapy_topic])
+    again = Query(admin, query.start, subscribe=kafkapy_topic, failOnDataLoss="false")
+    again.reader.prepareForTriggerAvailableNow()
+    assert again.step() == []
+    assert again.step() is None
+    admin.create_topic(kafkapy_topic, 1)
 
 
 def test_the_report_of_progress_says_how_far_there_are_records(admin, kafkapy_topic):
@@ -281,16 +324,16 @@ def test_an_idle_query_waits_for_records_between_the_questions(admin, kafkapy_to
     monkeypatch.setattr(
         offsets, "_partitions", lambda **_: pytest.fail("an idle query looks for new partitions rarely")
     )
-    ends = offsets.ends
+    have_moved = offsets.have_moved
 
-    def counted(partitions):
+    def counted(ends):
         asked.append(len(asked))
         if len(asked) == 2:
             monkeypatch.undo()
             fill(admin, kafkapy_topic, 1)
-        return ends(partitions)
+        return have_moved(ends)
 
-    monkeypatch.setattr(offsets, "ends", counted)
+    monkeypatch.setattr(offsets, "have_moved", counted)
     assert query.step() == rows(0, 1)
     assert len(asked) == 2
 

@@ -20,7 +20,7 @@ from kafkapy.spark.reading.ranges import KafkaRange, divided
 from kafkapy.spark.reading.rates import Delay, rate_limited
 
 IDLE_S = 0.1  # for how long the question for new records waits for some; Spark asks again at once
-POLL_S = 0.01
+POLL_S = 0.01  # between two looks, for each hundred partitions
 NEW_PARTITIONS_S = 1.0  # how often an idle query looks for new partitions; one that reads does it every time
 
 
@@ -32,6 +32,7 @@ class StreamPlan:
         self._reader = OffsetReader(options)
         self._delay = Delay(options.min_offsets or 0, options.max_delay_s)
         self._initial: Positions | None = None
+        self._ends_here = False
         self._final: Positions | None = None
         self._latest: Positions | None = None
         self._looked = 0.0
@@ -43,15 +44,13 @@ class StreamPlan:
         """Where a new query starts; the same however often it is asked."""
         if self._initial is None:
             found = self._reader.resolved(self._options.starting or Edge(LATEST), starting=True)
-            if self._final is not None:  # Spark asks for the end first
-                final = self._final.offsets
-                found = replace(found, offsets={at: min(one, final.get(at, one)) for at, one in found.offsets.items()})
             self._initial = replace(found, initial=True)
         return self._initial
 
     def end_here(self) -> None:
-        """What is there now is all that the query reads (Trigger.AvailableNow)."""
-        self._final = self._reader.latest()
+        """What is there now is all that the query reads (Trigger.AvailableNow). It is looked at when Spark first asks
+        how far to read: then it is known where the query is, and so what it misses if something is gone."""
+        self._ends_here = True
 
     @property
     def seen(self) -> Positions | None:
@@ -64,6 +63,8 @@ class StreamPlan:
         Args:
             limits: whether maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay hold.
         """
+        if self._ends_here and self._final is None:
+            self._final = self._reader.latest(start)
         latest = self._latest = self._final or self._look(start)
         if start is None:
             return latest
@@ -118,8 +119,8 @@ class StreamPlan:
         ):
             latest, self._looked = self._reader.latest(start), begun
         while start is not None and _nothing_in(latest, start) and time.monotonic() - begun < IDLE_S:
-            time.sleep(POLL_S)
-            if latest.offsets and self._reader.ends(latest.offsets) != latest.offsets:
+            time.sleep(POLL_S * max(1.0, len(latest.offsets) / 100))
+            if latest.offsets and self._reader.have_moved(latest.offsets):
                 latest, self._looked = self._reader.latest(start), time.monotonic()
         return latest
 

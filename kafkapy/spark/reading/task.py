@@ -37,6 +37,7 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
         position: int | None = partition.start
         if not _same_topic(cluster, partition, options):
             return
+        denied, until = -1, 0.0
         while position is not None:
             try:
                 yield from read_partition(
@@ -51,15 +52,23 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
                 )
                 return
             except OffsetOutOfRange as error:
-                position = _behind_the_gap(error, partition, options)
+                if not error.earliest <= error.offset < error.latest:
+                    position = _behind_the_gap(error, partition, options)
+                    continue
+                # It is there: brokers do not agree, for as long as a new leader begins.
+                now = time.monotonic()
+                if error.offset != denied:
+                    denied, until = error.offset, now + options.poll_timeout_s
+                elif now >= until:
+                    raise
+                position = error.offset
+                time.sleep(BACKOFF_S)
 
 
 def _behind_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOptions) -> int | None:
     """Where to read on when the partition does not have the next offset; None: nothing is left of the range."""
     if error.latest < 0:
         raise error
-    if error.earliest <= error.offset < error.latest:
-        return error.offset  # it is there again: another broker leads
     lost_all = error.earliest >= one.end or error.offset >= error.latest
     if not (one.from_earliest and error.offset == one.start):
         what = f"offsets {error.offset} to {(one.end if lost_all else error.earliest) - 1}"
