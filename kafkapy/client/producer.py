@@ -7,6 +7,7 @@ broker sees its sequence numbers (KIP-98).
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TypeVar
 
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
@@ -21,6 +22,8 @@ from kafkapy.record.encoded import EncodedBatch
 Headers = Sequence[tuple[str, bytes | None]]
 
 ACKS_ALL = -1
+
+P = TypeVar("P", bound="Producer")
 
 
 class Producer:
@@ -76,7 +79,7 @@ class Producer:
         self._producer: tuple[int, int] | None = None  # its id and epoch
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
 
-    def __enter__(self) -> "Producer":
+    def __enter__(self: P) -> P:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from kafkapy.client import Cluster
 from kafkapy.spark.options.sink_options import SinkOptions, sink_options
-from kafkapy.spark.sink.decisions import ensure_decision_topic
+from kafkapy.spark.sink.decisions import Share, ensure_decision_topic
 from kafkapy.spark.sink.delivery import Written, write_exactly_once
 from kafkapy.spark.sink.epochs import abort_epoch, commit_epoch
 from tests.faults.dying_sink import watch
@@ -101,13 +101,14 @@ class Driver:
         epoch = int(self._note("begun", str(done + 1)))
         messages = self._write(epoch)
         shares = [message.share for message in messages if message.share is not None]
-        if shares or any(message.decided for message in messages):
+        known = any(message.decided for message in messages)
+        if shares or known:
             try:
-                self._committer.send(commit_epoch, self._options, self._query, epoch, shares)
+                self._committer.send(_commit, self._options, self._query, epoch, shares, known)
                 self._committer.receive()
             except (Died, RuntimeError):
                 self._committer = Worker("nobody", self._directory)
-                self._committer.send(abort_epoch, self._options, self._query, epoch)
+                self._committer.send(abort_epoch, self._options, self._query, epoch, shares)
                 self._committer.receive()
                 self._committer = Worker("driver", self._directory)
                 raise
@@ -153,6 +154,10 @@ class Driver:
         (self._checkpoint / "new").write_text(text)
         (self._checkpoint / "new").rename(self._checkpoint / name)
         return text
+
+
+def _commit(options: SinkOptions, query: str, epoch: int, shares: list[Share], known: bool) -> None:
+    commit_epoch(options, query, epoch, shares, known=known)
 
 
 def _write_numbers(options: SinkOptions, query: str, epoch: int, task: int, tasks: int, rows: int) -> Written:

@@ -20,12 +20,18 @@ from kafkapy.client import (
     end_transaction,
 )
 from kafkapy.client.connection import Connection
-from kafkapy.client.errors import ProducerFenced
+from kafkapy.client.errors import ConnectionFailed, ProducerFenced
 from kafkapy.spark.options.sink_options import SinkOptions, sink_options
 from kafkapy.spark.sink import epochs
-from kafkapy.spark.sink.decisions import Share, ensure_decision_topic
+from kafkapy.spark.sink.decisions import Decisions, DecisionsUnusable, Share, ensure_decision_topic
 from kafkapy.spark.sink.delivery import Written, write_exactly_once
-from kafkapy.spark.sink.epochs import DecidedTransactionLost, EpochExpired, abort_epoch, commit_epoch
+from kafkapy.spark.sink.epochs import (
+    DecidedTransactionLost,
+    DecisionLost,
+    EpochExpired,
+    abort_epoch,
+    commit_epoch,
+)
 from kafkapy.spark.sink.worker import TaskIds
 
 TASKS = 3
@@ -68,8 +74,9 @@ class Run:
 
     def commit(self, number: int, messages: list[Written]) -> None:
         shares = shares_of(messages)
-        if shares or any(message.decided for message in messages):
-            commit_epoch(self.options, self.query, number, shares)
+        known = any(message.decided for message in messages)
+        if shares or known:
+            commit_epoch(self.options, self.query, number, shares, known=known)
 
     def seen(self) -> Counter[str]:
         """What a reader of committed records sees; nothing may hold it up."""
@@ -193,12 +200,26 @@ def test_rows_that_fail_halfway_are_aborted_by_the_task(run: Run) -> None:
 
 def test_abort_ends_the_transactions_of_an_undecided_epoch(run: Run) -> None:
     run.epoch(0)
-    for task in range(TASKS):
-        run.task(1, task)
-    abort_epoch(run.options, run.query, 1)
+    messages = [run.task(1, task) for task in range(TASKS)]
+    abort_epoch(run.options, run.query, 1, shares_of(messages))
     run.expect(0)
     run.epoch(1)
     run.expect(0, 1)
+
+
+def test_abort_of_a_batch_ends_also_what_attempts_without_a_message_left_open(run: Run) -> None:
+    for task in range(TASKS):
+        run.task(0, task)
+    abort_epoch(run.options, run.query, 0, [], replayable=False)
+    run.expect()
+
+
+def test_an_abort_that_is_late_leaves_the_replay_alone(run: Run) -> None:
+    old = [run.task(0, task) for task in range(TASKS)]
+    messages = [run.task(0, task) for task in range(TASKS)]
+    abort_epoch(run.options, run.query, 0, shares_of(old))
+    run.commit(0, messages)
+    run.expect(0)
 
 
 def test_abort_leaves_a_decided_epoch_to_the_replay(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +228,7 @@ def test_abort_leaves_a_decided_epoch_to_the_replay(run: Run, monkeypatch: pytes
         patch.setattr(epochs, "end_transaction", _raise_killed)
         with pytest.raises(Killed):
             run.commit(0, messages)
-    abort_epoch(run.options, run.query, 0)
+    abort_epoch(run.options, run.query, 0, shares_of(messages))
     assert len(run.open_transactions()) == TASKS
     run.epoch(0)
     run.expect(0)
@@ -272,12 +293,91 @@ def test_a_driver_that_was_replaced_aborts_nothing_of_its_successor(run: Run, mo
     run.expect(0, 1)
 
 
+def test_a_driver_that_finds_its_epoch_done_leaves_the_next_one_alone(run: Run) -> None:
+    old = [run.task(0, task) for task in range(TASKS)]
+    run.epoch(0)
+    messages = [run.task(1, task) for task in range(TASKS)]
+    run.commit(0, old)
+    run.commit(1, messages)
+    run.expect(0, 1)
+
+
+def test_a_decision_behind_an_open_transaction_of_another_query_is_waited_for(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Committed readers stop before that transaction, and would take the epoch for undecided."""
+    write = epochs._write
+    with TransactionalProducer(run.bootstrap, f"other-{run.topic}") as other:
+
+        def behind_another(*args: Any) -> None:
+            leave_in_decisions(other, run)
+            write(*args)
+
+        def end_and_be_killed(*args: Any, **kwargs: Any) -> None:
+            end_transaction(*args, **kwargs)
+            raise Killed
+
+        messages = [run.task(0, task) for task in range(TASKS)]
+        with monkeypatch.context() as patch:
+            patch.setattr(epochs, "_write", behind_another)
+            patch.setattr(epochs, "end_transaction", end_and_be_killed)
+            with pytest.raises(Killed):
+                run.commit(0, messages)
+        replay = [run.task(0, task) for task in range(TASKS)]
+        assert not any(message.decided for message in replay)
+        refresh = Decisions.refresh
+
+        def and_then_ended(self: Decisions) -> None:
+            refresh(self)
+            if other.in_transaction:
+                other.abort()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Decisions, "refresh", and_then_ended)
+            run.commit(0, replay)
+    run.expect(0)
+
+
+def test_a_transaction_of_another_query_that_stays_open_is_told(broker: Broker, topic_name: str) -> None:
+    run = Run(broker.bootstrap, topic_name, decisionTopic=f"{topic_name}-decisions")
+    with TransactionalProducer(run.bootstrap, f"other-{run.topic}") as other:
+        leave_in_decisions(other, run)
+        with Cluster(run.bootstrap) as cluster, pytest.raises(DecisionsUnusable, match=r"up to offset 0 and has .* 1"):
+            Decisions(cluster, run.options.decision_topic).read_all(0.0)
+
+
+def test_decisions_that_are_gone_are_noticed_where_a_task_has_seen_them(broker: Broker, topic_name: str) -> None:
+    run = Run(broker.bootstrap, topic_name, decisionTopic=f"{topic_name}-decisions")
+    run.epoch(0)
+    messages = [run.task(0, task) for task in range(TASKS)]
+    with Admin(run.bootstrap) as admin:
+        admin.delete_topics([run.options.decision_topic])
+        ensure_decision_topic(admin.cluster, run.options.decision_topic)
+    with pytest.raises(DecisionLost, match="no longer says so: it was deleted"):
+        run.commit(0, messages)
+    run.expect(0)
+
+
+def test_a_batch_that_is_committed_has_not_failed_when_its_decision_cannot_be_forgotten(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = [run.task(0, task) for task in range(TASKS)]
+
+    def broker_is_away(*_: Any) -> None:
+        raise ConnectionFailed("gone")
+
+    monkeypatch.setattr(epochs, "_settle", broker_is_away)
+    commit_epoch(run.options, run.query, 0, shares_of(messages), replayable=False)
+    run.expect(0)
+    assert "gone" in caplog.text
+
+
 def test_a_transaction_that_ended_before_the_decision_fails_the_epoch_as_a_whole(run: Run) -> None:
     messages = [run.task(0, task) for task in range(TASKS)]
     end_one(run, shares_of(messages)[1], commit=False)
     with pytest.raises(EpochExpired, match=r"Epoch 0 is not committed.*kafka\.transaction\.timeout\.ms"):
         run.commit(0, messages)
-    abort_epoch(run.options, run.query, 0)
+    abort_epoch(run.options, run.query, 0, shares_of(messages))
     run.expect()
     run.epoch(0)
     run.expect(0)
@@ -321,6 +421,13 @@ def test_an_id_is_used_again_only_in_a_later_epoch() -> None:
     assert ids.take("q", 6) == first[0]
     assert ids.take("other", 6) not in first
     assert TaskIds().take("q", 5) != first[0]
+
+
+def leave_in_decisions(other: TransactionalProducer, run: Run) -> None:
+    """A record in a transaction that is open."""
+    other.begin()
+    other.send(run.options.decision_topic, b"never read", b"key", partition=0)
+    other.flush()
 
 
 def end_one(run: Run, share: Share, *, commit: bool) -> None:

@@ -1,15 +1,18 @@
 """What the sink takes and refuses, without Spark running."""
 
+import time
+from datetime import datetime
+
 import pytest
 from harness.brokers import Broker
 from pyspark.sql import Row
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
 from kafkapy.client import Admin, Cluster, NewTopic, Producer
 from kafkapy.client.admin import TOPIC
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.sink_options import sink_options
-from kafkapy.spark.sink.decisions import Decisions, DecisionsUnusable, ensure_decision_topic
+from kafkapy.spark.sink.decisions import Decisions, DecisionsUnusable, ensure_decision_topic, new_decision_topic
 from kafkapy.spark.sink.writers import BadRows, batch_writer, batches_of, stream_writer
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -43,6 +46,11 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
     sink_options({**SERVERS, "checkpointLocation": "/c", "queryName": "q", "path": "p"})
 
 
+def test_include_headers_is_let_through_as_by_sparks_own_sink() -> None:
+    for word in ("true", "false"):
+        assert sink_options({**SERVERS, "includeHeaders": word}) == sink_options(SERVERS)
+
+
 @pytest.mark.parametrize(
     ("given", "text"),
     [
@@ -64,6 +72,7 @@ def test_what_spark_adds_by_itself_is_let_through() -> None:
         ({"delivery": "exactly-once", "kafka.acks": "1"}, "delivery is exactly-once, which needs kafka.acks=all"),
         ({"kafka.enable.idempotence": "true", "kafka.acks": "0"}, "kafka.enable.idempotence is true, which needs"),
         ({"topic": " "}, "topic is empty"),
+        ({"includeHeaders": "maybe"}, "includeHeaders is 'maybe'"),
         ({"decisionTopic": ""}, "decisionTopic is empty"),
         ({"onLostTransactions": "ignore"}, "onLostTransactions is 'ignore': write fail or skip"),
     ],
@@ -111,6 +120,30 @@ def test_rows_of_pyspark_4_0_become_record_batches() -> None:
         {"value": "0", "partition": None, "headers": None},
         {"value": "1", "partition": None, "headers": [{"key": "h", "value": b"x"}]},
     ]
+
+
+def test_timestamps_of_pyspark_4_0_are_in_the_time_zone_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = StructType().add("value", StringType()).add("timestamp", TimestampType())
+    local = [datetime(2024, 7, 1, 8), datetime(2024, 11, 3, 1, 30), datetime(2024, 11, 3, 1, 30, fold=1)]
+    rows = [Row(value="", timestamp=moment) for moment in (*local, None)]
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        (batch,) = batches_of(iter(rows), schema)
+    time.tzset()
+    *moments, none = batch.column("timestamp").to_pylist()
+    assert [str(moment) for moment in moments] == [
+        "2024-07-01 12:00:00+00:00",
+        "2024-11-03 05:30:00+00:00",
+        "2024-11-03 06:30:00+00:00",
+    ]
+    assert none is None
+
+
+def test_a_decision_is_on_two_brokers_where_there_are_three() -> None:
+    assert new_decision_topic("d", brokers=3).replication_factor == 3
+    assert (new_decision_topic("d", brokers=5).configs or {})["min.insync.replicas"] == "2"
+    assert "min.insync.replicas" not in (new_decision_topic("d", brokers=2).configs or {})
 
 
 def test_the_decision_topic_is_made_compacted_and_kept(broker: Broker, topic_name: str) -> None:

@@ -38,7 +38,9 @@ class SinkOptions:
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Raises BadOption with what is wrong."""
     options = Options(given, (*KNOWN, *OF_SPARK), "the sink kafkapy")
-    options.boolean("includeHeaders", False)  # has no effect: headers are written where there is a column, as by Spark's
+    options.boolean(
+        "includeHeaders", False
+    )  # has no effect: headers are written where there is a column, as by Spark's
     producer = producer_properties(options.kafka())
     exactly_once = options.word("delivery", DELIVERIES, DELIVERIES[0]) == DELIVERIES[1]
     if exactly_once and not (producer.acks == -1 and producer.idempotent):

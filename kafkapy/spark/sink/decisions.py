@@ -4,14 +4,19 @@ One partition, compacted. A record's key is the query and the epoch; its value l
 all have been committed ("done"). When an epoch is done the record of the one before it is deleted, so that a query
 leaves one record. Everything is written in transactions of the query's driver (epochs.py) and read committed: what a
 fenced driver tried to write is never seen.
+
+Queries share the topic. A reader of committed records stops before the first transaction that is open, whosever it is:
+where another query's driver has died in the middle of one, what lies behind it is not seen until that has timed out. A
+task may miss a decision so (it writes what its driver then aborts); a driver must not, and waits.
 """
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kafkapy.client.admin import EARLIEST, TOPIC, Admin
+from kafkapy.client.admin import EARLIEST, LATEST, TOPIC, Admin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.consumer import Consumer
 from kafkapy.client.descriptions import NewTopic
@@ -21,6 +26,7 @@ from kafkapy.spark.options.given import BadOption
 
 VERSION = 1
 REPLICAS = 3  # where there are so many brokers: a decision that is lost tears its epoch
+OTHERS_S = 0.01  # the transaction of another query's driver is open: that takes milliseconds, unless it has died
 CONFIGS = {
     "cleanup.policy": "compact",
     # Workers read it from its beginning, and the last segment is never compacted.
@@ -78,7 +84,7 @@ def decision_of(key: bytes, value: bytes | None) -> Decision | None:
 
 
 class Decisions:
-    """What the decision topic says, as of the last `refresh`, which reads only what is new."""
+    """What the decision topic says, as of the last `refresh` or `read_all`, which read only what is new."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic
@@ -99,6 +105,23 @@ class Decisions:
                     f"the record at offset {record.offset} of {self._topic} is no decision of this sink ({reason}); "
                     "name a topic that nobody else writes to with the option decisionTopic"
                 ) from None
+
+    def read_all(self, limit_s: float) -> None:
+        """All that is there now, where others write also what they are about to decide. Raises as `refresh`, and
+        DecisionsUnusable where that takes longer than `limit_s`."""
+        where = self._topic, 0
+        end = Admin(self._consumer.cluster).offsets({where: LATEST})[where].offset
+        deadline = time.monotonic() + limit_s
+        self.refresh()
+        while (reached := self._consumer.positions[where]) < end:
+            if time.monotonic() >= deadline:
+                raise DecisionsUnusable(
+                    f"the decision topic {self._topic!r} can be read up to offset {reached} and has records up to "
+                    f"{end}: a transaction of another query's driver has been open there for {limit_s:g} s; kafkapy "
+                    "transactions find-hanging says whether anybody is going to end it"
+                )
+            time.sleep(OTHERS_S)
+            self.refresh()
 
     def latest(self, query: str) -> Decision | None:
         """That of the query's last decided epoch."""
@@ -136,14 +159,19 @@ def ensure_decision_topic(cluster: Cluster, topic: str) -> None:
     except KafkaError as error:
         if error.code != Errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        replicas = min(REPLICAS, len(cluster.brokers))
         try:
-            admin.create_topics([NewTopic(topic, 1, replicas, CONFIGS)])
+            admin.create_topics([new_decision_topic(topic, brokers=len(cluster.brokers))])
         except KafkaError as error:
             if error.code != Errors.TOPIC_ALREADY_EXISTS:  # made by another driver meanwhile
                 raise
         found = cluster.topic(topic, refresh=True, patient=True)
     _check(topic, len(found.partitions), _policies(admin, topic))
+
+
+def new_decision_topic(topic: str, *, brokers: int) -> NewTopic:
+    """How it is made where there are so many brokers. Two have a decision before it counts, if there are three."""
+    safe = {"min.insync.replicas": "2"} if brokers >= REPLICAS else {}
+    return NewTopic(topic, 1, min(REPLICAS, brokers), CONFIGS | safe)
 
 
 def _policies(admin: Admin, topic: str) -> Iterable[str] | None:

@@ -1,4 +1,4 @@
-"""What the driver does at the end of an epoch: decides it, and ends its transactions. writers.py has the whole protocol.
+"""What the driver does at the end of an epoch: decides it, and ends its transactions. writers.py has the protocol.
 
 Both functions may be called again after any of their steps, in another process or by another driver, and are called
 from their beginning again while a broker is away.
@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.errors import TransactionFailed, UnsupportedByBroker
+from kafkapy.client.errors import ClientError, TransactionFailed, UnsupportedByBroker
 from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
-from kafkapy.errors import Errors
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.compression import GZIP
 from kafkapy.spark.options.sink_options import SinkOptions
 from kafkapy.spark.patience import patiently
@@ -45,35 +45,65 @@ class DecidedTransactionLost(SinkFailed):
     """The broker aborted a transaction after the epoch was decided: its rows are missing, others are visible."""
 
 
+class DecisionLost(SinkFailed):
+    """The decision topic has forgotten an epoch that tasks have found decided there."""
+
+
 def id_of_driver(options: SinkOptions, query: str) -> str:
     """The transactional id of a query's driver; those of its tasks are this, a dash, and more."""
     return f"{options.id_prefix}-{query}"
 
 
+def identity_of(share: Share) -> TransactionIdentity:
+    return TransactionIdentity(share.transactional_id, share.producer_id, share.producer_epoch)
+
+
 def commit_epoch(
-    options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], *, replayable: bool = True
+    options: SinkOptions,
+    query: str,
+    epoch: int,
+    shares: Sequence[Share],
+    *,
+    replayable: bool = True,
+    known: bool = False,
 ) -> None:
     """Makes the shares visible, or where the epoch was decided before, what was decided then; all others are aborted.
 
     Args:
         replayable: the epoch may come again, so that it must be remembered.
+        known: a task has found the epoch decided.
     Raises:
-        EpochExpired, DecidedTransactionLost, ClientError, KafkaError.
+        EpochExpired, DecidedTransactionLost, DecisionLost, DecisionsUnusable, ClientError, KafkaError.
     """
-    patiently(lambda: _commit(options, query, epoch, shares, replayable), options.producer.delivery_timeout_s)
+    patiently(lambda: _commit(options, query, epoch, shares, replayable, known), options.producer.delivery_timeout_s)
 
 
-def abort_epoch(options: SinkOptions, query: str, epoch: int) -> None:
-    """Aborts what the epoch's tasks have written, unless the epoch is decided: then the next run finishes it."""
-    patiently(lambda: _abort(options, query, epoch), options.producer.delivery_timeout_s)
+def abort_epoch(
+    options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], *, replayable: bool = True
+) -> None:
+    """Aborts the shares, unless the epoch is decided: then the next run finishes it.
+
+    Args:
+        replayable: the epoch may come again, perhaps has already. Otherwise nobody else has transactions of the query,
+            and what attempts without a share have left open is aborted too.
+    """
+    patiently(lambda: _abort(options, query, epoch, shares, replayable), options.producer.delivery_timeout_s)
 
 
-def _commit(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool) -> None:
+def _commit(
+    options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool, known: bool
+) -> None:
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
         if latest is not None and not latest.done:
             _end(options, driver.cluster, latest)
+        if latest is not None and (latest.epoch > epoch or (latest.epoch == epoch and latest.done)):
+            # Others have been here. What is open beside the shares may be of an epoch that they are about to decide.
+            _abort_each(driver.cluster, map(identity_of, shares))
+            return
         if latest is None or latest.epoch < epoch:
+            if known:
+                raise DecisionLost(_forgotten(options, query, epoch))
             _expect_open(driver.cluster, epoch, shares)
             decision = Decision(query, epoch, tuple(shares))
             _write(options, driver, [(key_of(query, epoch), value_of(decision))])
@@ -81,14 +111,24 @@ def _commit(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share
         last = [(key_of(query, epoch), value_of(Decision(query, epoch, done=True)) if replayable else None)]
         if epoch:
             last.append((key_of(query, epoch - 1), None))
-        _settle(options, driver, query, last)
+        try:
+            _settle(options, driver, query, last)
+        except (ClientError, KafkaError) as error:
+            if replayable:
+                raise
+            # All is visible, and it must not be told that it failed.
+            log.warning("The decision of a batch that is committed stays in %s: %s", options.decision_topic, error)
 
 
-def _abort(options: SinkOptions, query: str, epoch: int) -> None:
+def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool) -> None:
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
-        if latest is None or latest.epoch < epoch:
-            _settle(options, driver, query, [(key_of(query, epoch), None)])
+        if latest is not None and latest.epoch >= epoch:
+            return
+        left = [identity_of(share) for share in shares]
+        if not replayable:
+            left += _open_transactions(driver.cluster, id_of_driver(options, query) + "-")
+        _abort_each(driver.cluster, dict.fromkeys(left))
 
 
 @contextmanager
@@ -107,7 +147,7 @@ def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]
 
 def _latest(options: SinkOptions, cluster: Cluster, query: str) -> Decision | None:
     decisions = Decisions(cluster, options.decision_topic)
-    decisions.refresh()
+    decisions.read_all(options.producer.delivery_timeout_s)
     return decisions.latest(query)
 
 
@@ -120,19 +160,25 @@ def _write(options: SinkOptions, driver: TransactionalProducer, records: Iterabl
 def _settle(
     options: SinkOptions, driver: TransactionalProducer, query: str, records: Iterable[tuple[bytes, bytes | None]]
 ) -> None:
-    """Writes the last records of an epoch, and aborts the transactions that attempts without a share have left open.
+    """Writes the last records of an epoch that this driver did not find done, and aborts the transactions that attempts
+    without a share have left open.
 
-    They are looked up before the records are written: that succeeds only if no other driver has taken over, so that
-    none of what was found can be of an epoch that another driver is about to decide. Each is then aborted by the
+    They are looked up before the records are written. That this succeeds shows that no other driver had taken over by
+    then, so that none had begun the next epoch, and nothing of what was found can be of it. Each is then aborted by the
     producer epoch that was found, which leaves a later transaction of the same id alone.
     """
     left = _open_transactions(driver.cluster, id_of_driver(options, query) + "-")
     _write(options, driver, records)
+    _abort_each(driver.cluster, left)
+
+
+def _abort_each(cluster: Cluster, left: Iterable[TransactionIdentity]) -> None:
     for each in left:
         try:
-            end_transaction(driver.cluster, each, commit=False)
+            end_transaction(cluster, each, commit=False)
         except TransactionFailed as error:
-            log.warning("A transaction that an attempt has left open is not aborted: %s", error)
+            if error.code != Errors.INVALID_TXN_STATE:  # which is what it is when it was committed
+                log.warning("A transaction that an attempt has left open is not aborted: %s", error)
 
 
 def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentity]:
@@ -174,7 +220,7 @@ def _end(options: SinkOptions, cluster: Cluster, decision: Decision) -> None:
     lost = []
     for share in decision.shares:
         try:
-            end_transaction(cluster, TransactionIdentity(*share[:3]), commit=True)
+            end_transaction(cluster, identity_of(share), commit=True)
         except TransactionFailed as error:
             if error.code not in ENDED_OTHERWISE:
                 raise
@@ -184,6 +230,14 @@ def _end(options: SinkOptions, cluster: Cluster, decision: Decision) -> None:
         if not options.skip_lost:
             raise DecidedTransactionLost(text)
         log.warning("%s", text)
+
+
+def _forgotten(options: SinkOptions, query: str, epoch: int) -> str:
+    return (
+        f"Tasks have found epoch {epoch} of query {query} decided, and topic {options.decision_topic!r} no longer says "
+        "so: it was deleted, or has lost records. The epoch's rows were committed, or were about to be: compare them "
+        "with its input before the query is started in a new session, which writes all of them anew."
+    )
 
 
 def _lost(decision: Decision, lost: Sequence[Share]) -> str:

@@ -30,14 +30,16 @@ Exactly once
    stored, looks at the decisions again (an attempt that is late aborts), and leaves the transaction **open**. Its share
    (transactional id, producer id, producer epoch, rows) is its message. (delivery.py, worker.py)
 3. The driver gets a producer with the transactional id of the query. From then on no older driver can write a decision,
-   and what an older one was writing is there or never will be. It reads the decisions to their end.
+   and what an older one was writing is there or never will be. It reads the decisions to their end, behind which
+   nothing of this query is; where a driver of another query has died while it wrote one, it waits for that to end.
 4. If the epoch is undecided, it makes sure that all transactions are still open, and writes the decision that lists
    them, in a transaction of its own. **This is the moment at which the epoch has happened.**
 5. It commits every transaction of the decision (of this one, or of the one that it found). This can be done again.
 6. It looks up all transactions that are open with ids of this query: attempts that died or lost. It writes that the
    epoch is done (and forgets the epoch before), which only succeeds while it is the query's driver, and then aborts
    what it had found. So they hold up no reader, and a driver that has been replaced aborts nothing that its successor
-   is about to decide. (epochs.py)
+   is about to decide: the next epoch begins when a driver has done step 3 after this one. Where step 4 finds that the
+   epoch is done already, the next one may have begun, and it aborts only its own shares. (epochs.py)
 
 An id is used again in a later epoch of its query, when the driver has ended what was begun with it.
 
@@ -54,9 +56,13 @@ What if something dies
 - *The driver for longer than transactions may be open* (kafka.transaction.timeout.ms) *between 4 and 5:* the broker
   aborts them, and the replay fails with DecidedTransactionLost, which names them. Before step 4 nothing is lost.
 - *An old driver that wakes up when another has taken over:* it is fenced at its next write, or, when it begins step 3
-  itself, finds the epoch decided, aborts what it has, and at most makes its successor start over.
+  itself, finds the epoch decided, aborts its own shares and nothing else, and at most makes its successor start over.
 - *The process that commits, but not the driver:* Spark calls `abort`, and the query fails; see the next one.
-- *`commit` has raised and `abort` follows:* abort does step 3 first. What is decided it leaves for the replay.
+- *`commit` has raised and `abort` follows:* abort does step 3 first. What is decided it leaves for the replay; else it
+  aborts the shares that it was given. Those of attempts without a message are left to the replay, which may be there
+  already: nobody else can tell its transactions from theirs.
+- *The decision topic is deleted or loses records:* what tasks remember is more than the driver can find, which is
+  DecisionLost, if any task does. A query that starts in new processes cannot know and writes its epoch anew.
 - *The broker:* every step is tried again for kafka.delivery.timeout.ms.
 
 A batch is one epoch of a query with a name of its own. Nobody replays it: when its driver dies between steps 4 and 5,
@@ -65,6 +71,7 @@ what it had not committed is aborted by its time-out.
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timezone
 from inspect import signature
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -118,7 +125,7 @@ class BatchSink(DataSourceArrowWriter):
     @plainly
     def abort(self, messages: Any) -> None:
         if self._options.exactly_once:
-            abort_epoch(self._options, self._query, 0)
+            abort_epoch(self._options, self._query, 0, _shares(messages), replayable=False)
 
 
 class _StreamSink:
@@ -141,15 +148,16 @@ class _StreamSink:
     @plainly
     def commit(self, messages: Any, batchId: int) -> None:
         shares = _shares(messages)
-        if shares or any(message.decided for message in messages):
-            commit_epoch(self._options, messages[0].query, batchId, shares)
+        known = any(message.decided for message in messages)
+        if shares or known:
+            commit_epoch(self._options, messages[0].query, batchId, shares, known=known)
 
     @plainly
     def abort(self, messages: Any, batchId: int) -> None:
         # Without any message the query's name is not known: its next run aborts what this one has left open.
         queries = {message.query for message in messages if message is not None}
         if self._options.exactly_once and queries:
-            abort_epoch(self._options, queries.pop(), batchId)
+            abort_epoch(self._options, queries.pop(), batchId, _shares(messages))
 
 
 if hasattr(spark_api, "DataSourceStreamArrowWriter"):
@@ -198,8 +206,17 @@ def batches_of(rows: Iterator[Any], schema: StructType) -> "Iterator[pa.RecordBa
 
     arrow = _arrow(schema)
     while some := list(islice(rows, ROWS_AT_ONCE)):
-        columns = [pa.array(column, field.type) for column, field in zip(zip(*some, strict=True), arrow, strict=True)]
+        columns = [_column(values, field.type) for values, field in zip(zip(*some, strict=True), arrow, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _column(values: Sequence[Any], kind: "pa.DataType") -> "pa.Array":
+    """Spark gives timestamps in the time zone of the process, without saying so; Arrow would take them for UTC."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        values = [None if value is None else value.astimezone(timezone.utc) for value in values]
+    return pa.array(values, kind)
 
 
 def _arrow(schema: StructType) -> "pa.Schema":
