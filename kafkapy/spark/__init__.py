@@ -17,13 +17,19 @@ __all__ = ["check_requirements", "register"]
 
 
 def register(spark: Any) -> None:
-    """Makes `format("kafkapy")` and `format("kafkapy-log")` known to one session; raises MissingRequirement with what
-    to install."""
+    """Makes `format("kafkapy")` and `format("kafkapy-log")` known to one session, if they are not; raises
+    MissingRequirement with what to install."""
     check_requirements()
     if not type(spark).__module__.startswith("pyspark.sql.connect"):  # whose workers are the server's
         check_workers()
+    from pyspark.errors import PySparkException
+
     from kafkapy.spark.log_source import KafkapyLogDataSource
     from kafkapy.spark.source import KafkapyDataSource
 
-    spark.dataSource.register(KafkapyDataSource)
-    spark.dataSource.register(KafkapyLogDataSource)
+    for source in (KafkapyDataSource, KafkapyLogDataSource):
+        try:
+            spark.dataSource.register(source)
+        except PySparkException as error:  # PySpark 4.0, where Spark has found it by itself; later ones replace it
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise

@@ -162,7 +162,7 @@ def test_an_unknown_name_is_refused_and_the_right_one_guessed():
     assert "no option 'startingofset'; did you mean 'startingOffsets'?" in sentence(
         {**LEAST, "startingOfset": "latest"}
     )
-    assert "no option 'path'" in sentence({**LEAST, "path": "x"})
+    assert "no option 'path'. It has assign, " in sentence({**LEAST, "path": "x"})
     assert "did you mean kafka.fetch.max.bytes?" in sentence({**LEAST, "kafka.fetch.max.byte": "1"})
 
 

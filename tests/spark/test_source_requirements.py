@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from kafkapy.spark import check_requirements, register
 from kafkapy.spark.requirements import MissingRequirement
@@ -57,6 +58,30 @@ def test_workers_without_kafkapy_are_told_with_what_to_set(monkeypatch, tmp_path
     monkeypatch.setenv("PYSPARK_PYTHON", "/no/such/python")
     with pytest.raises(MissingRequirement, match=r"Spark runs /no/such/python \(PYSPARK_PYTHON\), which does not work"):
         register(None)
+
+
+def test_registering_what_spark_has_found_by_itself_is_no_error():
+    class Session:
+        """As PySpark 4.0, which takes no source that it has found."""
+
+        condition = "DATA_SOURCE_ALREADY_EXISTS"
+
+        def __init__(self):
+            self.dataSource = self
+            self.asked = []
+
+        def register(self, source):
+            self.asked.append(source.name())
+            error = PySparkException("no")
+            error.getCondition = lambda: self.condition
+            raise error
+
+    session = Session()
+    register(session)
+    assert session.asked == ["kafkapy", "kafkapy-log"]
+    session.condition = "SOMETHING_ELSE"
+    with pytest.raises(PySparkException):
+        register(session)
 
 
 @pytest.mark.parametrize("name", ["pyspark", "pyarrow"])

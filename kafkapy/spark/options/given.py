@@ -35,7 +35,7 @@ class Options:
             if name not in spelling and not name.startswith("kafka."):
                 near = guess(name, spelling)
                 raise BadOption(
-                    f"{of} has no option {name!r}{f'; did you mean {spelling[near]!r}?' if near else ''} "
+                    f"{of} has no option {name!r}{f'; did you mean {spelling[near]!r}?' if near else '.'} "
                     f"It has {', '.join(sorted(spelling.values(), key=str.lower))}, and kafka.*."
                 )
 
