@@ -50,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
         except KeyboardInterrupt:
             interrupted = True
         finally:
+            bench.close()
             fleet.close()
             warmth.close()
     comparisons = compare([row for each in chosen for row in each.rows], collected.figures)

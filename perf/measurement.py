@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from perf.brokers import Broker, Fleet
 from perf.machine import free_bytes
@@ -78,11 +78,32 @@ class Bench:
         self.fleet = fleet
         self._warmth = warmth
         self._made = 0
+        self._kept: dict[str, tuple[Any, ExitStack]] = {}
         self.notes: dict[str, str] = {}
 
     def note(self, key: str, text: str) -> None:
         """Printed under the table, once for each key."""
         self.notes[key] = text
+
+    @contextmanager
+    def kept(self, key: str, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
+        """What takes long to start, and is kept for the measurements and runs that follow; not after a failure."""
+        if key not in self._kept:
+            ending = ExitStack()
+            self._kept[key] = ending.enter_context(make()), ending
+        kept, ending = self._kept[key]
+        try:
+            yield kept
+        except BaseException:
+            del self._kept[key]
+            ending.close()
+            raise
+
+    def close(self) -> None:
+        """Ends what was kept."""
+        while self._kept:
+            _, (_, ending) = self._kept.popitem()
+            ending.close()
 
     @contextmanager
     def data(self) -> Iterator[Path]:

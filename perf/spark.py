@@ -1,19 +1,22 @@
-"""Spark drivers for the measurements: kafkapy's source beside Spark's own, on one broker (ours), in like sessions.
+"""What the Spark measurements have in common: sessions with Spark's own Kafka source beside ours, topics, rates.
 
-The side `kafka` of a row is here Spark's own source 4.0.0, not Apache Kafka's broker. Sessions have local[2] and come
-from the tests' harness, which keeps pyspark 4.0.0 and the jars in the user's cache.
+The side `kafka` of a row is here Spark's own source 4.0.0, not Apache Kafka's broker: both sides have ours. Sessions
+have local[2] and Spark's defaults, are kept from measurement to measurement, one a side and version, and come from the
+tests' harness, which keeps pyspark 4.0.0 and the jars in the user's cache.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from perf import frames
+from perf.brokers import Broker
+from perf.cpu import cpu_seconds
 from perf.machine import ROOT
-from perf.measurement import KAFKA
+from perf.measurement import KAFKA, Bench
 from perf.raw_client import RawClient
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -23,6 +26,7 @@ from harness import spark as harness
 PARTITIONS = 2
 SIZES = {100: "100b", 1024: "1k"}  # of values, in bytes -> in row keys
 SOURCES = {KAFKA: "kafka"}  # the others are ours
+OLDEST, NEWEST = "oldest", "newest"  # versions of pyspark; of Spark's own source there is only the first
 
 
 def source_of(side: str) -> str:
@@ -30,18 +34,28 @@ def source_of(side: str) -> str:
     return SOURCES.get(side, "kafkapy")
 
 
+def driver(bench: Bench, side: str, version: str = OLDEST) -> AbstractContextManager[harness.Driver]:
+    """A warm driver under pyspark 4.0.0 with Spark's own source and ours, or under the newest one with ours alone."""
+    name = f"spark-{side}-{version}"
+    return bench.kept(name, lambda: _started(bench.directory / name, version))
+
+
 @contextmanager
-def driver(directory: Path, *, newest: bool = False) -> Iterator[harness.Driver]:
-    """A driver under pyspark 4.0.0 with Spark's own source and ours, or under the newest one with ours alone."""
-    more = {"spark_driver_memory": "3g", "spark_sql_execution_arrow_maxRecordsPerBatch": "50000"}
-    if newest:
-        settings, python = harness.settings(directory, **more), None
+def _started(directory: Path, version: str) -> Iterator[harness.Driver]:
+    if version == NEWEST:
+        settings, python = harness.settings(directory, spark_driver_memory="2g"), None
     else:
-        settings = harness.settings(directory, spark_jars=harness.own_source_jars(), **more)
+        jars = harness.own_source_jars()
+        settings = harness.settings(directory, spark_driver_memory="2g", spark_jars=jars)
         python = harness.oldest_python()
-    settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # the JVM's own collector
+    settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # the JVM's own collector and compilers
     with harness.Driver(directory, settings, python) as running:
         yield running
+
+
+def cpu(driver: harness.Driver, broker: Broker) -> float:
+    """Processor seconds so far of all that takes part: the driver, its JVM, its Python workers, the broker."""
+    return cpu_seconds(driver.child.pid) + cpu_seconds(broker.pid)
 
 
 def fill(port: int, topic: str, size: int, count: int) -> int:

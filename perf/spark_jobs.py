@@ -68,15 +68,17 @@ def latency(
     query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     produce = frames.produce(topic, frames.batch([b"value"]), 1)
     whole, batches = [], []
-    with RawClient(int(options["kafka.bootstrap.servers"].rpartition(":")[2])) as client:
-        for number in range(rounds + 5):
-            client.produce_once(produce)
-            began = time.perf_counter()
-            progress = _wait_for(query, number + 1)
-            if number >= 5:
-                whole.append(time.perf_counter() - began)
-                batches.append(progress["durationMs"]["triggerExecution"] / 1000)
-    query.stop()
+    try:
+        with RawClient(int(options["kafka.bootstrap.servers"].rpartition(":")[2])) as client:
+            for number in range(rounds + 5):
+                client.produce_once(produce)
+                began = time.perf_counter()
+                progress = _wait_for(query, number + 1)
+                if number >= 5:
+                    whole.append(time.perf_counter() - began)
+                    batches.append(progress["durationMs"]["triggerExecution"] / 1000)
+    finally:
+        query.stop()
     return whole, batches
 
 
@@ -88,4 +90,4 @@ def _wait_for(query: Any, rows: int) -> Any:
         if sum(each["numInputRows"] for each in done) >= rows:
             return [each for each in done if each["numInputRows"]][-1]
         time.sleep(0.002)
-    raise TimeoutError(f"no micro-batch with row {rows} within 60 s: {query.status}")
+    raise TimeoutError(f"no micro-batch with row {rows} within 60 s: {query.status} {query.exception()}")

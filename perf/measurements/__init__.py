@@ -20,6 +20,7 @@ from perf.measurements.rebalance import Rebalance
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
+from perf.measurements.spark_log import SparkLog
 from perf.measurements.spark_read import SparkRead
 from perf.measurements.spark_sink import SparkSink
 from perf.measurements.spark_stream import SparkStream
@@ -49,4 +50,5 @@ ALL: tuple[Measurement, ...] = (
     SparkRead(),
     SparkStream(),
     SparkSink(),
+    SparkLog(),
 )

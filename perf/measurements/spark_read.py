@@ -8,8 +8,8 @@ from perf import spark, spark_jobs
 from perf.brokers import Kafkapy
 from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 
-REPEATS = 3
-NEWEST = "newest"
+REPEATS = 2
+VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "ours on the newest"}
 
 
 class SparkRead(Measurement):
@@ -17,10 +17,14 @@ class SparkRead(Measurement):
     about = "rows read through Spark, batch and in one large micro-batch: kafkapy's source beside Spark's own (4.0.0)"
     quick = False  # sessions of Spark take longer to start than --quick may last
     rows = tuple(
-        Row(f"spark.{how}.{size}.{version}", f"Spark, {how} {size}, {label}", "M rows/s", "higher", Goal(2.0), digits=2)
+        row
         for how in ("read", "stream")
         for size in spark.SIZES.values()
-        for version, label in (("oldest", "pyspark 4.0.0"), (NEWEST, "ours on the newest"))
+        for version, label in VERSIONS.items()
+        for row in (
+            Row(f"spark.{how}.{size}.{version}", f"Spark, {how} {size}, {label}", "M rows/s", "higher", Goal(2.0), 2),
+            Row(f"spark.{how}.cpu.{size}.{version}", f"Spark, {how} {size}, {label}, CPU", "µs/row", "lower", None, 2),
+        )
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
@@ -30,19 +34,25 @@ class SparkRead(Measurement):
                 size: spark.fill(broker.port, f"values-{size}", size, bench.scale.client // max(size, 256))
                 for size in spark.SIZES
             }
-            for version in ("oldest", NEWEST):
-                if kind == KAFKA and version == NEWEST:  # of later versions not all parts of it can be had
-                    found |= {key.replace("oldest", NEWEST): rate for key, rate in found.items()}
+            for version in VERSIONS:
+                if kind == KAFKA and version == spark.NEWEST:  # of later versions not all parts of it can be had
+                    found |= {key.replace(spark.OLDEST, version): rate for key, rate in found.items()}
                     continue
-                with spark.driver(directory / version, newest=version == NEWEST) as driver:
+                with spark.driver(bench, kind, version) as driver:
                     for size, key in spark.SIZES.items():
                         at = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": f"values-{size}"}
-                        source = spark.source_of(kind)
+                        source, count = spark.source_of(kind), counts[size]
+                        spent = -spark.cpu(driver, broker)
                         seconds = driver.call(spark_jobs.read, source, at, REPEATS)
-                        found[f"spark.read.{key}.{version}"] = counts[size] / median(seconds) / 1e6
+                        spent += spark.cpu(driver, broker)
+                        found[f"spark.read.{key}.{version}"] = count / median(seconds) / 1e6
+                        found[f"spark.read.cpu.{key}.{version}"] = spent / (REPEATS + 1) / count * 1e6
                         at["startingOffsets"] = "earliest"
                         checkpoint = str(directory / f"{version}-{size}")
+                        spent = -spark.cpu(driver, broker)
                         batches = driver.call(spark_jobs.stream, source, at, checkpoint, REPEATS)
-                        rates = [spark.rate(count, seconds, counts[size]) for count, seconds in batches]
+                        spent += spark.cpu(driver, broker)
+                        rates = [spark.rate(rows, seconds, count) for rows, seconds in batches]
                         found[f"spark.stream.{key}.{version}"] = median(rates) / 1e6
+                        found[f"spark.stream.cpu.{key}.{version}"] = spent / (REPEATS + 1) / count * 1e6
         return found

@@ -9,7 +9,7 @@ from perf.brokers import Kafkapy
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
 
-REPEATS = 3
+REPEATS = 2
 TOPIC = "written"
 
 
@@ -18,18 +18,25 @@ class SparkSink(Measurement):
     about = "rows written through Spark (4.0.0) from two tasks to two partitions: kafkapy's sink beside Spark's own"
     quick = False  # as spark-read
     rows = tuple(
-        Row(f"spark.sink.{size}", f"Spark, sink {size}", "M rows/s", "higher", Goal(2.0), digits=2)
+        row
         for size in spark.SIZES.values()
+        for row in (
+            Row(f"spark.sink.{size}", f"Spark, sink {size}", "M rows/s", "higher", Goal(2.0), digits=2),
+            Row(f"spark.sink.cpu.{size}", f"Spark, sink {size}, CPU", "µs/row", "lower", digits=2),
+        )
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
-        with bench.broker(Kafkapy.kind) as broker, bench.data() as directory, RawClient(broker.port) as client:
+        with bench.broker(Kafkapy.kind) as broker, RawClient(broker.port) as client:
             client.create_topic(TOPIC, spark.PARTITIONS)
             at = {"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC}
-            with spark.driver(directory / "session") as driver:
+            with spark.driver(bench, kind) as driver:
                 for size, key in spark.SIZES.items():
                     count = bench.scale.client // 4 // max(size, 256)
+                    spent = -spark.cpu(driver, broker)
                     seconds = driver.call(spark_jobs.write, spark.source_of(kind), at, size, count, REPEATS)
+                    spent += spark.cpu(driver, broker)
                     found[f"spark.sink.{key}"] = count / median(seconds) / 1e6
+                    found[f"spark.sink.cpu.{key}"] = spent / (REPEATS + 1) / count * 1e6
         return found

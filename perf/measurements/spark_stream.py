@@ -10,9 +10,9 @@ from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
 from perf.stats import percentile
 
-ROUNDS = 40
+ROUNDS = 25
 TOPIC = "one-by-one"
-VERSIONS = {"oldest": "pyspark 4.0.0", "newest": "ours on the newest"}
+VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "ours on the newest"}
 
 
 class SparkStream(Measurement):
@@ -34,12 +34,12 @@ class SparkStream(Measurement):
         with bench.broker(Kafkapy.kind) as broker, bench.data() as directory, RawClient(broker.port) as client:
             at = {"kafka.bootstrap.servers": broker.bootstrap, "startingOffsets": "earliest"}
             for version in VERSIONS:
-                if kind == KAFKA and version == "newest":  # as in spark-read
-                    found |= {key.replace("oldest", version): figure for key, figure in found.items()}
+                if kind == KAFKA and version == spark.NEWEST:  # as in spark-read
+                    found |= {key.replace(spark.OLDEST, version): figure for key, figure in found.items()}
                     continue
                 topic = f"{TOPIC}-{version}"
                 client.create_topic(topic, spark.PARTITIONS)
-                with spark.driver(directory / version, newest=version == "newest") as driver:
+                with spark.driver(bench, kind, version) as driver:
                     whole, batches = driver.call(
                         spark_jobs.latency,
                         spark.source_of(kind),

@@ -1,0 +1,45 @@
+"""How fast Spark reads segment files: `kafkapy-log` beside Spark's own source, which reads the same data from a broker.
+
+Same data, two partitions, local[2], warm, into nothing. The side `kafka` is Spark's own source 4.0.0 on our broker.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from perf import spark, spark_jobs
+from perf.measurement import KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
+
+REPEATS = 2
+
+
+class SparkLog(Measurement):
+    name = "spark-log"
+    about = "segment files into Spark (4.0.0) without a broker, beside Spark's own source and a broker"
+    quick = False  # as spark-read
+    rows = tuple(
+        row
+        for size in spark.SIZES.values()
+        for row in (
+            Row(f"spark.log.{size}", f"Spark, kafkapy-log {size}", "M rows/s", "higher", Goal(2.0), digits=2),
+            Row(f"spark.log.cpu.{size}", f"Spark, kafkapy-log {size}, CPU", "µs/row", "lower", digits=2),
+        )
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.broker(KAFKAPY) as broker, spark.driver(bench, kind) as driver:
+            for size, key in spark.SIZES.items():
+                topic = f"values-{size}"
+                count = spark.fill(broker.port, topic, size, bench.scale.client // max(size, 256))
+                if kind == KAFKA:
+                    source = "kafka"
+                    options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
+                else:
+                    source, options = "kafkapy-log", {"path": str(broker.log_directory), "subscribe": topic}
+                spent = -spark.cpu(driver, broker)
+                seconds = driver.call(spark_jobs.read, source, options, REPEATS)
+                spent += spark.cpu(driver, broker)
+                found[f"spark.log.{key}"] = count / median(seconds) / 1e6
+                found[f"spark.log.cpu.{key}"] = spent / (REPEATS + 1) / count * 1e6
+        return found
