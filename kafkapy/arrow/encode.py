@@ -37,7 +37,8 @@ class RowEncoder:
         topic: where all rows go. None: where their column `topic` says.
         codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
         batch_bytes: a batch is closed when its records, not compressed, reach this. One record may be larger.
-        open_bytes: what all open batches may take together; beyond, they are closed as they are.
+        open_bytes: what all open batches may take together between two record batches; beyond, they are closed as
+            they are.
     """
 
     def __init__(
@@ -76,6 +77,8 @@ class RowEncoder:
             for topic, places in topics:
                 yield from self._encode(topic, rows, places)
         self._fed += batch.num_rows
+        if sum(one.open_bytes for one in self._topics.values()) > self._open_bytes:
+            yield from self.finish()
 
     def finish(self) -> Iterator[EncodedBatch]:
         """The batches that are still open. The encoder can be fed again."""
@@ -119,8 +122,6 @@ class RowEncoder:
             full = batches.full
             yield self._take(topic, batches, full)
             self._sticky.batch_is_full(topic, full, count)
-        if sum(one.open_bytes for one in self._topics.values()) > self._open_bytes:
-            yield from self.finish()
 
     def _close(self, topic: str) -> Iterator[EncodedBatch]:
         batches = self._topics.get(topic)

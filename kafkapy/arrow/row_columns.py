@@ -4,7 +4,7 @@
     topic         string or dictionary of strings
     partition     any integer; null: by the key
     headers       list of struct<key: string, value: binary>; null: none
-    timestamp     a timestamp of any unit, or milliseconds since 1970 as int64; null: now
+    timestamp     a timestamp of any unit, or milliseconds since 1970 as int64; null, or -1 ms, which is no time: now
     offset, timestampType    where a row was read from; not used
 
 All can be left out but one of key and value. Source: the columns of Spark's KafkaWriter; the timestamp is ours.
@@ -20,6 +20,8 @@ from kafkapy._ext.row_batches import Rows
 
 COLUMNS = ("key", "value", "topic", "partition", "headers", "timestamp")
 NOT_USED = ("offset", "timestampType")
+
+NO_TIMESTAMP = -1  # milliseconds: Kafka's RecordBatch.NO_TIMESTAMP
 
 _BYTES = "binary or string"
 _HEADERS = "list<struct<key: string, value: binary>>"
@@ -153,7 +155,9 @@ def _milliseconds(column: Any) -> Any:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
     least = pc.min(column).as_py()
-    if least is not None and least < 0:
+    if least == NO_TIMESTAMP:  # what rows have that were read from message format 0
+        column = pc.if_else(pc.equal(column, NO_TIMESTAMP), pa.scalar(None, pa.int64()), column)
+    elif least is not None and least < 0:
         raise RefusedRow(f"column 'timestamp' has a time before 1970 ({least} ms), which no record can have")
     return column
 

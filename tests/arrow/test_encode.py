@@ -1,5 +1,6 @@
 """Rows become the batches that the per-record decoder reads back, each in the partition that Kafka's clients choose."""
 
+import time
 from collections import defaultdict
 from itertools import pairwise
 
@@ -160,6 +161,15 @@ def test_a_topic_that_grows_is_used_as_a_whole():
     made = encoded(encoder, rows, rows)
     assert {batch.partition for batch in made} == {0, 1, 2, 3}
     assert sum(batch.count for batch in made) == 100
+
+
+def test_rows_read_from_messages_without_a_time_can_be_written():
+    times = pa.array([-1, 1000, -1], pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+    rows = pa.record_batch({"value": [b"a", b"b", b"c"], "timestamp": times})
+    before = int(time.time() * 1000)
+    (found,) = records(encoded(RowEncoder(lambda _: 1, topic="t"), rows)).values()
+    assert [record.timestamp >= before for record in found] == [True, False, True]
+    assert found[1].timestamp == 1000
 
 
 def test_what_is_open_is_bounded():
