@@ -79,7 +79,7 @@ class Session:
         self._make_chroot()
         self._client = connected(settings, settings.servers + self._chroot, on_state)
         self._on_event = on_event
-        self._hidden: set[str] = set()
+        self.hidden: set[str] = set()  # paths that may not be read with our login
 
     @property
     def id(self) -> int | None:
@@ -157,8 +157,8 @@ class Session:
         return results
 
     def _hide(self, path: str) -> None:
-        if path not in self._hidden:
-            self._hidden.add(path)
+        if path not in self.hidden:
+            self.hidden.add(path)
             log.warning("%s in ZooKeeper may not be read with our login, and is left alone", self._chroot + path)
 
     def _request(self, operation: Operation) -> Any:

@@ -177,7 +177,7 @@ class TopicRegistry:
             return
         new = _copied(added)
         grown = Topic(topic.name, topic.id, {**topic.assignment, **new})
-        operations: list[Operation] = [Set(path, _encode(grown), node.version)]
+        operations: list[Operation] = [Set(path, encode_topic(grown), node.version)]
         operations += _new_partitions(topic.name, _first_states(new, controller_epoch))
 
         def made(_: list[Any] | None, error: TreeError | None) -> None:
@@ -267,7 +267,7 @@ class TopicRegistry:
         operations: list[Operation] = []
         if topic.id == ZERO_ID:
             topic = topic._replace(id=new_id())
-            operations.append(Set(path, _encode(topic), node.version))
+            operations.append(Set(path, encode_topic(topic), node.version))
         states = {
             partition: PartitionState(broker_id, 0, [broker_id], controller_epoch)
             for partition, replicas in topic.assignment.items()
@@ -309,7 +309,8 @@ def _copied(assignment: Assignment) -> dict[int, list[int]]:
     return {partition: list(replicas) for partition, replicas in assignment.items()}
 
 
-def _encode(topic: Topic) -> bytes:
+def encode_topic(topic: Topic) -> bytes:
+    """What a topic's node holds."""
     value = {
         "partitions": {str(partition): replicas for partition, replicas in topic.assignment.items()},
         "topic_id": encode_id(topic.id),
@@ -345,7 +346,7 @@ def creation(
     config_path = paths.config("topics", topic.name)
     config = encode_settings(overrides)
     yield Set(config_path, config) if config_exists else Create(config_path, config)
-    yield Create(paths.topic(topic.name), _encode(topic))
+    yield Create(paths.topic(topic.name), encode_topic(topic))
     yield Create(paths.partitions(topic.name))
     yield from _new_partitions(topic.name, states)
 

@@ -128,6 +128,11 @@ class ZooKeeperTree(Tree):
         """The session's number; None while there is no connection."""
         return self._session.id
 
+    @property
+    def hidden(self) -> list[str]:
+        """The paths of nodes that may not be read with our login, and count as not there."""
+        return sorted(self._session.hidden)
+
     # What kazoo's threads call.
 
     def _on_state(self, state: str) -> None:

@@ -174,8 +174,13 @@ def _meta_of(home: Path) -> MetaProperties:
     return meta
 
 
-def _demand_nobody(tree: Tree, settings: KeeperSettings) -> None:
-    """No broker lives in that tree."""
+def _demand_nobody(tree: ZooKeeperTree, settings: KeeperSettings) -> None:
+    """No broker lives in that tree, and all of it may be read."""
+    if tree.hidden:
+        raise RelocationError(
+            f"{tree.hidden[0]} in ZooKeeper at {settings.connect} may not be read with this login, and would be lost: "
+            "give the broker's own properties with --command-config"
+        )
     ids = tree.children(paths.BROKER_IDS) if tree.exists(paths.BROKER_IDS) else []
     if ids or tree.exists(paths.CONTROLLER):
         who = f"broker {', '.join(ids)} is" if ids else "a controller is"

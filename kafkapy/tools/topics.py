@@ -1,7 +1,8 @@
 """`kafkapy topics`: list, create, describe, alter and delete topics."""
 
 import base64
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,9 @@ from kafkapy.tools.errors import CallError
 from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
 from kafkapy.tools.output import print_json, print_table
 
+if TYPE_CHECKING:
+    from kafkapy.tools.topics_zookeeper import ZooKeeperTopics
+
 app = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics.")
 
 Config = Annotated[
@@ -20,13 +24,36 @@ Config = Annotated[
     typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; repeat it for more."),
 ]
 
+ThroughZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        "-z",
+        metavar="HOST:PORT/CHROOT",
+        help="Ask no broker: read and write the cluster's nodes in ZooKeeper, as Kafka's tools did up to 2.8.",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="With --zookeeper: properties with its TLS and login."),
+]
+
 
 @app.command("list")
-def list_topics(servers: Servers = DEFAULT_SERVER, as_json: Json = False) -> None:
+def list_topics(
+    context: typer.Context,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
     """Show the topics with their numbers of partitions and replicas.
 
     Example: kafkapy topics list --json
     """
+    nodes = _through_zookeeper(context, zookeeper, command_config)
+    if nodes is not None:
+        return nodes.show_list(as_json=as_json)
     with Admin(cluster_of(servers)) as admin, admin.cluster:
         topics = admin.list_topics()
     if as_json:
@@ -42,6 +69,7 @@ def list_topics(servers: Servers = DEFAULT_SERVER, as_json: Json = False) -> Non
 
 @app.command("create")
 def create_topics(
+    context: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One topic or more.")],
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: as the broker is set.")] = -1,
     replicas: Annotated[int, typer.Option("--replication-factor", "-r", help="-1: as the broker is set.")] = -1,
@@ -51,11 +79,27 @@ def create_topics(
         bool, typer.Option("--validate-only", help="Only check whether it could be made.")
     ] = False,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Create topics.
 
-    Example: kafkapy topics create flights --partitions 4 --config retention.ms=3600000
+    Examples:
+
+        kafkapy topics create flights --partitions 4 --config retention.ms=3600000
+
+        kafkapy topics create flights -p 4 -r 1 --zookeeper localhost:2181/kafka
     """
+    nodes = _through_zookeeper(context, zookeeper, command_config)
+    if nodes is not None:
+        return nodes.create(
+            names,
+            partitions,
+            replicas,
+            key_values("--config", config or ()),
+            if_not_exists=if_not_exists,
+            validate_only=validate_only,
+        )
     settings: dict[str, str | None] = dict(key_values("--config", config or ()))
     with Admin(cluster_of(servers)) as admin, admin.cluster:
         for name in names:
@@ -76,14 +120,20 @@ def create_topics(
 
 @app.command("describe")
 def describe_topics(
+    context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="None: all topics.")] = None,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show partitions with leader, replicas, offsets, and the settings that differ from the broker's.
 
     Example: kafkapy topics describe flights
     """
+    nodes = _through_zookeeper(context, zookeeper, command_config)
+    if nodes is not None:
+        return nodes.describe(names or (), as_json=as_json)
     with Admin(cluster_of(servers)) as admin, admin.cluster:
         topics = [admin.describe_topic(name) for name in names] if names else admin.list_topics()
         described = [_described(admin, topic) for topic in topics]
@@ -112,6 +162,7 @@ def describe_topics(
 
 @app.command("alter")
 def alter_topic(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new, larger number.")] = None,
     config: Config = None,
@@ -120,6 +171,8 @@ def alter_topic(
         typer.Option("--delete-config", metavar="KEY", help="Back to the broker's setting; repeat it."),
     ] = None,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Add partitions, or change settings.
 
@@ -131,6 +184,9 @@ def alter_topic(
     changes += [(key, DELETE, None) for key in delete_config or ()]
     if partitions is None and not changes:
         raise CallError("topics alter needs --partitions, --config or --delete-config")
+    nodes = _through_zookeeper(context, zookeeper, command_config)
+    if nodes is not None:
+        return nodes.alter(name, partitions, key_values("--config", config or ()), delete_config or ())
     with Admin(cluster_of(servers)) as admin, admin.cluster:
         if changes:
             admin.alter_configs(TOPIC, name, changes)
@@ -142,14 +198,20 @@ def alter_topic(
 
 @app.command("delete")
 def delete_topics(
+    context: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A topic that is not there is no error.")] = False,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete topics and everything in them.
 
     Example: kafkapy topics delete flights
     """
+    nodes = _through_zookeeper(context, zookeeper, command_config)
+    if nodes is not None:
+        return nodes.delete(names, if_exists=if_exists)
     with Admin(cluster_of(servers)) as admin, admin.cluster:
         for name in names:
             try:
@@ -160,6 +222,20 @@ def delete_topics(
                     continue
                 raise
             print(f"Deleted topic {name}.")
+
+
+def _through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> "ZooKeeperTopics | None":
+    """None where a broker is to be asked; CallError for options that do not go together."""
+    if zookeeper is None:
+        if file is not None:
+            raise CallError("--command-config goes with --zookeeper")
+        return None
+    source = context.get_parameter_source("servers")
+    if source is not None and source.name == "COMMANDLINE":
+        raise CallError("say one of --bootstrap-server and --zookeeper, not both")
+    from kafkapy.tools.topics_zookeeper import ZooKeeperTopics
+
+    return ZooKeeperTopics(zookeeper, file)
 
 
 def topic_id_text(topic_id: bytes) -> str:

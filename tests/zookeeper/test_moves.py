@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.cimpl import NewTopic
 from harness.brokers import QUICK, KafkaBroker, KafkapyBroker
 from harness.records import committed, consume, create, produce
-from harness.zookeeper import ZooKeeper
+from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
@@ -103,7 +103,8 @@ def test_a_broker_moves_into_an_ensemble_and_apache_kafka_serves_it_and_it_moves
         assert committed(kafka.bootstrap, "g", "t", 3) >= 100
         assert consume(kafka.bootstrap, "t", "all", 100) == sorted(values[:100])
         produce(kafka.bootstrap, "t", values[100:150], **{"transactional.id": "tx"})
-        create(kafka.bootstrap, NewTopic("theirs", 2, 1))
+        assert main(["topics", "create", "theirs", "-p", "1", "-r", "1", "-z", connect]) == 0
+        assert main(["topics", "alter", "theirs", "-p", "2", "-z", connect]) == 0
         produce(kafka.bootstrap, "theirs", values)
     finally:
         kafka.stop()
@@ -222,7 +223,7 @@ def test_what_is_there_is_replaced_only_when_told(home: Path, connect: str, zk: 
     code, out, _ = zk("export", "-d", home, "-z", connect, "--overwrite", "--dry-run")
     assert "Would remove /brokers/topics/old" in out
     assert zk("export", "-d", home, "-z", connect, "--overwrite")[0] == 0
-    assert not tree.exists("/brokers/topics/old")
+    eventually(lambda: not tree.exists("/brokers/topics/old"))
 
     made = LocalTree(home / FILE_NAME)
     made.ensure("/brokers/topics")
@@ -272,6 +273,15 @@ def test_only_the_brokers_own_tree_comes_into_its_directory(
     code, _, err = zk("import", "-d", home, "-z", connect)
     assert code == 1
     assert "topic t has replicas on other brokers (4)" in err
+
+
+def test_what_may_not_be_read_is_not_lost(home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert zk("export", "-d", home, "-z", connect)[0] == 0
+    monkeypatch.setattr(ZooKeeperTree, "hidden", ["/config/brokers"])
+    code, _, err = zk("import", "-d", home, "-z", connect)
+    assert code == 1
+    assert "/config/brokers in ZooKeeper" in err
+    assert not (home / FILE_NAME).exists()
 
 
 def test_a_second_export_says_where_the_metadata_is(home: Path, connect: str, zk: Call) -> None:
