@@ -79,6 +79,12 @@ class Process:
             self._news.notify_all()
 
     @property
+    def lines(self) -> list[str]:
+        """Those on standard output so far."""
+        with self._news:
+            return list(self._lines)
+
+    @property
     def said(self) -> str:
         """All of standard output so far, then all of standard error."""
         return "\n".join([*self._lines, self.log.read_text(errors="replace")])

@@ -1,0 +1,184 @@
+"""The thread that fetches from one broker what the streams have room for.
+
+Source: Kafka's AbstractFetcherThread and ConsumerFetcherThread. Unlike them it does not stop for a stream that is slow:
+it asks for the other partitions meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkapy._ext.entry_walk import entries_end
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.connection import Connection
+from kafkapy.client.errors import ClientError
+from kafkapy.client.original.settings import ConsumerSettings
+from kafkapy.client.original.streams import Chunk, OwnedPartition
+from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
+from kafkapy.protocol.apis import FETCH
+from kafkapy.runtime.addresses import host_port
+
+log = logging.getLogger(__name__)
+
+NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
+# How long the broker may wait for records while some streams are about to have room for others.
+_HURRY_MS = 5
+
+# What is to be done about a partition: it needs another leader, or an offset that is there.
+GiveBack = Callable[[Iterable[OwnedPartition]], None]
+
+
+class BrokerFetcher:
+    """Runs from construction until `close`. Partitions that cannot be read here are given back by its thread."""
+
+    def __init__(self, address: tuple[str, int], settings: ConsumerSettings, give_back: GiveBack) -> None:
+        self._address = address
+        self._settings = settings
+        self._give_back = give_back
+        self._partitions: dict[TopicPartition, OwnedPartition] = {}
+        self._first = 0
+        self._news = threading.Condition()
+        self._closed = False
+        self._connection: Connection | None = None
+        name = f"kafkapy-fetcher-{host_port(*address)}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def add(self, partitions: Iterable[OwnedPartition]) -> None:
+        with self._news:
+            for owned in partitions:
+                owned.room = self._wake
+                self._partitions[owned.where] = owned
+            self._news.notify()
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _wake(self) -> None:
+        with self._news:
+            self._news.notify()
+
+    def _run(self) -> None:
+        while True:
+            asked, max_wait_ms = self._wait_for_room()
+            if not asked:
+                break
+            try:
+                response = self._ask(asked, max_wait_ms)
+                if response.error_code:
+                    raise KafkaError(response.error_code)
+            except (ClientError, KafkaError) as error:
+                log.info("fetching from %s: %s", host_port(*self._address), error)
+                if self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+                self._leave(list(self._partitions.values()))
+            else:
+                self._take(response)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _wait_for_room(self) -> tuple[list[OwnedPartition], int]:
+        """What to ask for, and how long the broker may wait for it; nothing when it is to end."""
+        most = self._settings.queued_max_message_chunks
+        with self._news:
+            while not self._closed:
+                for where, owned in list(self._partitions.items()):
+                    if owned.taken_away or owned.failed:
+                        del self._partitions[where]
+                asked = [owned for owned in self._partitions.values() if owned.waiting < most]
+                if asked:
+                    all_of_them = len(asked) == len(self._partitions)
+                    return asked, self._settings.fetch_wait_max_ms if all_of_them else _HURRY_MS
+                self._news.wait()
+        return [], 0
+
+    def _ask(self, partitions: list[OwnedPartition], max_wait_ms: int) -> Any:
+        settings = self._settings
+        if self._connection is None:
+            self._connection = Connection(
+                *self._address, client_id=settings.client_id, timeout_s=settings.socket_timeout_ms / 1000
+            )
+        # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
+        self._first = (self._first + 1) % len(partitions)
+        topics: dict[str, list[Any]] = {}
+        for owned in partitions[self._first :] + partitions[: self._first]:
+            one = FETCH.Request.Topics.Partitions(
+                partition=owned.where[1],
+                fetch_offset=owned.fetch_from,
+                partition_max_bytes=settings.fetch_message_max_bytes,
+            )
+            topics.setdefault(owned.where[0], []).append(one)
+        request = FETCH.Request(
+            max_wait_ms=max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=0x7FFFFFFF,
+            topics=[FETCH.Request.Topics(topic=name, partitions=ones) for name, ones in topics.items()],
+        )
+        self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
+        return self._connection.receive(self._connection.timeout_s + max_wait_ms / 1000)[1]
+
+    def _take(self, response: Any) -> None:
+        elsewhere = []
+        for topic in response.responses:
+            for answer in topic.partitions:
+                owned = self._partitions.get((topic.topic, answer.partition_index))
+                if owned is None:  # nobody has asked for it
+                    continue
+                if answer.error_code:
+                    if self._failed(owned, answer.error_code):
+                        elsewhere.append(owned)
+                elif answer.records:
+                    self._hand_on(owned, memoryview(answer.records))
+        if elsewhere:
+            self._leave(elsewhere)
+
+    def _hand_on(self, owned: OwnedPartition, data: memoryview) -> None:
+        start = owned.fetch_from
+        assert start is not None
+        whole, size, after = entries_end(data)
+        if whole == 0 and size >= 0:
+            owned.stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE, self._too_large(owned, size)))
+        else:
+            # What is no batch is for the stream to refuse, when it comes to it.
+            owned.fetch_from = max(start, after)
+            owned.stream.put(Chunk(owned, data, start))
+
+    def _too_large(self, owned: OwnedPartition, size: int) -> str:
+        has = self._settings.fetch_message_max_bytes
+        needs = f" of {size} bytes" if size > has else ""
+        return (
+            f"{owned} at offset {owned.fetch_from} has a message{needs} that is larger than one fetch: make "
+            f"fetch.message.max.bytes larger than {has}"
+        )
+
+    def _failed(self, owned: OwnedPartition, code: int) -> bool:
+        """Whether somebody is to look after it: who leads it now, or where it begins."""
+        if code == Errors.OFFSET_OUT_OF_RANGE:
+            log.warning(
+                "%s at offset %s: %s Goes on at the %s record.",
+                owned,
+                owned.fetch_from,
+                message_of(code),
+                self._settings.auto_offset_reset,
+            )
+            owned.fetch_from = None
+            return True
+        if is_retriable(code):
+            return True
+        owned.stream.fail(owned, KafkaError(code, f"{owned} at offset {owned.fetch_from}: {message_of(code)}"))
+        return False
+
+    def _leave(self, partitions: list[OwnedPartition]) -> None:
+        with self._news:
+            for owned in partitions:
+                self._partitions.pop(owned.where, None)
+        self._give_back(partitions)

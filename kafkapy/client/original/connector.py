@@ -1,0 +1,286 @@
+"""The high-level consumer of Kafka 0.7 to 0.10: a group whose members find each other in ZooKeeper.
+
+Source: ZookeeperConsumerConnector of Kafka 0.8.2, in whose groups it can be. Imports kazoo.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.original.assignment import Partition, Thread
+from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
+from kafkapy.client.original.fetchers import Fetchers
+from kafkapy.client.original.filters import TopicFilter
+from kafkapy.client.original.group_tree import GroupTree
+from kafkapy.client.original.offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
+from kafkapy.client.original.rebalance import Rebalancer
+from kafkapy.client.original.settings import consumer_settings
+from kafkapy.client.original.streams import Decoder, OwnedPartition, Stream
+from kafkapy.client.original.subscriptions import Subscription
+from kafkapy.errors import KafkaError
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, close, connected
+
+log = logging.getLogger(__name__)
+
+# What may be over at the next try.
+_Passing = (KazooException, KazooTimeoutError, ClientError, KafkaError)
+
+
+class ConsumerConnector:
+    """A member of a group, from its first streams on until `shutdown`.
+
+    Its methods may be called by any thread; each stream is for one. Streams may be made once.
+
+    Args:
+        properties: as in Kafka's consumer.properties: zookeeper.connect, group.id, ...
+    Raises:
+        ConfigError: a setting that cannot be used.
+        KeeperError: nobody answers at zookeeper.connect, or no cluster lives there.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self.settings = settings = consumer_settings(properties)
+        self.consumer_id = f"{settings.group_id}_{settings.consumer_id or _unique()}"
+        keeper = KeeperSettings(
+            settings.zookeeper_connect,
+            settings.zookeeper_session_timeout_ms,
+            settings.zookeeper_connection_timeout_ms,
+        )
+        self._rebalancer: Rebalancer | None = None
+        self._client = connected(keeper, keeper.servers + keeper.chroot, self._on_state)
+        patience_s = settings.zookeeper_session_timeout_ms / 1000
+        self._tree = GroupTree(self._client, settings.group_id, patience_s=patience_s)
+        self._check_the_tree()
+        self._offsets_cluster: Cluster | None = None
+        self._store: OffsetStore | None = None
+        self._fetchers = Fetchers(settings, self._open_cluster)
+        self._stream_of: Callable[[str, int], Stream] = _no_streams
+        self._streams: list[Stream] = []
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        # While it is held nothing that is ours becomes another's, so that no commit is behind that of the next owner.
+        self._holding = threading.RLock()
+        self._held: dict[Partition, OwnedPartition] = {}
+        self._committed: dict[Partition, int] = {}
+
+    def __enter__(self) -> ConsumerConnector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def create_message_streams(
+        self, counts: Mapping[str, int], *, key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
+    ) -> dict[str, list[Stream]]:
+        """So many streams of each topic, which begin when the partitions are ours.
+
+        Raises:
+            RebalanceFailed: another consumer does not let go of what we are to have.
+            ConsumerIdTaken: consumer.id is another's.
+        """
+        if wrong := [f"{topic!r}: {count}" for topic, count in counts.items() if count < 1]:
+            raise ValueError(f"a topic needs 1 stream at least, not {', '.join(wrong)}")
+        made = {topic: self._make(count, key_decoder, value_decoder) for topic, count in counts.items()}
+        self._join(Subscription(dict(counts)), lambda topic, number: made[topic][number])
+        return made
+
+    def create_message_streams_by_filter(
+        self,
+        topics: TopicFilter,
+        count: int = 1,
+        *,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+    ) -> list[Stream]:
+        """Streams of all topics that the filter allows, also of those that are made later. Raises as the other."""
+        if count < 1:
+            raise ValueError(f"a consumer needs 1 stream at least, not {count}")
+        made = self._make(count, key_decoder, value_decoder)
+        self._join(Subscription({}, topics, count), lambda _, number: made[number])
+        return made
+
+    def commit_offsets(self) -> None:
+        """Everything that the streams have handed out is done. Raises KafkaError, ClientError or KazooException, among
+        them OwnershipLost."""
+        with self._holding:
+            if self._held and self._rebalancer is not None and self._rebalancer.session != self._tree.session:
+                raise OwnershipLost(f"{self.consumer_id} has lost its session with ZooKeeper, and joins the group anew")
+            self._commit(list(self._held.values()))
+
+    def shutdown(self) -> None:
+        """Ends all streams, commits if auto.commit.enable, and leaves the group. Does nothing the second time."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._rebalancer is not None:
+            self._rebalancer.news.set()
+        for thread in self._threads:
+            thread.join(self.settings.socket_timeout_ms / 1000)
+        self.let_go(list(self._held), commit=self.settings.auto_commit_enable)
+        for stream in self._streams:
+            stream.close()
+        close(self._client)  # with the session go the registration and what is owned
+        self._fetchers.close()
+        if self._offsets_cluster is not None:
+            self._offsets_cluster.close()
+
+    # What the rebalancer asks for
+
+    def let_go(self, partitions: list[Partition], *, commit: bool) -> None:
+        with self._holding:
+            gone = [self._held[partition] for partition in partitions if partition in self._held]
+            for stream in {owned.stream for owned in gone}:
+                stream.take_away([owned for owned in gone if owned.stream is stream])
+            try:
+                if commit:
+                    self._commit(gone)
+            except _Passing as error:
+                log.error("%s: offsets are not committed: %s", self.consumer_id, error)
+            for partition in partitions:
+                self._held.pop(partition, None)
+                self._committed.pop(partition, None)
+
+    def take_over(self, partitions: Mapping[Partition, Thread]) -> None:
+        if not partitions:
+            return
+        with self._holding:
+            found = self._offset_store().fetch(partitions)
+            begun = []
+            for partition, thread in partitions.items():
+                offset = found[partition]
+                stream = self._stream_of(partition[0], thread.number)
+                owned = OwnedPartition(partition, stream, offset if isinstance(offset, int) else None)
+                self._held[partition] = owned
+                if isinstance(offset, KafkaError):
+                    stream.fail(owned, offset)
+                    continue
+                if offset is not None:
+                    self._committed[partition] = offset
+                begun.append(owned)
+            self._fetchers.start(begun)
+        log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
+
+    def _check_the_tree(self) -> None:
+        try:
+            if self._tree.has_brokers():
+                return
+            problem = "has no /brokers/ids: no cluster lives there. Is the path at its end right?"
+        except (KazooException, KazooTimeoutError) as error:
+            problem = f"does not answer: {type(error).__name__}"
+        close(self._client)
+        raise KeeperError(f"zookeeper.connect is {self.settings.zookeeper_connect!r}, which {problem}")
+
+    # The member's own threads
+
+    def _join(self, subscription: Subscription, stream_of: Callable[[str, int], Stream]) -> None:
+        if self._rebalancer is not None:
+            raise RuntimeError("a ConsumerConnector makes message streams once")
+        self._stream_of = stream_of
+        self._rebalancer = Rebalancer(self._tree, self.settings, self.consumer_id, subscription, self)
+        try:
+            self._rebalance(self._rebalancer)
+        except BaseException:
+            self.shutdown()
+            raise
+        work: list[Callable[[], None]] = [self._keep_balanced]
+        if self.settings.auto_commit_enable:
+            work.append(self._keep_committing)
+        for one in work:
+            thread = threading.Thread(target=one, name=f"kafkapy{one.__name__}-{self.consumer_id}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _rebalance(self, rebalancer: Rebalancer) -> None:
+        """Raises RebalanceFailed when no try succeeds."""
+        problem = ""
+        for _ in range(self.settings.rebalance_max_retries):
+            try:
+                if rebalancer.attempt():
+                    return
+                problem = rebalancer.blocked or problem
+            except ConsumerIdTaken:
+                raise
+            except _Passing as error:
+                problem = str(error) or type(error).__name__
+                log.info("%s: rebalancing failed: %s", self.consumer_id, problem)
+            rebalancer.news.wait(self.settings.rebalance_backoff_ms / 1000)
+            if self._closing.is_set():
+                return
+        raise RebalanceFailed(
+            f"{self.consumer_id} cannot rebalance after {self.settings.rebalance_max_retries} tries "
+            f"(rebalance.max.retries): {problem}"
+        )
+
+    def _keep_balanced(self) -> None:
+        rebalancer = self._rebalancer
+        assert rebalancer is not None
+        while True:
+            rebalancer.news.wait()
+            if self._closing.is_set():
+                return
+            try:
+                self._rebalance(rebalancer)
+            except ClientError as error:
+                log.error("%s It goes on trying.", error)
+                rebalancer.news.set()
+
+    def _keep_committing(self) -> None:
+        while not self._closing.wait(self.settings.auto_commit_interval_ms / 1000):
+            try:
+                self.commit_offsets()
+            except _Passing as error:
+                log.error("%s: offsets are not committed: %s", self.consumer_id, error)
+
+    def _on_state(self, _state: str) -> None:
+        if self._rebalancer is not None:
+            self._rebalancer.news.set()
+
+    def _commit(self, owned: list[OwnedPartition]) -> None:
+        now = {one.partition: one.consumed for one in owned}
+        new = {where: at for where, at in now.items() if at is not None and self._committed.get(where) != at}
+        if new:
+            self._offset_store().commit(new)
+            self._committed.update(new)
+
+    def _offset_store(self) -> OffsetStore:
+        if self._store is None:
+            self._store = ZooKeeperOffsets(self._tree)
+            if self.settings.offsets_storage == "kafka":
+                self._offsets_cluster = self._open_cluster()
+                in_kafka = KafkaOffsets(self._offsets_cluster, self.settings.group_id)
+                self._store = DualOffsets(in_kafka, self._store) if self.settings.dual_commit else in_kafka
+        return self._store
+
+    def _make(self, count: int, key_decoder: Decoder | None, value_decoder: Decoder | None) -> list[Stream]:
+        made = [Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder) for _ in range(count)]
+        self._streams += made
+        return made
+
+    def _open_cluster(self) -> Cluster:
+        try:
+            brokers = self._tree.brokers()
+        except (KazooException, KazooTimeoutError) as error:
+            raise ConnectionFailed(f"ZooKeeper does not tell of the brokers: {type(error).__name__}") from None
+        if not brokers:
+            raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
+        timeout_s = self.settings.offsets_channel_socket_timeout_ms / 1000
+        return Cluster(brokers, client_id=self.settings.client_id, timeout_s=timeout_s)
+
+
+def _no_streams(topic: str, number: int) -> Stream:
+    raise LookupError(f"{topic}: no stream {number}")
+
+
+def _unique() -> str:
+    return f"{socket.gethostname()}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,112 @@
+"""Which broker each owned partition is fetched from: leaders are found, and found again when they move.
+
+Source: Kafka's ConsumerFetcherManager and its LeaderFinderThread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import ClientError
+from kafkapy.client.original.broker_fetcher import BrokerFetcher
+from kafkapy.client.original.settings import ConsumerSettings
+from kafkapy.client.original.streams import OwnedPartition
+from kafkapy.errors import KafkaError, is_retriable
+
+log = logging.getLogger(__name__)
+
+
+class Fetchers:
+    """A thread that looks for leaders, and one for each broker that leads something.
+
+    Args:
+        open_cluster: connects to the brokers that are there now; raises ClientError, also when there are none.
+    """
+
+    def __init__(self, settings: ConsumerSettings, open_cluster: Callable[[], Cluster]) -> None:
+        self._settings = settings
+        self._open_cluster = open_cluster
+        self._cluster: Cluster | None = None
+        self._by_address: dict[tuple[str, int], BrokerFetcher] = {}
+        self._homeless: list[OwnedPartition] = []
+        self._news = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="kafkapy-leader-finder", daemon=True)
+        self._thread.start()
+
+    def start(self, partitions: Iterable[OwnedPartition]) -> None:
+        """Fetches them from now on, until their streams have taken them away."""
+        with self._news:
+            self._homeless += partitions
+            self._news.notify()
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify()
+        self._thread.join(self._settings.socket_timeout_ms / 1000)
+
+    def _run(self) -> None:
+        again: list[OwnedPartition] = []
+        while True:
+            with self._news:
+                if again:
+                    self._news.wait_for(lambda: self._closed, self._settings.refresh_leader_backoff_ms / 1000)
+                while not self._closed and not self._homeless and not again:
+                    self._news.wait()
+                if self._closed:
+                    break
+                wanted, self._homeless = again + self._homeless, []
+            again = self._find([owned for owned in wanted if not owned.taken_away])
+        for fetcher in self._by_address.values():
+            fetcher.close()
+        for fetcher in self._by_address.values():
+            fetcher.join(self._settings.socket_timeout_ms / 1000)
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _find(self, wanted: list[OwnedPartition]) -> list[OwnedPartition]:
+        """Hands partitions to those who fetch from their leaders; returns those that are to be tried again."""
+        if not wanted:
+            return []
+        try:
+            if self._cluster is None:
+                self._cluster = self._open_cluster()
+            self._cluster.refresh({owned.where[0] for owned in wanted})
+        except (ClientError, KafkaError, ValueError) as error:
+            log.info("no broker tells who leads what: %s", error)
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
+            return wanted
+        again = []
+        for owned in wanted:
+            try:
+                if not self._place(owned, self._cluster):
+                    again.append(owned)
+            except (ClientError, KafkaError) as error:
+                log.info("%s: tries again: %s", owned, error)
+                if isinstance(error, KafkaError) and not is_retriable(error.code):
+                    owned.stream.fail(owned, error)
+                else:
+                    again.append(owned)
+        return again
+
+    def _place(self, owned: OwnedPartition, cluster: Cluster) -> bool:
+        topic = cluster.topics.get(owned.where[0])
+        partition = topic.partitions.get(owned.where[1]) if topic is not None else None
+        broker = cluster.brokers.get(partition.leader) if partition is not None else None
+        if broker is None:
+            return False
+        if owned.fetch_from is None:
+            at = EARLIEST if self._settings.auto_offset_reset == "smallest" else LATEST
+            owned.stream.begin(owned, Admin(cluster).offsets_now({owned.where: at})[owned.where].offset)
+        address = broker.host, broker.port
+        if address not in self._by_address:
+            self._by_address[address] = BrokerFetcher(address, self._settings, self.start)
+        self._by_address[address].add([owned])
+        return True

@@ -1,0 +1,121 @@
+"""The settings of the original consumer, under the names that they have had.
+
+Source: ConsumerConfig and ZKConfig of Kafka 0.8.2 and 0.7.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kafkapy.runtime.config_def import ConfigError, parse_value
+
+log = logging.getLogger(__name__)
+
+# What goes into a znode's name or a client id.
+_WORD = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+_NUMBER, _TEXT, _SWITCH = "LONG", "STRING", "BOOLEAN"
+
+
+class ConsumerSettings(NamedTuple):
+    """Times in ms, sizes in bytes. `consumer_timeout_ms` -1: streams wait for ever."""
+
+    zookeeper_connect: str
+    group_id: str
+    consumer_id: str | None = None
+    client_id: str = ""
+    zookeeper_session_timeout_ms: int = 6000
+    zookeeper_connection_timeout_ms: int = 6000
+    auto_offset_reset: str = "largest"
+    auto_commit_enable: bool = True
+    auto_commit_interval_ms: int = 60_000
+    consumer_timeout_ms: int = -1
+    rebalance_max_retries: int = 4
+    rebalance_backoff_ms: int = 2000
+    partition_assignment_strategy: str = "range"
+    exclude_internal_topics: bool = True
+    fetch_message_max_bytes: int = 1 << 20
+    fetch_min_bytes: int = 1
+    fetch_wait_max_ms: int = 100
+    queued_max_message_chunks: int = 2
+    refresh_leader_backoff_ms: int = 200
+    socket_timeout_ms: int = 30_000
+    offsets_storage: str = "zookeeper"
+    offsets_channel_socket_timeout_ms: int = 10_000
+    dual_commit_enabled: bool = True
+
+    @property
+    def dual_commit(self) -> bool:
+        """By default both homes are written while offsets are kept in Kafka, as Kafka does it."""
+        return self.offsets_storage == "kafka" and self.dual_commit_enabled
+
+
+# Names by setting: that of Kafka 0.8 and later, then what it was called in 0.7.
+_NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "zookeeper_connect": (_TEXT, ("zookeeper.connect", "zk.connect")),
+    "group_id": (_TEXT, ("group.id", "groupid")),
+    "consumer_id": (_TEXT, ("consumer.id", "consumerid")),
+    "client_id": (_TEXT, ("client.id",)),
+    "zookeeper_session_timeout_ms": (_NUMBER, ("zookeeper.session.timeout.ms", "zk.sessiontimeout.ms")),
+    "zookeeper_connection_timeout_ms": (_NUMBER, ("zookeeper.connection.timeout.ms", "zk.connectiontimeout.ms")),
+    "auto_offset_reset": (_TEXT, ("auto.offset.reset", "autooffset.reset")),
+    "auto_commit_enable": (_SWITCH, ("auto.commit.enable", "autocommit.enable")),
+    "auto_commit_interval_ms": (_NUMBER, ("auto.commit.interval.ms", "autocommit.interval.ms")),
+    "consumer_timeout_ms": (_NUMBER, ("consumer.timeout.ms",)),
+    "rebalance_max_retries": (_NUMBER, ("rebalance.max.retries", "rebalance.retries.max")),
+    "rebalance_backoff_ms": (_NUMBER, ("rebalance.backoff.ms",)),
+    "partition_assignment_strategy": (_TEXT, ("partition.assignment.strategy",)),
+    "exclude_internal_topics": (_SWITCH, ("exclude.internal.topics",)),
+    "fetch_message_max_bytes": (_NUMBER, ("fetch.message.max.bytes", "fetch.size")),
+    "fetch_min_bytes": (_NUMBER, ("fetch.min.bytes",)),
+    "fetch_wait_max_ms": (_NUMBER, ("fetch.wait.max.ms",)),
+    "queued_max_message_chunks": (_NUMBER, ("queued.max.message.chunks", "queuedchunks.max")),
+    "refresh_leader_backoff_ms": (_NUMBER, ("refresh.leader.backoff.ms",)),
+    "socket_timeout_ms": (_NUMBER, ("socket.timeout.ms",)),
+    "offsets_storage": (_TEXT, ("offsets.storage",)),
+    "offsets_channel_socket_timeout_ms": (_NUMBER, ("offsets.channel.socket.timeout.ms",)),
+    "dual_commit_enabled": (_SWITCH, ("dual.commit.enabled",)),
+}
+_WORDS = {
+    "auto_offset_reset": ("largest", "smallest"),
+    "offsets_storage": ("zookeeper", "kafka"),
+    "partition_assignment_strategy": ("range", "roundrobin"),
+}
+# Of the original's, but without a meaning here: a request to the coordinator is tried again while there is time.
+_IGNORED = ("offsets.channel.backoff.ms", "offsets.commit.max.retries", "num.consumer.fetchers")
+_MAY_BE_ZERO = ("fetch_wait_max_ms", "rebalance_backoff_ms")
+
+
+def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
+    """The settings in `properties`; what is unknown is warned of. Raises ConfigError."""
+    left = dict(properties)
+    values: dict[str, Any] = {}
+    for field, (kind, names) in _NAMES.items():
+        given = [name for name in names if name in left]
+        for name in given:
+            values[field] = _checked(field, name, kind, left.pop(name))
+        if len(given) > 1:
+            raise ConfigError(given[1], properties[given[1]], f"is the old name of {given[0]}, which is there too")
+    for field in ("zookeeper_connect", "group_id"):
+        if not values.get(field):
+            raise ConfigError(_NAMES[field][1][0], values.get(field), "must be there")
+    for name in left.keys() - set(_IGNORED):
+        log.warning("the setting %s is not one of this consumer's, and has no effect", name)
+    return ConsumerSettings(**values)
+
+
+def _checked(field: str, name: str, kind: str, raw: Any) -> Any:
+    value = parse_value(name, kind, raw)
+    if field in _WORDS and value not in _WORDS[field]:
+        raise ConfigError(name, raw, f"must be {' or '.join(_WORDS[field])}")
+    if field in ("group_id", "consumer_id") and not _WORD.fullmatch(value):
+        raise ConfigError(name, raw, "may have letters, digits and . _ - only")
+    if kind == _NUMBER and field == "consumer_timeout_ms":
+        if value < -1:
+            raise ConfigError(name, raw, "must be -1 (for ever) or a time in ms")
+    elif kind == _NUMBER and value < (0 if field in _MAY_BE_ZERO else 1):
+        raise ConfigError(name, raw, "is too small")
+    return value

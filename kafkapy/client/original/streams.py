@@ -1,0 +1,172 @@
+"""What a thread of the user's iterates over, and the bounded queue behind it, which the fetchers fill.
+
+Source: Kafka's KafkaStream, ConsumerIterator, PartitionTopicInfo and FetchedDataChunk.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.errors import ClientError
+from kafkapy.client.fetched import ConsumerRecord, read_records
+from kafkapy.client.original.assignment import Partition
+from kafkapy.client.original.errors import ConsumerTimeout
+from kafkapy.errors import Errors, KafkaError
+
+Decoder = Callable[[bytes], Any]
+
+
+class OwnedPartition:
+    """A partition while one of our threads owns it. The stream's lock guards all but `fetch_from`.
+
+    consumed: the offset behind the last record handed out; None until it is known where to begin.
+    fetch_from: what the fetcher asks for next; None: where auto.offset.reset says.
+    """
+
+    __slots__ = ("consumed", "failed", "fetch_from", "partition", "room", "stream", "taken_away", "waiting", "where")
+
+    def __init__(self, partition: Partition, stream: Stream, offset: int | None) -> None:
+        self.partition = partition
+        self.where: TopicPartition = (partition[0], int(partition[1]))
+        self.stream = stream
+        self.consumed = offset
+        self.fetch_from = offset
+        self.waiting = 0  # chunks in the queue
+        self.taken_away = False
+        self.failed = False  # it is not read any further
+        self.room: Callable[[], None] = _nobody  # is told when a chunk leaves the queue
+
+    def __str__(self) -> str:
+        return f"{self.partition[0]}-{self.partition[1]}"
+
+
+class Chunk(NamedTuple):
+    """What one Fetch brought of a partition: whole batches, the first of which may begin before `start`."""
+
+    owned: OwnedPartition
+    data: memoryview
+    start: int
+
+
+class Stream(Iterator[ConsumerRecord]):
+    """Records of the partitions that one thread of the group owns, in order within each. For one thread.
+
+    Args:
+        timeout_ms: how long to wait for a record before ConsumerTimeout is raised; -1: for ever.
+        key_decoder, value_decoder: what to make of keys and values that are not null; None: nothing, they are bytes.
+    """
+
+    def __init__(
+        self, timeout_ms: int = -1, key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
+    ) -> None:
+        self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
+        self._key_decoder = key_decoder
+        self._value_decoder = value_decoder
+        self._lock = threading.Lock()
+        self._news = threading.Condition(self._lock)
+        self._chunks: deque[Chunk] = deque()
+        self._errors: deque[KafkaError | ClientError] = deque()
+        self._ahead: deque[ConsumerRecord] = deque()  # of the partition `_current`, which then goes on at `_after`
+        self._current: OwnedPartition | None = None
+        self._after = 0
+        self._closed = False
+
+    def __next__(self) -> ConsumerRecord:
+        """Raises ConsumerTimeout, or KafkaError for a partition that cannot be read; others may be read on then."""
+        with self._lock:
+            if not self._ahead:
+                self._refill()
+            record = self._ahead.popleft()
+            assert self._current is not None
+            self._current.consumed = record.offset + 1 if self._ahead else self._after
+        if self._key_decoder is not None and record.key is not None:
+            record = record._replace(key=self._key_decoder(record.key))
+        if self._value_decoder is not None and record.value is not None:
+            record = record._replace(value=self._value_decoder(record.value))
+        return record
+
+    def put(self, chunk: Chunk) -> bool:
+        """For fetchers: whether the partition is still read."""
+        with self._lock:
+            if chunk.owned.taken_away or self._closed:
+                return False
+            self._chunks.append(chunk)
+            chunk.owned.waiting += 1
+            self._news.notify()
+            return True
+
+    def fail(self, owned: OwnedPartition, error: KafkaError | ClientError) -> None:
+        """The partition is read no further; the thread is told once, after what was there before."""
+        with self._lock:
+            if not owned.taken_away:
+                owned.failed = True
+                self._errors.append(error)
+                self._news.notify()
+
+    def begin(self, owned: OwnedPartition, offset: int) -> None:
+        """Where a partition begins, or goes on, that had no position, or one that is out of range."""
+        with self._lock:
+            owned.fetch_from = offset
+            if not owned.waiting and self._current is not owned:
+                owned.consumed = offset
+
+    def take_away(self, partitions: Iterable[OwnedPartition]) -> None:
+        """From now on no record of them is handed out, and where they stand stays as it is."""
+        gone = set(partitions)
+        with self._lock:
+            for owned in gone:
+                owned.taken_away = True
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.owned not in gone)
+            if self._current in gone:
+                self._ahead.clear()
+                self._current = None
+
+    def close(self) -> None:
+        """The iteration ends."""
+        with self._lock:
+            self._closed = True
+            self._chunks.clear()
+            self._ahead.clear()
+            self._news.notify()
+
+    def _refill(self) -> None:
+        """Decodes the next chunk that has records, when it is there."""
+        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        self._current = None
+        while not self._ahead:
+            while not self._chunks:
+                if self._closed:
+                    raise StopIteration
+                if self._errors:
+                    raise self._errors.popleft()
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise ConsumerTimeout(f"no record came within {self._timeout_s:g} s (consumer.timeout.ms)")
+                self._news.wait(left)
+            self._decode(self._chunks.popleft())
+
+    def _decode(self, chunk: Chunk) -> None:
+        owned = chunk.owned
+        owned.waiting -= 1
+        owned.room()
+        if owned.failed:
+            return
+        try:
+            records, after = read_records(owned.where, chunk.data, chunk.start)
+        except ValueError as error:
+            owned.failed = True
+            raise KafkaError(Errors.CORRUPT_MESSAGE, f"{owned} at offset {chunk.start}: {error}") from None
+        if records:
+            self._ahead.extend(records)
+            self._current, self._after = owned, after
+        else:
+            owned.consumed = after
+
+
+def _nobody() -> None:
+    pass

@@ -1,0 +1,61 @@
+"""The settings under their names of 0.8 and of 0.7, and what is refused."""
+
+import logging
+
+import pytest
+
+from kafkapy.client.original.settings import consumer_settings
+from kafkapy.runtime.config_def import ConfigError
+
+LEAST = {"zookeeper.connect": "zk:2181/kafka", "group.id": "g"}
+
+
+def test_the_names_of_both_times() -> None:
+    new = {**LEAST, "auto.commit.interval.ms": "7", "fetch.message.max.bytes": "8", "rebalance.max.retries": "9"}
+    old = {"zk.connect": "zk:2181/kafka", "groupid": "g", "autocommit.interval.ms": "7", "fetch.size": "8"}
+    assert consumer_settings(new) == consumer_settings({**old, "rebalance.retries.max": "9"})
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    settings = consumer_settings(LEAST)
+    assert (settings.auto_offset_reset, settings.offsets_storage, settings.consumer_timeout_ms) == (
+        "largest",
+        "zookeeper",
+        -1,
+    )
+    assert not settings.dual_commit
+    assert consumer_settings({**LEAST, "offsets.storage": "kafka"}).dual_commit
+    assert not consumer_settings({**LEAST, "offsets.storage": "kafka", "dual.commit.enabled": "false"}).dual_commit
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"group.id": ""}, "group.id="),
+        ({"group.id": "a/b"}, "group.id=a/b"),
+        ({"consumer.id": "a b"}, "consumer.id=a b"),
+        ({"auto.offset.reset": "earliest"}, "auto.offset.reset=earliest: must be largest or smallest"),
+        ({"offsets.storage": "disk"}, "offsets.storage=disk: must be zookeeper or kafka"),
+        ({"partition.assignment.strategy": "sticky"}, "must be range or roundrobin"),
+        ({"rebalance.max.retries": "0"}, "rebalance.max.retries=0"),
+        ({"consumer.timeout.ms": "-2"}, "consumer.timeout.ms=-2"),
+        ({"fetch.size": "many"}, "fetch.size=many"),
+        ({"fetch.size": "1", "fetch.message.max.bytes": "1"}, "is the old name of fetch.message.max.bytes"),
+    ],
+)
+def test_what_cannot_be_used_is_named(wrong: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        consumer_settings({**LEAST, **wrong})
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("missing", LEAST)
+def test_what_must_be_there(missing: str) -> None:
+    with pytest.raises(ConfigError, match=f"{missing}=null: must be there"):
+        consumer_settings({name: value for name, value in LEAST.items() if name != missing})
+
+
+def test_what_is_unknown_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        consumer_settings({**LEAST, "num.consumer.fetchers": "2", "group.idd": "g"})
+    assert [record.getMessage().split()[2] for record in caplog.records] == ["group.idd"]

@@ -1,0 +1,116 @@
+"""What a stream hands out, where it then stands, and what a rebalance finds in the middle."""
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkapy.client.original.errors import ConsumerTimeout
+from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.record.batch import BatchBuilder
+
+
+def batch(first: int, count: int) -> bytes:
+    builder = BatchBuilder()
+    for number in range(first, first + count):
+        builder.append(0, b"%d" % number, None if number % 5 == 0 else b"%d" % number)
+    return builder.build(base_offset=first)
+
+
+def put(stream: Stream, owned: OwnedPartition, data: bytes, start: int) -> bool:
+    return stream.put(Chunk(owned, memoryview(data), start))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    chunks=st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=1, max_size=8),
+    taken=st.integers(0, 40),
+)
+def test_no_record_is_handed_out_after_its_partition_is_taken_away_and_none_is_lost(
+    chunks: list[tuple[bool, int]], taken: int
+) -> None:
+    stream = Stream(0)
+    two = [OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)]
+    ends = [0, 0]
+    for second, count in chunks:
+        assert put(stream, two[second], batch(ends[second], count), ends[second])
+        ends[second] += count
+    got = [next(stream) for _ in range(min(taken, sum(ends)))]
+    stream.take_away([two[1]])
+    assert not put(stream, two[1], batch(ends[1], 1), ends[1])
+    with pytest.raises(ConsumerTimeout):
+        got.extend(stream)
+    for owned in two:
+        offsets = [record.offset for record in got if record.partition == owned.where[1]]
+        assert offsets == list(range(owned.consumed or 0))
+    assert two[0].consumed == ends[0]
+
+
+def test_a_batch_that_begins_before_the_position_gives_what_is_behind_it() -> None:
+    stream = Stream(0)
+    owned = OwnedPartition(("t", "3"), stream, 7)
+    put(stream, owned, batch(5, 5), 7)
+    first = next(stream)
+    assert (first.topic, first.partition, first.offset, first.value) == ("t", 3, 7, b"7")
+    assert owned.consumed == 8
+
+
+def test_decoders_get_what_is_not_null() -> None:
+    stream = Stream(0, key_decoder=int, value_decoder=bytes.decode)
+    put(stream, OwnedPartition(("t", "0"), stream, 4), batch(4, 2), 4)
+    decoded: list[Any] = [next(stream), next(stream)]
+    assert [(record.key, record.value) for record in decoded] == [(4, "4"), (5, None)]
+
+
+def test_a_batch_that_is_corrupt_is_told_with_its_place_and_the_others_go_on() -> None:
+    stream = Stream(0)
+    bad, good = OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)
+    data = bytearray(batch(0, 3))
+    data[-1] ^= 1
+    put(stream, bad, bytes(data), 0)
+    put(stream, bad, batch(3, 3), 3)
+    put(stream, good, batch(0, 1), 0)
+    with pytest.raises(KafkaError, match="t-0 at offset 0: ") as raised:
+        next(stream)
+    assert raised.value.code == Errors.CORRUPT_MESSAGE
+    assert next(stream).partition == 1
+    assert bad.consumed == 0
+
+
+def test_the_fetcher_is_told_of_room() -> None:
+    stream = Stream(0)
+    owned = OwnedPartition(("t", "0"), stream, 0)
+    told = threading.Event()
+    owned.room = told.set
+    put(stream, owned, batch(0, 2), 0)
+    assert owned.waiting == 1
+    next(stream)
+    assert owned.waiting == 0
+    assert told.is_set()
+
+
+def test_an_error_waits_for_the_records_before_it() -> None:
+    stream = Stream(0)
+    owned = OwnedPartition(("t", "0"), stream, 0)
+    other = OwnedPartition(("t", "1"), stream, 0)
+    put(stream, other, batch(0, 1), 0)
+    stream.fail(owned, KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED))
+    assert next(stream).partition == 1
+    with pytest.raises(KafkaError):
+        next(stream)
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+
+
+def test_a_closed_stream_ends_also_for_who_waits() -> None:
+    stream = Stream()
+    found: list[object] = []
+    reader = threading.Thread(target=lambda: found.append(list(stream)))
+    reader.start()
+    stream.close()
+    reader.join(10)
+    assert found == [[]]
+    assert not put(stream, OwnedPartition(("t", "0"), stream, 0), batch(0, 1), 0)

@@ -1,0 +1,67 @@
+"""Members of groups in ZooKeeper, each a process that says what it is given: Kafka's high-level consumers of 0.8.2.2
+and 0.10.2.2, and ours."""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+from harness import toolchain
+from harness.brokers import Process
+
+JAVA = Path(__file__).parents[1] / "zookeeper" / "java"
+OLD = Path(__file__).parents[1] / "interop" / "old"
+OWN = "own"
+QUICK = {
+    "zookeeper.session.timeout.ms": "2000",
+    "rebalance.backoff.ms": "300",
+    "rebalance.max.retries": "40",
+    "auto.commit.interval.ms": "200",
+    "auto.offset.reset": "smallest",
+    "offsets.channel.backoff.ms": "100",
+}
+Place = tuple[str, int, int]  # topic, partition, offset
+
+
+class Member:
+    """`kind` is the version of Kafka, or OWN. A topic that begins with ^ is a white list."""
+
+    def __init__(
+        self, kind: str, directory: Path, connect: str, group: str, name: str, topic: str, streams: int = 1, **more: str
+    ) -> None:
+        settings = {"zookeeper.connect": connect, "group.id": group, "consumer.id": name, **QUICK, **more}
+        words = [topic, str(streams), *(f"{key}={value}" for key, value in settings.items())]
+        self.kind = kind
+        self.consumer_id = f"{group}_{name}"
+        self.process = Process([*_program(kind), *words], directory / f"{name}.log")
+
+    def wait_until_ready(self) -> None:
+        """It has made its streams."""
+        self.process.wait_for_line(re.compile("^ready$"), 60)
+
+    @property
+    def seen(self) -> Counter[Place]:
+        """How often it was given what."""
+        found: Counter[Place] = Counter()
+        for line in self.process.lines:
+            if line != "ready":
+                topic, partition, offset = line.split()
+                found[topic, int(partition), int(offset)] += 1
+        return found
+
+    def leave(self) -> None:
+        """As somebody who shuts it down."""
+        self.process.stop()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+def _program(kind: str) -> list[str]:
+    if kind == OWN:
+        return [sys.executable, str(Path(__file__).with_name("original_child.py"))]
+    classpath = toolchain.maven_classpath(OLD / f"pom-{kind}.xml", kind)
+    classes = toolchain.java_classes(JAVA, classpath)
+    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    quiet = f"-Dlog4j.configuration=file:{OLD / 'log4j.properties'}"
+    return [*java, quiet, "-cp", f"{classes}:{classpath}", "GroupMember"]

@@ -1,0 +1,37 @@
+"""Our member of a group in ZooKeeper, with the arguments and the output of zookeeper/java/GroupMember.java."""
+
+import signal
+import sys
+import threading
+
+from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.filters import Whitelist
+from kafkapy.client.original.streams import Stream
+
+
+def main(topic: str, streams: str, *settings: str) -> None:
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with ConsumerConnector(dict(one.split("=", 1) for one in settings)) as connector:
+        if topic.startswith("^"):
+            made = connector.create_message_streams_by_filter(Whitelist(topic[1:]), int(streams))
+        else:
+            made = connector.create_message_streams({topic: int(streams)})[topic]
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        threads = [threading.Thread(target=say, args=(stream,)) for stream in made]
+        for thread in threads:
+            thread.start()
+        stop.wait()
+    for thread in threads:
+        thread.join()
+
+
+def say(stream: Stream) -> None:
+    for record in stream:
+        sys.stdout.write(f"{record.topic} {record.partition} {record.offset}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,344 @@
+"""ConsumerConnector: streams, sharing, offsets, and what goes wrong."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.zookeeper import SESSION_MS, eventually
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kafkapy.client import Admin, Cluster, Producer
+from kafkapy.client.fetched import ConsumerRecord
+from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.errors import ConsumerIdTaken, ConsumerTimeout, OwnershipLost, RebalanceFailed
+from kafkapy.client.original.filters import Whitelist
+from kafkapy.client.original.streams import Stream
+from kafkapy.errors import KafkaError
+from kafkapy.metadata.keeper_client import KeeperError
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+
+TOPIC = "t"
+Open = Callable[..., ConsumerConnector]
+
+
+@pytest.fixture
+def zk(zookeeper: object, connect: str) -> Iterator[KazooClient]:
+    client = KazooClient(connect)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def bootstrap(connect: str, tmp_path: Path) -> Iterator[str]:
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "0"}
+    settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}
+    settings |= {"offsets.topic.num.partitions": "1"}
+    server = BrokerServer(BrokerConfig(settings))
+    server.start()
+    assert server.wait_until_loaded(30)
+    bootstrap = server.bootstrap_servers
+    with Admin(bootstrap) as admin:
+        admin.create_topic(TOPIC, 4)
+    yield bootstrap
+    server.stop()
+
+
+@pytest.fixture
+def consumer(connect: str, bootstrap: str) -> Iterator[Open]:
+    """Opens consumers of the group g that wait 10 s for a record."""
+    opened: list[ConsumerConnector] = []
+
+    def opener(**settings: str) -> ConsumerConnector:
+        quick = {"zookeeper.session.timeout.ms": str(SESSION_MS), "rebalance.backoff.ms": "100"}
+        quick |= {"auto.offset.reset": "smallest", "consumer.timeout.ms": "10000", "rebalance.max.retries": "5"}
+        given = {name.replace("_", "."): value for name, value in settings.items()}
+        connector = ConsumerConnector({"zookeeper.connect": connect, "group.id": "g", **quick, **given})
+        opened.append(connector)
+        return connector
+
+    yield opener
+    for connector in opened:
+        connector.shutdown()
+
+
+def produce(bootstrap: str, count: int, topic: str = TOPIC, partitions: int = 4) -> None:
+    with Producer(bootstrap) as producer:
+        for number in range(count):
+            producer.send(topic, b"%d" % number, partition=number % partitions)
+
+
+def take(stream: Stream, count: int) -> list[ConsumerRecord]:
+    return [next(stream) for _ in range(count)]
+
+
+def owners(zk: KazooClient, group: str = "g", topic: str = TOPIC) -> dict[str, str]:
+    return {name: data.decode() for name, data in below(zk, f"/consumers/{group}/owners/{topic}").items()}
+
+
+def offsets(zk: KazooClient) -> dict[str, bytes]:
+    return below(zk, f"/consumers/g/offsets/{TOPIC}")
+
+
+def below(zk: KazooClient, path: str) -> dict[str, bytes]:
+    """What the children of a node hold at some moment."""
+    found = {}
+    try:
+        for name in sorted(zk.get_children(path)):
+            found[name] = zk.get(f"{path}/{name}")[0]
+    except NoNodeError:
+        pass  # not made yet, or gone while we look: who waits looks again
+    return found
+
+
+def read_in_threads(streams: list[Stream], seen: Counter[tuple[int, int]]) -> None:
+    def read(stream: Stream) -> None:
+        for record in stream:
+            seen[record.partition, record.offset] += 1
+
+    for stream in streams:
+        threading.Thread(target=read, args=(stream,), daemon=True).start()
+
+
+def test_a_consumer_goes_on_where_the_last_one_stopped(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    produce(bootstrap, 400)
+    first = consumer()
+    (stream,) = first.create_message_streams({TOPIC: 1})[TOPIC]
+    got = take(stream, 150)
+    first.shutdown()
+    assert list(stream) == []
+    assert sum(int(data) for data in offsets(zk).values()) == 150
+    assert zk.get_children("/consumers/g/ids") == []
+    assert owners(zk) == {}
+    (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
+    rest = take(stream, 250)
+    values = [int(one.value or b"") for one in got + rest]
+    assert sorted(values) == list(range(400))
+
+
+def test_what_is_not_committed_comes_again(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    produce(bootstrap, 40)
+    first = consumer(auto_commit_enable="false")
+    (stream,) = first.create_message_streams({TOPIC: 1})[TOPIC]
+    take(stream, 10)
+    first.commit_offsets()
+    take(stream, 10)
+    first.shutdown()
+    assert sum(int(data) for data in offsets(zk).values()) == 10
+    (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
+    assert len(take(stream, 30)) == 30
+
+
+def test_members_share_come_and_go(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    seen: Counter[tuple[int, int]] = Counter()
+    one = consumer(consumer_id="one")
+    read_in_threads(one.create_message_streams({TOPIC: 1})[TOPIC], seen)
+    assert owners(zk) == dict.fromkeys("0123", "g_one-0")
+    two = consumer(consumer_id="two")
+    read_in_threads(two.create_message_streams({TOPIC: 2})[TOPIC], seen)
+    expected = {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-1"}
+    eventually(lambda: owners(zk) == expected)
+    produce(bootstrap, 400)
+    many = [consumer(consumer_id=f"x{number}") for number in range(3)]  # more threads than partitions
+    for other in many:
+        read_in_threads(other.create_message_streams({TOPIC: 1})[TOPIC], seen)
+    produce(bootstrap, 400)
+    one.shutdown()
+    many[0].shutdown()
+    eventually(lambda: owners(zk) == {"0": "g_two-0", "1": "g_two-1", "2": "g_x1-0", "3": "g_x2-0"})
+    produce(bootstrap, 400)
+    eventually(lambda: len(seen) == 1200)
+    assert set(seen.values()) == {1}
+
+
+def test_round_robin_spreads_all_topics(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    with Admin(bootstrap) as admin:
+        admin.create_topic("u", 1)
+    how = {"partition_assignment_strategy": "roundrobin"}
+    for name in ("a", "b"):
+        consumer(consumer_id=name, **how).create_message_streams({TOPIC: 1, "u": 1})
+    eventually(lambda: len(owners(zk)) == 4 and len(owners(zk, topic="u")) == 1)
+    counts = Counter([*owners(zk).values(), *owners(zk, topic="u").values()])
+    assert sorted(counts.values()) == [2, 3]
+
+
+def test_a_filter_takes_topics_that_appear_later(consumer: Open, bootstrap: str) -> None:
+    streams = consumer().create_message_streams_by_filter(Whitelist("new.*|t"), 1)
+    produce(bootstrap, 4)
+    assert {record.topic for record in take(streams[0], 4)} == {"t"}
+    with Admin(bootstrap) as admin:
+        admin.create_topic("other", 1)
+        admin.create_topic("newer", 2)
+    produce(bootstrap, 10, "other", 1)
+    produce(bootstrap, 10, "newer", 2)
+    assert {record.topic for record in take(streams[0], 10)} == {"newer"}
+
+
+def test_partitions_that_are_added_are_read(consumer: Open, bootstrap: str) -> None:
+    (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
+    with Admin(bootstrap) as admin:
+        admin.create_partitions(TOPIC, 5)
+    produce(bootstrap, 10, partitions=5)
+    assert {record.partition for record in take(stream, 10)} == {0, 1, 2, 3, 4}
+
+
+def test_a_stream_that_waits_too_long_says_so_and_may_be_read_on(consumer: Open, bootstrap: str) -> None:
+    (stream,) = consumer(consumer_timeout_ms="50").create_message_streams({TOPIC: 1})[TOPIC]
+    with pytest.raises(ConsumerTimeout, match=r"within 0\.05 s"):
+        next(stream)
+    produce(bootstrap, 1)
+
+    def comes() -> bool:
+        try:
+            return next(stream).value == b"0"
+        except ConsumerTimeout:
+            return False
+
+    eventually(comes)
+
+
+def test_an_id_that_is_taken_is_refused(consumer: Open, zk: KazooClient) -> None:
+    consumer(consumer_id="one").create_message_streams({TOPIC: 1})
+    with pytest.raises(ConsumerIdTaken, match=r"/consumers/g/ids/g_one in ZooKeeper is there"):
+        consumer(consumer_id="one").create_message_streams({TOPIC: 1})
+    assert owners(zk) == dict.fromkeys("0123", "g_one-0")
+
+
+def test_an_owner_that_never_lets_go_is_named_and_nothing_is_stolen(consumer: Open, zk: KazooClient) -> None:
+    zk.create(f"/consumers/g/owners/{TOPIC}/2", b"somebody-0", makepath=True)
+    with pytest.raises(RebalanceFailed, match=r"/consumers/g/owners/t/2 in ZooKeeper is still 'somebody-0'"):
+        consumer(rebalance_max_retries="2").create_message_streams({TOPIC: 1})
+    assert owners(zk) == {"2": "somebody-0"}
+    assert zk.get_children("/consumers/g/ids") == []
+
+
+def test_an_owner_that_lets_go_late_is_waited_for(consumer: Open, zk: KazooClient) -> None:
+    path = f"/consumers/g/owners/{TOPIC}/2"
+    zk.create(path, b"somebody-0", makepath=True)
+    done = threading.Timer(0.5, zk.delete, [path])
+    done.start()
+    consumer(consumer_id="one", rebalance_max_retries="5", rebalance_backoff_ms="10000").create_message_streams(
+        {TOPIC: 1}
+    )
+    assert owners(zk) == dict.fromkeys("0123", "g_one-0")
+
+
+def test_a_session_that_expires_in_the_middle(consumer: Open, bootstrap: str, zk: KazooClient, connect: str) -> None:
+    seen: Counter[tuple[int, int]] = Counter()
+    connector = consumer(consumer_id="one", auto_commit_interval_ms="50")
+    read_in_threads(connector.create_message_streams({TOPIC: 1})[TOPIC], seen)
+    produce(bootstrap, 100)
+    eventually(lambda: len(seen) == 100)
+    eventually(lambda: sum(map(int, offsets(zk).values())) == 100)
+    before = zk.get("/consumers/g/ids/g_one")[1].ephemeralOwner
+    # Whoever closes a session under its id and password ends it for all.
+    twin = KazooClient(connect, client_id=connector._client.client_id)
+    twin.start()
+    twin.stop()
+    twin.close()
+
+    def is_back() -> bool:
+        stat = zk.exists("/consumers/g/ids/g_one")
+        return stat is not None and stat.ephemeralOwner != before and len(owners(zk)) == 4
+
+    eventually(is_back)
+    produce(bootstrap, 100)
+    eventually(lambda: len(seen) == 200)
+    assert set(seen.values()) == {1}
+
+
+def test_nothing_is_committed_without_the_session(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    connector = consumer()
+    (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    produce(bootstrap, 4)
+    take(stream, 4)
+    assert connector._rebalancer is not None
+    connector._rebalancer.session = 1
+    with pytest.raises(OwnershipLost, match="has lost its session"):
+        connector.commit_offsets()
+    assert zk.exists("/consumers/g/offsets") is None
+
+
+def test_znodes_that_are_broken_hurt_nobody_else(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    zk.create("/consumers/g/ids/g_broken", b"{", makepath=True)
+    zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"many", makepath=True)
+    zk.create("/brokers/topics/crooked", b"{}", makepath=True)
+    produce(bootstrap, 40)
+    connector = consumer()
+    streams = connector.create_message_streams_by_filter(Whitelist("t|crooked"), 1)
+    got: list[ConsumerRecord] = []
+    with pytest.raises(KafkaError, match=r"/consumers/g/offsets/t/1 in ZooKeeper has b'many', which is no offset"):
+        got.extend(streams[0])
+    got += take(streams[0], 30 - len(got))
+    assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
+    connector.shutdown()
+    assert offsets(zk) == {"0": b"10", "1": b"many", "2": b"10", "3": b"10"}
+
+
+def test_an_offset_that_is_out_of_range_begins_anew(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"1000", makepath=True)
+    produce(bootstrap, 40)
+    (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
+    assert len({(one.partition, one.offset) for one in take(stream, 40)}) == 40
+
+
+@pytest.mark.parametrize(
+    ("settings", "in_kafka", "in_zookeeper"),
+    [
+        ({"offsets_storage": "kafka"}, 10, b"10"),
+        ({"offsets_storage": "kafka", "dual_commit_enabled": "false"}, 10, None),
+        ({}, None, b"10"),
+    ],
+)
+def test_where_offsets_are_kept(
+    consumer: Open,
+    bootstrap: str,
+    zk: KazooClient,
+    settings: dict[str, str],
+    in_kafka: int | None,
+    in_zookeeper: bytes | None,
+) -> None:
+    produce(bootstrap, 40)
+    connector = consumer(**settings)
+    (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    take(stream, 40)
+    connector.shutdown()
+    with Cluster(bootstrap) as cluster:
+        found = GroupAdmin(cluster).offsets(["g"])["g"]
+    assert isinstance(found, dict)
+    assert {where: one.offset for where, one in found.items()} == (
+        {} if in_kafka is None else {(TOPIC, number): in_kafka for number in range(4)}
+    )
+    path = f"/consumers/g/offsets/{TOPIC}/3"
+    assert (zk.get(path)[0] if zk.exists(path) else None) == in_zookeeper
+
+
+def test_with_dual_commits_the_later_offset_counts(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+    produce(bootstrap, 40)
+    for number, offset in enumerate([b"3", b"8", b"10"]):
+        zk.create(f"/consumers/g/offsets/{TOPIC}/{number}", offset, makepath=True)
+    with Cluster(bootstrap) as cluster:
+        kept = {(TOPIC, 0): OffsetAndMetadata(5), (TOPIC, 1): OffsetAndMetadata(6), (TOPIC, 3): OffsetAndMetadata(9)}
+        GroupAdmin(cluster).commit("g", kept)
+    (stream,) = consumer(offsets_storage="kafka").create_message_streams({TOPIC: 1})[TOPIC]
+    got = {(one.partition, one.offset) for one in take(stream, 8)}
+    assert got == {(0, 5), (0, 6), (0, 7), (0, 8), (0, 9), (1, 8), (1, 9), (3, 9)}
+
+
+def test_a_path_where_no_cluster_lives_is_refused(consumer: Open, connect: str) -> None:
+    with pytest.raises(KeeperError, match=r"which has no /brokers/ids: no cluster lives there"):
+        ConsumerConnector({"zookeeper.connect": f"{connect}/wrong", "group.id": "g"})
+
+
+def test_streams_are_made_once(consumer: Open) -> None:
+    connector = consumer()
+    connector.create_message_streams({TOPIC: 1})
+    with pytest.raises(RuntimeError, match="once"):
+        connector.create_message_streams_by_filter(Whitelist(".*"))

@@ -1,0 +1,135 @@
+"""Groups of Kafka's own old consumers and ours: they join, leave and are killed, and share the partitions all the time.
+
+`KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/zookeeper/test_original_groups.py -s` is the full length.
+"""
+
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness.original import OWN, Member, Place
+from harness.zookeeper import SESSION_MS, eventually
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kafkapy.client import Admin, Producer
+from kafkapy.client.original.assignment import range_assignment
+from kafkapy.client.original.subscriptions import read_subscription
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+
+TOPIC = "t"
+PARTITIONS = 6
+KINDS = (OWN, "0.8.2.2", "0.10.2.2")
+A_FEW = 4
+
+
+@pytest.fixture
+def bootstrap(connect: str, tmp_path: Path) -> Iterator[str]:
+    settings = {"log.dirs": str(tmp_path / "log"), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "0"}
+    settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}
+    settings |= {"offsets.topic.num.partitions": "1"}
+    server = BrokerServer(BrokerConfig(settings))
+    server.start()
+    assert server.wait_until_loaded(30)
+    with Admin(server.bootstrap_servers) as admin:
+        admin.create_topic(TOPIC, PARTITIONS)
+    yield server.bootstrap_servers
+    server.stop()
+
+
+class Group:
+    """What is known of a group from outside: its znodes, and what its members say."""
+
+    def __init__(self, connect: str, bootstrap: str, directory: Path) -> None:
+        self.connect = connect
+        self.directory = directory
+        self.zk = KazooClient(connect)
+        self.zk.start()
+        self.members: list[Member] = []
+        self.gone: list[Member] = []
+        self.producer = Producer(bootstrap)
+        self.produced = 0
+
+    def close(self) -> None:
+        for member in self.members:
+            member.kill()
+        self.producer.close()
+        self.zk.stop()
+        self.zk.close()
+
+    def join(self, kind: str, streams: int = 1, **settings: str) -> Member:
+        name = f"m{len(self.members) + len(self.gone)}-{kind}"
+        member = Member(kind, self.directory, self.connect, "g", name, TOPIC, streams, **settings)
+        self.members.append(member)
+        member.wait_until_ready()
+        return member
+
+    def part(self, member: Member, how: str) -> None:
+        self.members.remove(member)
+        self.gone.append(member)
+        getattr(member, how)()
+
+    def produce(self, count: int) -> None:
+        for number in range(count):
+            self.producer.send(TOPIC, b"x", partition=number % PARTITIONS)
+        self.producer.flush()
+        self.produced += count
+
+    def seen(self) -> Counter[Place]:
+        return sum((member.seen for member in self.members + self.gone), Counter())
+
+    def all_seen(self) -> bool:
+        return len(self.seen()) == self.produced
+
+    def is_quiet(self) -> bool:
+        """The live members are registered, and every partition is with the one that is to have it."""
+        ids, owners = "/consumers/g/ids", f"/consumers/g/owners/{TOPIC}"
+        try:
+            registered = {name: self.zk.get(f"{ids}/{name}")[0] for name in self.zk.get_children(ids)}
+            owned = {name: self.zk.get(f"{owners}/{name}")[0].decode() for name in self.zk.get_children(owners)}
+        except NoNodeError:
+            return False
+        streams = {name: read_subscription(data).streams_of([]) for name, data in registered.items()}
+        computed = range_assignment(streams, {TOPIC: [str(number) for number in range(PARTITIONS)]})
+        live = {member.consumer_id for member in self.members}
+        return set(registered) == live and owned == {name: str(thread) for (_, name), thread in computed.items()}
+
+
+@pytest.fixture
+def group(connect: str, bootstrap: str, tmp_path: Path) -> Iterator[Group]:
+    group = Group(connect, bootstrap, tmp_path)
+    yield group
+    group.close()
+
+
+def test_members_of_all_kinds_join_leave_and_are_killed(group: Group) -> None:
+    rounds = int(os.environ.get("KAFKAPY_FAULT_ROUNDS", A_FEW))
+    choose = random.Random(7)
+    again = {"join": 0, "leave": 0, "kill": 0}  # how many records came a second time after what
+    did: Counter[str] = Counter()
+    for kind in KINDS:
+        group.join(kind)
+    for number in range(rounds):
+        before = group.seen()
+        group.produce(300)
+        can = ["join"] * (len(group.members) < 5) + ["leave", "kill"] * (len(group.members) > 2)
+        what = choose.choice(can)
+        if what == "join":
+            member = group.join(KINDS[number % 3], streams=choose.choice([1, 2]))
+        else:
+            member = choose.choice(group.members)
+            group.part(member, what)
+        group.produce(300)
+        said = f"round {number}: {what} of {member.consumer_id}"
+        eventually(group.is_quiet, seconds=40, what=f"{said}: not every partition is with its owner")
+        group.produce(300)
+        eventually(group.all_seen, seconds=40, what=f"{said}: not every record has come")
+        did[f"{what} {member.kind}"] += 1
+        again[what] += group.seen().total() - before.total() - 900
+    print(json.dumps({"rounds": rounds, "records": group.produced, "did": did, "again": again}))
+    assert len(group.seen()) == group.produced
