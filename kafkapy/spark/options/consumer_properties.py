@@ -4,12 +4,11 @@ refuses too, and those that mean nothing here.
 Source: ConsumerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
 """
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkapy.client.cluster import parse_addresses
 from kafkapy.client.fetched import Isolation
+from kafkapy.spark.options.broker_properties import bootstrap_servers, check_security, warn_once
 from kafkapy.spark.options.given import BadOption, as_integer, as_word, guess
 
 ISOLATION: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
@@ -71,10 +70,6 @@ WITHOUT_EFFECT = frozenset(
         "socket.connection.setup.timeout.ms",
     ]
 )
-PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
-
-log = logging.getLogger("kafkapy.spark")
-_warned: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -96,14 +91,8 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
     """From the options `kafka.*`, named without that prefix. Raises BadOption."""
     for name in given:
         _check_name(name)
-    servers = given.get("bootstrap.servers", "").strip()
-    if not servers:
-        raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
-    try:
-        parse_addresses(servers)
-    except ValueError as error:
-        raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
-    _check_security(given)
+    servers = bootstrap_servers(given)
+    check_security(given)
     if "group.id" in given:
         warn_once(
             "kafka.group.id only names the client here: the source joins no group and commits no offsets, its position "
@@ -119,13 +108,6 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
     )
 
 
-def warn_once(text: str) -> None:
-    """A warning to the log, once a process."""
-    if text not in _warned:
-        _warned.add(text)
-        log.warning("%s.", text)
-
-
 def _check_name(name: str) -> None:
     if name in REFUSED:
         raise BadOption(f"kafka.{name} cannot be set: {REFUSED[name]}")
@@ -137,18 +119,6 @@ def _check_name(name: str) -> None:
             f"kafka.{name} is no property of Kafka's consumer{f'; did you mean kafka.{near}?' if near else ''}"
         )
     warn_once(f"kafka.{name} has no effect on the source kafkapy, which does not use Kafka's Java consumer")
-
-
-def _check_security(given: Mapping[str, str]) -> None:
-    protocol = as_word("kafka.security.protocol", given.get("security.protocol", PROTOCOLS[0]).strip(), PROTOCOLS)
-    if protocol != PROTOCOLS[0]:
-        raise BadOption(
-            f"kafka.security.protocol is {given['security.protocol']!r}: kafkapy's client speaks PLAINTEXT only; "
-            "name a listener of the broker that does"
-        )
-    for name in given:
-        if name.startswith(("ssl.", "sasl.")):
-            warn_once(f"kafka.{name} has no effect while kafka.security.protocol is PLAINTEXT")
 
 
 def _seconds(given: Mapping[str, str], name: str, default: str) -> float:

@@ -10,6 +10,16 @@ from kafkapy.client.cluster import TopicPartition
 from kafkapy.spark.options.given import BadOption, Options, as_timestamp
 from kafkapy.spark.options.offset_json import EARLIEST, LATEST, offsets_of, timestamps_of
 
+LIMIT_OPTIONS = (
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "startingTimestamp",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+)
+
 
 @dataclass(frozen=True)
 class Edge:

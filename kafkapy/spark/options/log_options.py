@@ -13,7 +13,15 @@ from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.selection import selected
 from kafkapy.spark.options.consumer_properties import ISOLATION
 from kafkapy.spark.options.given import BadOption, Options, as_word
-from kafkapy.spark.options.limits import AtOffsets, Edge, Limit, check_batch_limits, ending_limit, starting_limit
+from kafkapy.spark.options.limits import (
+    LIMIT_OPTIONS,
+    AtOffsets,
+    Edge,
+    Limit,
+    check_batch_limits,
+    ending_limit,
+    starting_limit,
+)
 from kafkapy.spark.options.source_options import columns_of
 from kafkapy.spark.options.subscription import WAYS, Subscription, subscription
 
@@ -22,13 +30,7 @@ KNOWN = (
     "path",
     "paths",
     *WAYS,
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "startingTimestamp",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
+    *LIMIT_OPTIONS,
     "includeHeaders",
     "columns",
     "minPartitions",

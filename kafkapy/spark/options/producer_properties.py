@@ -7,9 +7,8 @@ Source: ProducerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkapy.client.cluster import parse_addresses
 from kafkapy.record.compression import NAMES as CODECS
-from kafkapy.spark.options.consumer_properties import warn_once
+from kafkapy.spark.options.broker_properties import bootstrap_servers, check_security, warn_once
 from kafkapy.spark.options.given import BadOption, as_boolean, as_integer, as_word, guess
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
@@ -77,19 +76,8 @@ def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
     for name in given:
         _check_name(name)
     values = {name: word.strip() for name, word in {**DEFAULTS, **given}.items()}
-    servers = values.get("bootstrap.servers", "")
-    if not servers:
-        raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
-    try:
-        parse_addresses(servers)
-    except ValueError as error:
-        raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
-    protocol = values.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise BadOption(
-            f"kafka.security.protocol is {protocol!r}: kafkapy's client speaks PLAINTEXT only; name a listener of the "
-            "broker that does"
-        )
+    servers = bootstrap_servers(given)
+    check_security(given)
     acks = ACKS[as_word("kafka.acks", values["acks"], list(ACKS))]
     idempotence = values.get("enable.idempotence")
     idempotent = acks == -1 if idempotence is None else as_boolean("kafka.enable.idempotence", idempotence)
@@ -114,10 +102,7 @@ def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
 def _check_name(name: str) -> None:
     if name in REFUSED:
         raise BadOption(f"kafka.{name} cannot be set: {REFUSED[name]}")
-    if name in HONOURED:
-        return
-    if name.startswith(("ssl.", "sasl.")):
-        warn_once(f"kafka.{name} has no effect while kafka.security.protocol is PLAINTEXT")
+    if name in HONOURED or name.startswith(("ssl.", "sasl.")):
         return
     if name not in WITHOUT_EFFECT:
         near = guess(name, [*HONOURED, *WITHOUT_EFFECT])

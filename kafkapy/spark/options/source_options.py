@@ -8,22 +8,14 @@ from dataclasses import dataclass
 
 from kafkapy.spark.options.consumer_properties import ConsumerProperties, consumer_properties
 from kafkapy.spark.options.given import BadOption, Options
-from kafkapy.spark.options.limits import Limit, check_batch_limits, ending_limit, starting_limit
-from kafkapy.spark.options.subscription import Subscription, subscription
+from kafkapy.spark.options.limits import LIMIT_OPTIONS, Limit, check_batch_limits, ending_limit, starting_limit
+from kafkapy.spark.options.subscription import WAYS, Subscription, subscription
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 KNOWN = (
-    "assign",
-    "subscribe",
-    "subscribePattern",
-    "startingOffsets",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "startingTimestamp",
-    "endingOffsets",
-    "endingOffsetsByTimestamp",
-    "endingTimestamp",
+    *WAYS,
+    *LIMIT_OPTIONS,
     "failOnDataLoss",
     "minPartitions",
     "maxRecordsPerPartition",

@@ -1,0 +1,44 @@
+"""The properties of Kafka's clients that say where brokers are and how to speak with them; of source and sink."""
+
+import logging
+from collections.abc import Mapping
+
+from kafkapy.client.cluster import parse_addresses
+from kafkapy.spark.options.given import BadOption, as_word
+
+PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+
+log = logging.getLogger("kafkapy.spark")
+_warned: set[str] = set()
+
+
+def bootstrap_servers(given: Mapping[str, str]) -> str:
+    """From the options `kafka.*`, named without that prefix. Raises BadOption."""
+    servers = given.get("bootstrap.servers", "").strip()
+    if not servers:
+        raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
+    try:
+        parse_addresses(servers)
+    except ValueError as error:
+        raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
+    return servers
+
+
+def check_security(given: Mapping[str, str]) -> None:
+    """Raises BadOption for all but PLAINTEXT, warns of what belongs to the others."""
+    protocol = as_word("kafka.security.protocol", given.get("security.protocol", PROTOCOLS[0]).strip(), PROTOCOLS)
+    if protocol != PROTOCOLS[0]:
+        raise BadOption(
+            f"kafka.security.protocol is {given['security.protocol']!r}: kafkapy's client speaks PLAINTEXT only; "
+            "name a listener of the broker that does"
+        )
+    for name in given:
+        if name.startswith(("ssl.", "sasl.")):
+            warn_once(f"kafka.{name} has no effect while kafka.security.protocol is PLAINTEXT")
+
+
+def warn_once(text: str) -> None:
+    """A warning to the log, once a process."""
+    if text not in _warned:
+        _warned.add(text)
+        log.warning("%s.", text)
