@@ -96,18 +96,34 @@ def opened(
     if zookeeper is None and directory is None and file is None:
         raise CallError("say where the tree is: --zookeeper HOST:PORT/CHROOT or --directory DIRECTORY")
     embedded = directory is not None or (zookeeper is None and not config_of(None, file)["zookeeper.connect"])
-    tree = _embedded(directory_of(directory, file)) if embedded else _in_zookeeper(keeper_of(zookeeper, file), roots)
+    if embedded:
+        with _embedded(directory_of(directory, file)) as tree:
+            yield tree
+        return
+    tree = _in_zookeeper(keeper_of(zookeeper, file), roots)
     try:
         yield tree
     finally:
         tree.close()
 
 
-def _embedded(directory: Path) -> Tree:
-    path = directory.absolute() / FILE_NAME
-    if not path.exists():
+@contextmanager
+def _embedded(directory: Path) -> Iterator[Tree]:
+    from kafkapy.server.adoption.adopt import locked
+    from kafkapy.server.adoption.errors import AdoptionError
+
+    home = directory.absolute()
+    if not (home / FILE_NAME).exists():
         raise ToolError(f"{directory} has no tree of its own ({FILE_NAME}): name the first of the broker's log.dirs")
-    return LocalTree(path)
+    try:
+        with locked([home]):
+            tree = LocalTree(home / FILE_NAME)
+            try:
+                yield tree
+            finally:
+                tree.close()
+    except AdoptionError as error:
+        raise ToolError(str(error)) from None
 
 
 def _in_zookeeper(settings: KeeperSettings, roots: Collection[str] | None) -> Tree:

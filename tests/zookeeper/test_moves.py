@@ -93,21 +93,21 @@ def test_a_broker_moves_into_an_ensemble_and_apache_kafka_serves_it_and_it_moves
     assert "with 3 topics (" in out
     assert not (data / FILE_NAME).exists()
 
-    ours = KafkapyBroker(tmp_path, {**SETTINGS, "zookeeper.connect": connect})
-    produce(ours.bootstrap, "t", values[50:100], **{"transactional.id": "tx"})
-    assert consume(ours.bootstrap, "t", "g", 50) == sorted(values[50:100])
-    ours.stop()
-
     kafka = KafkaBroker(tmp_path, SETTINGS, zookeeper=connect)
     try:
-        assert committed(kafka.bootstrap, "g", "t", 3) >= 100
-        assert consume(kafka.bootstrap, "t", "all", 100) == sorted(values[:100])
-        produce(kafka.bootstrap, "t", values[100:150], **{"transactional.id": "tx"})
+        assert committed(kafka.bootstrap, "g", "t", 3) >= 50
+        assert consume(kafka.bootstrap, "t", "all", 50) == sorted(values[:50])
+        produce(kafka.bootstrap, "t", values[50:100], **{"transactional.id": "tx"})
         assert main(["topics", "create", "theirs", "-p", "1", "-r", "1", "-z", connect]) == 0
         assert main(["topics", "alter", "theirs", "-p", "2", "-z", connect]) == 0
         produce(kafka.bootstrap, "theirs", values)
     finally:
         kafka.stop()
+
+    ours = KafkapyBroker(tmp_path, {**SETTINGS, "zookeeper.connect": connect})
+    assert consume(ours.bootstrap, "t", "g", 50) == sorted(values[50:100])
+    produce(ours.bootstrap, "t", values[100:150], **{"transactional.id": "tx"})
+    ours.stop()
 
     code, out, err = zk("import", "-z", connect, "-d", data)
     assert (code, err) == (0, "")

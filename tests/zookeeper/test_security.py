@@ -18,6 +18,7 @@ from kafkapy.metadata.tree import Create, Set
 from kafkapy.metadata.zookeeper import ZooKeeperTree
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.keeper_settings import keeper_settings
+from kafkapy.tools.main import main
 
 JAAS = """\
 Server {
@@ -122,3 +123,21 @@ def test_a_server_that_is_not_trusted_is_not_talked_to(secure: Secure, tmp_path:
         ZooKeeperTree(
             settings(secure.tls, zookeeper_ssl_client_enable="true", zookeeper_ssl_truststore_location="/no.pem")
         )
+
+
+def test_commands_take_tls_and_the_login_from_a_brokers_properties(
+    secure: Secure, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    owner = ZooKeeperTree(settings(f"{secure.server.address}/command", zookeeper_set_acl="true", **LOGIN))
+    owner.ensure("/config/users/u")
+    owner.close()
+    file = tmp_path / "server.properties"
+    lines = ["zookeeper.ssl.client.enable=true", f"zookeeper.ssl.truststore.location={secure.certificate}"]
+    lines += [f"{name.replace('_', '.')}={value}" for name, value in LOGIN.items()]
+    file.write_text("\n".join(lines))
+    words = ["zk", "ls", "/config/users", "--zookeeper", f"{secure.tls}/command"]
+    assert main([*words, "--command-config", str(file)]) == 0
+    assert capfd.readouterr().out == "u\n"
+    file.write_text("zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/etc/kafka/trust.jks\n")
+    assert main([*words, "--command-config", str(file)]) == 1
+    assert "must be a PEM file" in capfd.readouterr().err

@@ -1,0 +1,87 @@
+"""`kafkapy zk` on the tree of a broker that keeps it itself. With a ZooKeeper: tests/zookeeper."""
+
+import json
+
+import pytest
+
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.tree import Create, Set
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A directory with a small tree."""
+    tree = LocalTree(tmp_path / FILE_NAME)
+    tree.ensure("/brokers/topics/t", "/config")
+    tree.commit([Set("/brokers/topics/t", b'{"partitions":{"0":[1]}}'), Create("/config/a", b"plain \xff")])
+    tree.close()
+    return tmp_path
+
+
+def test_the_names_below_a_node(kafkapy, home):
+    assert kafkapy("zk", "ls", "-d", home) == (0, "brokers\nconfig\n", "")
+    assert kafkapy("zk", "ls", "/brokers/topics", "-d", home).out == "t\n"
+    assert kafkapy("zk", "ls", "/config/a", "-d", home) == (0, "", "")
+    assert json.loads(kafkapy("zk", "ls", "-d", home, "--json").out) == ["brokers", "config"]
+
+
+def test_what_a_node_holds(kafkapy, home):
+    assert kafkapy("zk", "get", "/brokers/topics/t", "-d", home).out == '{"partitions":{"0":[1]}}\n'
+    assert kafkapy("zk", "get", "/config/a", "-d", home).out == "plain \\xff\n"
+    found = json.loads(kafkapy("zk", "get", "/brokers/topics/t", "-d", home, "--json").out)
+    assert found.pop("created") < found.pop("changed")
+    assert found == {
+        "path": "/brokers/topics/t",
+        "data": {"partitions": {"0": [1]}},
+        "version": 1,
+        "ephemeral": False,
+        "children": 0,
+    }
+
+
+def test_a_node_and_all_below_it(kafkapy, home):
+    assert kafkapy("zk", "tree", "-d", home).out == "/\n  brokers\n    topics\n      t\n  config\n    a\n"
+    assert kafkapy("zk", "tree", "/config", "--data", "-d", home).out == "/config\n  a  plain \\xff\n"
+    nodes = json.loads(kafkapy("zk", "tree", "/brokers", "-d", home, "--json").out)
+    assert [node["path"] for node in nodes] == ["/brokers", "/brokers/topics", "/brokers/topics/t"]
+    assert nodes[0]["data"] is None
+
+
+def test_the_directory_may_come_from_the_brokers_properties(kafkapy, home):
+    (home / "server.properties").write_text(f"log.dirs={home}\n")
+    assert kafkapy("zk", "ls", "--command-config", home / "server.properties").out == "brokers\nconfig\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "says"),
+    [
+        (1, ["ls", "/brokers/x/y"], "There is no node /brokers/x/y; the last that is there of it is /brokers."),
+        (1, ["get", "/x"], "There is no node /x; the last that is there of it is /."),
+        (2, ["ls", "brokers"], "'brokers' is not the path of a node: it begins with / and does not end with one."),
+        (2, ["ls", "--zookeeper", "a:1"], "say one place: --zookeeper or --directory, not both."),
+        (2, ["export"], "say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it."),
+        (
+            2,
+            ["export", "-z", "a"],
+            "--zookeeper: zookeeper.connect=a: must be HOST:PORT with commas between (a is not).",
+        ),
+    ],
+)
+def test_a_wrong_call_is_told(kafkapy, home, code, words, says):
+    assert kafkapy("zk", *words, "-d", home) == (code, "", f"kafkapy: {says}\n")
+
+
+def test_a_place_is_needed(kafkapy, tmp_path):
+    said = kafkapy("zk", "ls")
+    assert (said.code, "--zookeeper HOST:PORT/CHROOT or --directory" in said.err) == (2, True)
+    said = kafkapy("zk", "ls", "-d", tmp_path)
+    assert (said.code, "has no tree of its own (kafkapy-metadata.db)" in said.err) == (1, True)
+    assert not list(tmp_path.iterdir())
+    said = kafkapy("zk", "ls", "--command-config", tmp_path / "none")
+    assert (said.code, "cannot be read: No such file" in said.err) == (1, True)
+
+
+def test_the_tree_of_a_broker_that_runs_is_its_own(kafkapy, kafkapy_broker):
+    said = kafkapy("zk", "ls", "-d", kafkapy_broker.log_dir)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.endswith("is in use by a running broker: stop it first.\n")
