@@ -16,9 +16,11 @@ from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.client import Admin, Producer
+from kafkapy.client import Admin, Cluster, Producer
+from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.original.assignment import range_assignment
 from kafkapy.client.original.subscriptions import read_subscription
+from kafkapy.errors import KafkaError
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
 
@@ -53,12 +55,15 @@ class Group:
         self.members: list[Member] = []
         self.gone: list[Member] = []
         self.producer = Producer(bootstrap)
+        self.cluster = Cluster(bootstrap)
+        self.admin = GroupAdmin(self.cluster)
         self.produced = 0
 
     def close(self) -> None:
         for member in self.members:
             member.kill()
         self.producer.close()
+        self.cluster.close()
         self.zk.stop()
         self.zk.close()
 
@@ -85,6 +90,14 @@ class Group:
 
     def all_seen(self) -> bool:
         return len(self.seen()) == self.produced
+
+    def kept(self, home: str) -> int:
+        """The sum of the offsets that are committed in ZooKeeper or in Kafka."""
+        if home == "kafka":
+            found = self.admin.offsets(["g"])["g"]
+            return 0 if isinstance(found, KafkaError) else sum(one.offset for one in found.values())
+        path = f"/consumers/g/offsets/{TOPIC}"
+        return sum(int(self.zk.get(f"{path}/{name}")[0]) for name in self.zk.get_children(path))
 
     def is_quiet(self) -> bool:
         """The live members are registered, and every partition is with the one that is to have it."""
@@ -132,4 +145,37 @@ def test_members_of_all_kinds_join_leave_and_are_killed(group: Group) -> None:
         did[f"{what} {member.kind}"] += 1
         again[what] += group.seen().total() - before.total() - 900
     print(json.dumps({"rounds": rounds, "records": group.produced, "did": did, "again": again}))
+    assert len(group.seen()) == group.produced
+
+
+IN_ZOOKEEPER = {"offsets.storage": "zookeeper"}
+IN_BOTH = {"offsets.storage": "kafka", "dual.commit.enabled": "true"}
+IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+def test_a_group_moves_its_offsets_to_kafka_and_back_one_member_after_the_other(group: Group, version: str) -> None:
+    """As Kafka's documentation has it; at every moment members of both kinds have different settings."""
+    kinds = [version, OWN]
+    for kind in kinds:
+        group.join(kind, **IN_ZOOKEEPER)
+    for settings, homes in [
+        (IN_BOTH, ["kafka", "zookeeper"]),
+        (IN_KAFKA, ["kafka"]),
+        (IN_BOTH, ["kafka", "zookeeper"]),
+        (IN_ZOOKEEPER, ["zookeeper"]),
+    ]:
+        in_zookeeper = group.kept("zookeeper") if group.produced else 0
+        for kind in kinds:
+            group.produce(120)
+            group.part(next(member for member in group.members if member.kind == kind), "leave")
+            group.join(kind, **settings)
+            eventually(group.is_quiet, seconds=40, what=f"{kind} with {settings}")
+        group.produce(120)
+        eventually(group.all_seen, seconds=40, what=f"not every record has come with {settings}")
+        for home in homes:
+            eventually(lambda home=home: group.kept(home) == group.produced, what=f"{home} with {settings}")
+        if homes == ["kafka"]:
+            assert in_zookeeper <= group.kept("zookeeper") < group.produced
+    assert group.kept("kafka") < group.produced
     assert len(group.seen()) == group.produced
