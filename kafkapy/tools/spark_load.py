@@ -117,7 +117,7 @@ def load(
     every_ms = duration_of("--every", every)
     spark_conf = key_values("--conf", conf or ())
     _require()
-    from kafkapy.spark.load import LoadError, Settings, WrongOption
+    from kafkapy.spark.load import LoadError, Settings, WrongOption, check_call
     from kafkapy.spark.load import load as run
 
     try:
@@ -132,6 +132,16 @@ def load(
             file_bytes=file_mib * MIB,
         )
         _check(settings)
+        check_call(
+            topics,
+            settings,
+            start_ms=start_ms,
+            end_ms=end_ms,
+            again=again,
+            follow_s=every_ms / 1000 if follow else None,
+        )
+        _require_java(master)
+        _topics_are_there(topics, settings)
         with _session(master, spark_conf) as spark, until_interrupted() as stopped, _shown(follow) as show:
             summary = run(
                 topics,
@@ -174,6 +184,17 @@ def _require() -> None:
         raise CallError(str(error)) from error
 
 
+def _require_java(master: str) -> None:
+    """The same for the JVM, which a Spark Connect server brings itself."""
+    from kafkapy.spark.requirements import MissingRequirement, check_java
+
+    if not master.startswith("sc://"):
+        try:
+            check_java()
+        except MissingRequirement as error:
+            raise CallError(str(error)) from error
+
+
 def _values(as_json: str | None, avro: list[str] | None) -> "JsonValues | AvroValues | None":
     from kafkapy.spark.load import ANY_ID, AvroValues, JsonValues
 
@@ -212,27 +233,27 @@ def _text(option: str, path: Path) -> str:
 def _check(settings: "Settings") -> None:
     """Wrong columns and servers are told before Spark takes its seconds to start."""
     from kafkapy.client.cluster import parse_addresses
-    from kafkapy.spark.load.task import decoder_of, schema_of
+    from kafkapy.spark.load.task import schema_of
 
     try:
         parse_addresses(settings.servers)
     except ValueError as error:
         raise CallError(f"--bootstrap-server: {error}") from error
     schema_of(settings)
-    decoder_of(settings)
+
+
+def _topics_are_there(topics: list[str], settings: "Settings") -> None:
+    from kafkapy.client.cluster import Cluster
+    from kafkapy.spark.load.broker_side import topic_ids
+
+    with Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster:
+        topic_ids(cluster, topics)
 
 
 @contextmanager
 def _session(master: str, conf: dict[str, str]) -> "Iterator[SparkSession]":
     """A session of its own, or one of a Spark Connect server."""
-    from kafkapy.spark.requirements import MissingRequirement, check_java
-
     remote = master.startswith("sc://")
-    try:
-        if not remote:
-            check_java()
-    except MissingRequirement as error:
-        raise CallError(str(error)) from error
     _prepare(master)
     from pyspark.sql import SparkSession
 

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkapy import Broker
 from kafkapy.spark import requirements
+from kafkapy.tools import spark_load
 from kafkapy.tools.main import main
 
 CALL = ["spark", "load", "flights"]
@@ -34,6 +36,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["--json", "topic int"], "a field 'topic', which is also the name of a column of the record; --prefix"),
         (["-b", "nowhere"], "--bootstrap-server: the address 'nowhere' is not HOST:PORT"),
         (["--batch-rows", "0"], "0"),
+        (["--again"], "--again goes with --from"),
+        (["--from", "2024-02-01", "--until", "2024-01-01"], "--from is not before --until"),
+        (["--follow", "--until", "2024-01-01"], "--follow goes on for ever, and --until is an end"),
     ],
 )
 def test_a_wrong_call_is_told_before_spark_starts(
@@ -42,6 +47,17 @@ def test_a_wrong_call_is_told_before_spark_starts(
     to = [] if what == "--to" else ["--to", str(tmp_path / "landed")]
     assert what in said(capsys, *to, *words)
     assert not (tmp_path / "landed").exists()
+
+
+def test_a_broker_or_a_topic_that_is_not_there_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafkapy_broker: Broker
+) -> None:
+    monkeypatch.setattr(spark_load, "_session", None)
+    to = ["--to", str(tmp_path / "landed")]
+    assert main([*CALL, *to, "-b", kafkapy_broker.bootstrap_servers]) == 1
+    assert capsys.readouterr().err == "kafkapy: there is no topic 'flights'; see: kafkapy topics list.\n"
+    assert main([*CALL, *to, "-b", "127.0.0.1:1"]) == 1
+    assert "No connection to 127.0.0.1:1: connection refused" in capsys.readouterr().err
 
 
 def test_columns_may_be_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

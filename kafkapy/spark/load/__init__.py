@@ -2,7 +2,8 @@
 
     from kafkapy.spark.load import load
 
-    summary = load(["flights"], "landed", servers="127.0.0.1:9092", spark=spark, values=JsonValues("carrier STRING"))
+    settings = Settings("127.0.0.1:9092", values=JsonValues("carrier STRING, dep_delay INT"))
+    summary = load(["flights"], "landed", settings, spark=spark)
 
 `spark` is any session, local, of a cluster or of Spark Connect; every worker, and this process, have to see the
 directory under the same path. Without a session the work is done here, one piece after the other.
@@ -39,6 +40,7 @@ __all__ = [
     "Settings",
     "Summary",
     "WrongOption",
+    "check_call",
     "load",
 ]
 
@@ -73,17 +75,7 @@ def load(
 
     Raises LoadError with what is wrong, WrongOption where it is the call, ClientError and KafkaError of the brokers.
     """
-    if not topics:
-        raise WrongOption("no topic is named")
-    if again and (start_ms is None or follow_s is not None):
-        raise WrongOption(
-            "to load again needs a time to begin with and ends: --again goes with --from, not with --follow"
-        )
-    if follow_s is not None and end_ms is not None:
-        raise WrongOption("--follow goes on for ever, and --until is an end; give one of them")
-    if start_ms is not None and end_ms is not None and start_ms >= end_ms:
-        raise WrongOption("--from is not before --until, so that there is nothing between them")
-    decoder_of(settings)
+    check_call(topics, settings, start_ms=start_ms, end_ms=end_ms, again=again, follow_s=follow_s)
     with (
         Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster,
         State(Path(directory), None if state is None else Path(state)) as held,
@@ -108,3 +100,26 @@ def load(
             run.follow(follow_s, start_ms)
         run.compact()
         return run.finish()
+
+
+def check_call(
+    topics: Sequence[str],
+    settings: Settings,
+    *,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+    again: bool = False,
+    follow_s: float | None = None,
+) -> None:
+    """Raises WrongOption for what `load` would not do, without a broker and without Spark."""
+    if not topics:
+        raise WrongOption("no topic is named")
+    if again and (start_ms is None or follow_s is not None):
+        raise WrongOption(
+            "to load again needs a time to begin with and ends: --again goes with --from, not with --follow"
+        )
+    if follow_s is not None and end_ms is not None:
+        raise WrongOption("--follow goes on for ever, and --until is an end; give one of them")
+    if start_ms is not None and end_ms is not None and start_ms >= end_ms:
+        raise WrongOption("--from is not before --until, so that there is nothing between them")
+    decoder_of(settings)
