@@ -139,9 +139,8 @@ def _plan(source: Mapping[str, Carried], target: Mapping[str, Carried]) -> Moved
     work = difference(source, target)
     above = f"{paths.TOPICS}/"
     topics = [path[len(above) :] for path in source if path.startswith(above) and "/" not in path[len(above) :]]
-    cluster_id = str(paths.from_json(source[paths.CLUSTER_ID].data, paths.CLUSTER_ID).get("id"))
     begun = len(source) - len(work.missing) if target and paths.CLUSTER_ID not in target else 0
-    return Moved(cluster_id, topics, len(source), begun, work)
+    return Moved(str(_cluster_id(source)), topics, len(source), begun, work)
 
 
 def _embedded(home: Path) -> dict[str, Carried]:
@@ -199,7 +198,7 @@ def _demand_cluster(
             f"there is no cluster in ZooKeeper at {settings.connect}: is the chroot right, as in HOST:2181/kafka, and "
             "was an export finished?"
         )
-    found = paths.from_json(source[paths.CLUSTER_ID].data, paths.CLUSTER_ID).get("id")
+    found = _cluster_id(source)
     if found != meta.cluster_id:
         raise RelocationError(
             f"{home} belongs to cluster {meta.cluster_id}, and in ZooKeeper at {settings.connect} is cluster {found}"
@@ -218,14 +217,26 @@ def _demand_cluster(
             )
 
 
+def _cluster_id(nodes: Mapping[str, Carried]) -> str | None:
+    """None where there is none yet."""
+    node = nodes.get(paths.CLUSTER_ID)
+    try:
+        return str(paths.from_json(node.data, paths.CLUSTER_ID)["id"]) if node is not None else None
+    except KeyError:
+        raise RelocationError(f"the metadata at {paths.CLUSTER_ID} has no id") from None
+    except ValueError as error:
+        raise RelocationError(str(error)) from None
+
+
 def _occupied(where: str, moved: Moved, target: Mapping[str, Carried]) -> str:
-    node = target.get(paths.CLUSTER_ID)
-    held = paths.from_json(node.data, paths.CLUSTER_ID).get("id") if node is not None else None
-    same = "the same cluster, but not the same metadata" if held == moved.cluster_id else f"cluster {held}"
-    what = same if held is not None else "other nodes"
+    held = _cluster_id(target)
+    if held is None:
+        what = "other nodes"
+    else:
+        what = "other metadata of this cluster" if held == moved.cluster_id else f"cluster {held}"
     return (
-        f"{where} holds {what} already ({_first(moved.work)} differs, and {_total(moved.work) - 1} more); --overwrite "
-        "replaces all of it, --dry-run tells what that is"
+        f"{where} holds {what} already (nodes that differ: {_total(moved.work)}, such as {_first(moved.work)}); "
+        "--overwrite replaces it, and --overwrite --dry-run shows what that means"
     )
 
 

@@ -267,6 +267,10 @@ def test_only_the_brokers_own_tree_comes_into_its_directory(
     code, _, err = zk("import", "-d", home, "-z", connect)
     assert code == 1
     assert "is cluster AAAAAAAAAAAAAAAAAAAAAA" in err
+    tree.commit([Set(paths.CLUSTER_ID, b"{")])
+    for command in ("import", "export"):
+        code, _, err = zk(command, "-d", home, "-z", connect)
+        assert (code, "the metadata at /cluster/id is not JSON" in err) == (1, True)
     tree.commit([Delete(paths.CLUSTER_ID)])
     assert zk("export", "-d", home, "-z", connect, "--overwrite")[0] == 0
     tree.commit([Set("/brokers/topics/t", b'{"partitions":{"0":[3],"1":[3,4]}}')])
