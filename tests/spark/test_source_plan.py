@@ -7,6 +7,7 @@ import pytest
 import kafkapy
 from kafkapy.client import Admin, ClientError, NewTopic, Producer, TransactionalProducer
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
+from kafkapy.client.cluster import Cluster
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.source_options import source_options
@@ -251,6 +252,21 @@ def test_connections_are_kept_from_task_to_task(admin, topic):
     unfinished.close()
     assert kept.any_connection() is not None
     assert not any(ones for key, ones in cluster_pool._idle.items() if "kept-executor" in key)
+
+
+def test_topics_of_thousands_of_partitions_are_not_asked_about_by_every_task(admin, kafkapy_topic, monkeypatch):
+    monkeypatch.setattr(task, "GOOD_S", 10.0)
+    admin.create_partitions(kafkapy_topic, 2)
+    fill(admin, kafkapy_topic, 0, 3)
+    fill(admin, kafkapy_topic, 1, 3)
+    batches = reader(admin, subscribe=kafkapy_topic, groupIdPrefix="large")
+    asked = []
+    refresh = Cluster.refresh
+    monkeypatch.setattr(Cluster, "refresh", lambda self, *of, **how: asked.append(of) or refresh(self, *of, **how))
+    tasks = batches.partitions()
+    del asked[:]
+    assert len(read(batches, tasks)) == 6
+    assert len(asked) == 1
 
 
 def test_of_no_partitions_spark_makes_up_one_which_is_empty(admin, topic):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from kafkapy.arrow.partition_reader import read_partition
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
@@ -23,6 +24,10 @@ from kafkapy.spark.reading.ranges import KafkaRange
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
+
+
+GOOD_S = 0.001  # for how long what we hear of a topic is good, for each of its partitions
+_looked: WeakKeyDictionary[Cluster, dict[str, float]] = WeakKeyDictionary()  # when we asked about topics
 
 
 @plainly
@@ -79,13 +84,24 @@ def _behind_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOpt
     return None if lost_all else error.earliest
 
 
+def _topic_id(cluster: Cluster, name: str) -> str:
+    """The id of a topic, hex. A task asks for it; where it has thousands of partitions, and so as many tasks and a
+    large answer for each, an answer is good for a while."""
+    looked = _looked.setdefault(cluster, {})
+    topic = cluster.topics.get(name)
+    if topic is None or topic.error_code or time.monotonic() - looked.get(name, 0.0) > len(topic.partitions) * GOOD_S:
+        topic = cluster.topic(name, refresh=True)
+        looked[name] = time.monotonic()
+    return topic.topic_id.hex()
+
+
 def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bool:
     """Whether the topic is still the one that was planned for; else that is reported."""
     deadline = time.monotonic() + options.poll_timeout_s
     attempts = 0
     while True:
         try:
-            found = cluster.topic(one.topic, refresh=True).topic_id.hex()
+            found = _topic_id(cluster, one.topic)
             break
         except (ConnectionFailed, KafkaError) as error:
             gone = isinstance(error, KafkaError) and error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
