@@ -69,13 +69,20 @@ class Cluster:
     Args:
         bootstrap_servers: brokers to ask first, `"host:port,host:port"` or a list of such.
         timeout_s: for one request, and for how long a call tries again where that may help.
+        old_brokers: as Connection has it.
     """
 
     def __init__(
-        self, bootstrap_servers: str | Sequence[str], *, client_id: str = "kafkapy", timeout_s: float = 30.0
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "kafkapy",
+        timeout_s: float = 30.0,
+        old_brokers: bool = False,
     ) -> None:
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self.old_brokers = old_brokers
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.brokers: dict[int, Broker] = {}
@@ -102,7 +109,12 @@ class Cluster:
     def another(self) -> "Cluster":
         """The same cluster with connections and metadata of its own, for another thread."""
         servers = [host_port(host, port) for host, port in self._addresses]
-        return Cluster(servers, client_id=self.client_id, timeout_s=self.timeout_s)
+        return Cluster(servers, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
+
+    def ask_first(self, bootstrap_servers: str | Sequence[str]) -> None:
+        """Other brokers to ask first from now on, where nobody is connected; and all topics anew."""
+        self._addresses = parse_addresses(bootstrap_servers)
+        self.topics.clear()
 
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
         """Asks any broker for the cluster and for `topics` (None: all; empty: none). `create` lets the broker
@@ -178,7 +190,10 @@ class Cluster:
         broker = self.brokers.get(node_id)
         if broker is None:
             raise ConnectionFailed(f"Broker {node_id} is not among the brokers of the cluster at the moment.")
-        return Connection(broker.host, broker.port, client_id=self.client_id, timeout_s=self.timeout_s)
+        return self._connect_to(broker.host, broker.port)
+
+    def _connect_to(self, host: str, port: int) -> Connection:
+        return Connection(host, port, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
 
     def any_connection(self) -> Connection:
         """Some broker that answers: one already connected, else the first of the addresses that takes us."""
@@ -189,7 +204,7 @@ class Cluster:
         known = [(broker.host, broker.port) for broker in self.brokers.values()]
         for host, port in dict.fromkeys([*self._addresses, *known]):
             try:
-                self._bootstrap = Connection(host, port, client_id=self.client_id, timeout_s=self.timeout_s)
+                self._bootstrap = self._connect_to(host, port)
                 return self._bootstrap
             except ConnectionFailed as error:
                 failure = failure or error

@@ -12,12 +12,33 @@ from typing import Any, NamedTuple
 
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed, UnsupportedByBroker
 from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
-from kafkapy.protocol.apis import API_VERSIONS, Api
+from kafkapy.protocol.apis import (
+    API_VERSIONS,
+    FETCH,
+    FIND_COORDINATOR,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    PRODUCE,
+    Api,
+)
 from kafkapy.protocol.headers import read_response_header, request_frame
 from kafkapy.runtime.addresses import host_port
 from kafkapy.version import VERSION
 
 LARGEST_FRAME = 1 << 30  # more is no Kafka broker: "HTTP" read as a size is 1.2 GB
+
+# What Kafka 0.8.2 and 0.9 can do, by API key: they cannot say so, and hang up when they are asked (KIP-35 is 0.10's).
+BEFORE_API_VERSIONS = {
+    PRODUCE.key: (0, 0),
+    FETCH.key: (0, 0),
+    LIST_OFFSETS.key: (0, 0),
+    METADATA.key: (0, 0),
+    OFFSET_COMMIT.key: (0, 1),
+    OFFSET_FETCH.key: (0, 1),
+    FIND_COORDINATOR.key: (0, 0),
+}
 
 _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
@@ -52,6 +73,7 @@ class Connection:
     Args:
         timeout_s: how long an answer may take, unless a call says otherwise.
         connect_timeout_s: how long connecting may take, address by address.
+        old_brokers: one that hangs up when it is asked for its versions is taken for Kafka 0.8.2.
     Raises:
         ConnectionFailed: nobody listens there, or no Kafka broker does.
     """
@@ -64,6 +86,7 @@ class Connection:
         client_id: str = "kafkapy",
         timeout_s: float = 30.0,
         connect_timeout_s: float = 10.0,
+        old_brokers: bool = False,
     ) -> None:
         self.address = host_port(host, port)
         self.client_id = client_id
@@ -71,14 +94,14 @@ class Connection:
         self._correlation_id = 0
         self._waiting: deque[Waiting] = deque()
         self._ranges: dict[int, tuple[int, int]] = {}
+        self._socket = self._connect(host, port, connect_timeout_s)
         try:
-            self._socket = socket.create_connection((host, port), connect_timeout_s)
-        except (OSError, UnicodeError, OverflowError) as error:  # also a host that is no name, a port that is none
-            raise ConnectionFailed(
-                f"No connection to {self.address}: {_reason(error)}. Is a broker listening there?"
-            ) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._negotiate()
+            self._negotiate()
+        except ConnectionFailed as error:
+            if not old_brokers or isinstance(error, BrokerTimedOut):
+                raise
+            self._socket = self._connect(host, port, connect_timeout_s)
+            self._ranges = BEFORE_API_VERSIONS
 
     @property
     def closed(self) -> bool:
@@ -162,6 +185,16 @@ class Connection:
         with self._closing_on_failure(waiting, allowed):
             frame, body = self._answer_to(waiting, time.monotonic() + allowed, memory)
             return waiting, waiting.api.decode_response(frame, waiting.version, body)
+
+    def _connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        try:
+            connected = socket.create_connection((host, port), timeout_s)
+        except (OSError, UnicodeError, OverflowError) as error:  # also a host that is no name, a port that is none
+            raise ConnectionFailed(
+                f"No connection to {self.address}: {_reason(error)}. Is a broker listening there?"
+            ) from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
 
     def _negotiate(self) -> None:
         """Asks for the broker's versions in the newest form. A broker that does not know that form says so in the

@@ -113,6 +113,18 @@ def test_requests_sent_ahead_are_answered_in_order(fake_broker):
     assert [response.topics[0].name for _, response in got] == ["a", "b"]
 
 
+def test_a_broker_that_hangs_up_when_it_is_asked_is_taken_for_kafka_0_8_where_that_is_allowed(fake_broker, hang_up):
+    fake_broker.answers[apis.API_VERSIONS.key] = lambda _: hang_up
+    connection = connect(fake_broker, old_brokers=True)
+    connection.call(apis.METADATA, apis.METADATA.Request(topics=[]))
+    assert fake_broker.seen[-1][:2] == ("Metadata", 0)
+    assert connection.version_of(apis.PRODUCE) == 0
+    with pytest.raises(UnsupportedByBroker):
+        connection.version_of(apis.INIT_PRODUCER_ID)
+    with pytest.raises(ConnectionFailed, match="closed the connection"):
+        connect(fake_broker)
+
+
 def test_addresses_are_read_with_ipv6_and_several_at_once():
     assert parse_addresses("a:1, [::1]:2,b.example:65535") == [("a", 1), ("::1", 2), ("b.example", 65535)]
 

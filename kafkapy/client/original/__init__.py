@@ -1,1 +1,5 @@
-"""The consumer that Kafka began with, which finds its group in ZooKeeper (0.7 to 0.10)."""
+"""What Kafka's original clients offered (0.7 to 0.10), by their names and properties, for brokers old and new.
+
+The consumer that finds its group in ZooKeeper: its subscriptions and their assignment.
+The producer, sync and async: `producer.Producer`, what it sends in `producer_messages`.
+"""

@@ -1,0 +1,197 @@
+"""The original producer: sends at once, or through a queue and a thread of its own.
+
+Source: kafka.producer.Producer of Kafka 0.8.2, kafka.producer.async.AsyncProducer of 0.7.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafkapy.client.original.encoders import Encoder
+from kafkapy.client.original.event_handler import DefaultEventHandler, EventHandler
+from kafkapy.client.original.partitioners import Partitioner
+from kafkapy.client.original.producer_config import chosen, chosen_encoders, chosen_partitioner, read_config
+from kafkapy.client.original.producer_hooks import CallbackHandler, guarded
+from kafkapy.client.original.producer_messages import (
+    KeyedMessage,
+    LostMessages,
+    ProducerClosed,
+    ProducerData,
+    QueueFull,
+    counted,
+)
+from kafkapy.client.original.producer_queue import BoundedQueue
+from kafkapy.client.original.producer_thread import SendThread
+
+log = logging.getLogger(__name__)
+
+Message = KeyedMessage | ProducerData
+
+
+class Producer:
+    """For many threads. What is given as an argument goes before the property that names its class.
+
+    `producer.type=sync` (the default): `send` returns when the messages are stored (as `request.required.acks` has it;
+    1 unless given, where the originals had 0). `async`: it returns when they are in the queue, from where they go in
+    batches of `batch.num.messages`, or after `queue.buffering.max.ms`. When it is full `send` waits, for
+    `queue.enqueue.timeout.ms` if that is given (0: not at all), and then raises QueueFull.
+
+    Each message that is lost is counted, in `stats`, and handed to the callback handler's `lost`.
+
+    Args:
+        properties: of Kafka's producer, by the names of 0.8 or 0.7.
+        callback_handler: its hooks are those of the queue; in a sync producer `before_sending`, `lost` and `close`.
+    Raises:
+        ValueError: a property that cannot be, named with its value.
+        ConnectionFailed: `zk.connect` leads to no broker.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Any],
+        *,
+        encoder: Encoder | None = None,
+        key_encoder: Encoder | None = None,
+        partitioner: Partitioner | None = None,
+        event_handler: EventHandler | None = None,
+        callback_handler: CallbackHandler | None = None,
+    ) -> None:
+        self.stats: Counter[str] = Counter()  # messages, dropped, failed, resends, serialization_errors
+        self._config = config = read_config(properties)
+        own, own_key = chosen_encoders(properties)
+        self._hooks: CallbackHandler | None = callback_handler or chosen(properties, "callback.handler", {})
+        handler = event_handler or chosen(properties, "event.handler", {})
+        self._handler: EventHandler = handler or DefaultEventHandler(
+            config,
+            encoder or own,
+            key_encoder or (encoder if "key.serializer.class" not in properties and encoder else own_key),
+            partitioner or chosen_partitioner(properties),
+            self.stats,
+        )
+        self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        self._closed = False
+        self._queue: BoundedQueue[KeyedMessage] | None = None
+        if config.is_async:
+            self._queue = BoundedQueue(config.queue_size)
+            self._thread = SendThread(
+                self._queue,
+                self._send_batch,
+                self._hooks,
+                batch_size=config.batch_size,
+                queue_time_s=config.queue_time_s,
+            )
+            self._thread.start()
+        atexit.register(self.close)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def send(self, *messages: Message | Iterable[Message]) -> None:
+        """Messages, or lists of them.
+
+        Raises:
+            FailedToSendMessage: sync: those in it were lost.
+            QueueFull: async: those in it found no room in time; the ones before them did.
+            ProducerClosed: all of them came too late.
+        """
+        given = _flat(messages)
+        if self._queue is None:
+            with self._lock:
+                if self._closed:
+                    raise self._late(given)
+                self.stats["messages"] += len(given)
+                try:
+                    self._handle(given)
+                except LostMessages as error:
+                    self._lost("failed", error.messages, error)
+                    raise
+                except Exception as error:
+                    self._lost("failed", given, error)
+                    raise
+        else:
+            self._enqueue(self._queue, given)
+
+    def close(self) -> None:
+        """Sends what is in the queue, then closes the connections. What cannot be sent is lost, as ever."""
+        if self._queue is not None:
+            self._queue.close()
+            self._thread.join()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        atexit.unregister(self.close)
+        self._handler.close()
+        if self._hooks is not None:
+            guarded(self._hooks.close, None)
+
+    def _enqueue(self, queue: BoundedQueue[KeyedMessage], messages: list[KeyedMessage]) -> None:
+        hooks = self._hooks
+        if hooks is not None:
+            messages = [guarded(hooks.before_enqueue, message, message) for message in messages]
+        if queue.closed:
+            raise self._late(messages)
+        done = queue.put(messages, self._config.enqueue_timeout_s)
+        with self._counting:
+            self.stats["messages"] += len(messages)
+        if hooks is not None:
+            for at, message in enumerate(messages):
+                guarded(hooks.after_enqueue, None, message, at < done)
+        if done < len(messages):
+            left = messages[done:]
+            if queue.closed:
+                raise self._late(left)
+            full = QueueFull(f"The queue is full with {queue.room} messages; it did not take {counted(left)}.", left)
+            self._lost("dropped", left, full)
+            raise full
+
+    def _late(self, messages: list[KeyedMessage]) -> ProducerClosed:
+        error = ProducerClosed(f"The producer is closed; it did not take {counted(messages)}.", messages)
+        self._lost("dropped", messages, error)
+        return error
+
+    def _handle(self, messages: Sequence[KeyedMessage]) -> None:
+        if self._hooks is not None:
+            messages = guarded(self._hooks.before_sending, messages, messages)
+        if messages:
+            self._handler.handle(messages)
+
+    def _send_batch(self, messages: Sequence[KeyedMessage]) -> None:
+        """In the thread of the async producer: nobody is there to raise anything to."""
+        try:
+            self._handle(messages)
+        except LostMessages as error:
+            log.error("%s", error)
+            self._lost("failed", error.messages, error)
+        except Exception as error:
+            log.exception("The event handler failed; %s may be lost.", counted(messages))
+            self._lost("failed", messages, error)
+
+    def _lost(self, how: str, messages: Sequence[KeyedMessage], reason: Exception) -> None:
+        with self._counting:
+            self.stats[how] += len(messages)
+        if self._hooks is not None:
+            guarded(self._hooks.lost, None, messages, reason)
+
+
+def _flat(given: Iterable[Message | Iterable[Message]]) -> list[KeyedMessage]:
+    found: list[KeyedMessage] = []
+    for one in given:
+        if type(one) is KeyedMessage:
+            found.append(one)
+        elif isinstance(one, ProducerData):
+            found += [KeyedMessage(one.topic, data, None, one.key) for data in one.data]
+        elif isinstance(one, (tuple, str, bytes)) or not isinstance(one, Iterable):
+            raise TypeError(f"{one!r} is neither a KeyedMessage nor a list of them")
+        else:
+            found += _flat(one)
+    return found

@@ -1,0 +1,98 @@
+"""The original producer finds its brokers in ZooKeeper, and hears of those that come and go."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from harness.zookeeper import ZooKeeper, eventually
+from kazoo.client import KazooClient
+
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.original.producer import Producer
+from kafkapy.client.original.producer_brokers import ZooKeeperBrokers
+from kafkapy.client.original.producer_messages import KeyedMessage
+from kafkapy.testing.broker import Broker
+
+OF_0_8 = b'{"jmx_port":-1,"timestamp":"1","host":"a.example","version":1,"port":9092}'
+OF_0_7 = b"b.example-1:b.example:9093"
+OF_3_9 = (
+    b'{"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://[::1]:9094"],"port":-1}'
+)
+
+
+@pytest.fixture
+def keeper(zookeeper: ZooKeeper, connect: str) -> Iterator[Any]:
+    chroot = connect.partition("/")[2]
+    root: Any = KazooClient(zookeeper.address)
+    root.start()
+    root.ensure_path(chroot)
+    root.chroot = f"/{chroot}"
+    yield root
+    root.stop()
+    root.close()
+
+
+def test_the_addresses_of_all_layouts_are_read_and_a_broken_node_is_named(
+    keeper: Any, connect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, data in {"10": OF_0_7, "2": OF_0_8, "11": OF_3_9, "3": b"{", "4": b"[1]"}.items():
+        keeper.create(f"/brokers/ids/{name}", data, makepath=True)
+    brokers = ZooKeeperBrokers(connect, 6000, 6000)
+    try:
+        assert brokers.addresses() == ["a.example:9092", "b.example:9093", "[::1]:9094"]
+        assert "/brokers/ids/3 in ZooKeeper has no address" in caplog.text
+        assert "/brokers/ids/4 in ZooKeeper has no address" in caplog.text
+    finally:
+        brokers.close()
+
+
+def test_brokers_and_topics_that_come_and_go_are_news(keeper: Any, connect: str) -> None:
+    keeper.create("/brokers/ids/1", OF_0_8, makepath=True)
+    keeper.create("/brokers/topics", makepath=True)
+    brokers = ZooKeeperBrokers(connect, 6000, 6000)
+    try:
+        brokers.addresses()
+        assert not brokers.has_news()
+        changes: list[Callable[[], object]] = [
+            lambda: keeper.create("/brokers/ids/2", OF_0_7),
+            lambda: keeper.create("/brokers/topics/t", b"{}"),
+            lambda: keeper.delete("/brokers/ids/1"),
+        ]
+        for change in changes:
+            change()
+            eventually(brokers.has_news)
+            found = brokers.addresses()
+            assert not brokers.has_news()
+        assert found == ["b.example:9093"]
+    finally:
+        brokers.close()
+
+
+def test_where_no_broker_is_and_where_no_zookeeper_is_a_sentence_says_so(keeper: Any, connect: str) -> None:
+    with pytest.raises(ConnectionFailed, match=r"has no broker at /brokers/ids.*the chroot the right one"):
+        Producer({"zk.connect": connect})
+    with pytest.raises(ConnectionFailed, match=r"ZooKeeper at 127\.0\.0\.1:1 does not answer within 0\.3 s"):
+        Producer({"zk.connect": "127.0.0.1:1", "zk.connectiontimeout.ms": "300"})
+
+
+def test_a_producer_follows_its_broker_to_another_port(keeper: Any, connect: str) -> None:
+    def register(broker: Broker) -> None:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        keeper.ensure_path("/brokers/ids")
+        if keeper.exists("/brokers/ids/1"):
+            keeper.delete("/brokers/ids/1")
+        keeper.create("/brokers/ids/1", b'{"host":"%s","port":%s}' % (host.encode(), port.encode()))
+
+    with Broker() as first, Broker() as second:
+        register(first)
+        with Producer({"zk.connect": connect, "retry.backoff.ms": "200"}) as producer:
+            producer.send(KeyedMessage("t", b"to the first"))
+            register(second)
+            first.stop()
+            eventually(lambda: _sent(producer))
+            assert producer.stats["failed"] == 0
+
+
+def _sent(producer: Producer) -> bool:
+    producer.send(KeyedMessage("t", b"to the second"))
+    return True
