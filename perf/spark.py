@@ -7,10 +7,12 @@ tests' harness, which keeps pyspark 4.0.0 and the jars in the user's cache.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from perf import frames
 from perf.brokers import Broker
@@ -49,7 +51,10 @@ def _started(directory: Path, version: str) -> Iterator[harness.Driver]:
         settings = harness.settings(directory, spark_driver_memory="2g", spark_jars=jars)
         python = harness.oldest_python()
     settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # the JVM's own collector and compilers
-    with harness.Driver(directory, settings, python) as running:
+    with patch.dict(os.environ, PYTHONPYCACHEPREFIX=str(directory / "pycache")):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled once, not in every worker
+        running = harness.Driver(directory, settings, python)
+    with running:
         yield running
 
 

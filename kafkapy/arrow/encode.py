@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.arrow.row_columns import RefusedRow, check_schema, decoded, rows_of
@@ -87,6 +86,8 @@ class RowEncoder:
 
     def _by_topic(self, column: Any) -> tuple[Any, list[tuple[str, range]]]:
         """An order of the rows that puts them together by topic (None: as they are), and each topic's places in it."""
+        import pyarrow.compute as pc  # takes long, and readers of topics, who import this module too, do not need it
+
         if column.null_count:
             row = self._fed + pc.index(column.is_null(), True).as_py()
             raise RefusedRow(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkapy._ext.row_batches import Rows
 
@@ -152,6 +151,8 @@ def _partitions(column: Any) -> Any:
 
 
 def _milliseconds(column: Any) -> Any:
+    import pyarrow.compute as pc  # as in encode
+
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
     least = pc.min(column).as_py()

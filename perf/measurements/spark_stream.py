@@ -10,7 +10,7 @@ from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
 from perf.stats import percentile
 
-ROUNDS = 25
+ROUNDS = 20
 TOPIC = "one-by-one"
 VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "ours on the newest"}
 
