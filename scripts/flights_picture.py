@@ -55,8 +55,14 @@ def draw(hours: Sequence[dict[str, Any]], names: dict[str, str], path: Path) -> 
     labels = [f"{names.get(carrier, carrier)}  {totals[carrier]:,}  {carrier}" for carrier in carriers]
     # numbers below the least are left out: they would be "0"
     shown = (
-        (count, "Flights a day", "Blues", LogNorm(0.1, 30), 0.5),
-        (delay, "Mean departure delay, minutes", "RdBu_r", TwoSlopeNorm(0, -30, 42), -1e9),
+        (count, "Flights a day (grey: none; no number: under 0.5)", "Blues", LogNorm(0.1, 30), 0.5),
+        (
+            delay,
+            f"Mean departure delay, minutes (grey: under {FEW} flights a year)",
+            "RdBu_r",
+            TwoSlopeNorm(0, -30, 42),
+            -1e9,
+        ),
     )
     for axes, (values, title, colours, norm, least) in zip(panels, shown, strict=True):
         image = axes.imshow(values, cmap=colours, norm=norm, aspect="auto")
@@ -80,7 +86,9 @@ def draw(hours: Sequence[dict[str, Any]], names: dict[str, str], path: Path) -> 
     _by_week(weeks, hours)
     _by_weather(weather, hours)
     figure.suptitle(
-        f"{sum(totals.values()):,} flights from New York in 2013, by hour and carrier", fontsize=15, fontweight="bold"
+        f"{sum(totals.values()):,} flights from New York in 2013, by hour and carrier (with its flights in the year)",
+        fontsize=15,
+        fontweight="bold",
     )
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -229,6 +229,7 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
         produce(bootstrap, rows, partitions)
         said.append(f"{len(rows):,} records")
     with clock.step("start Spark") as said:
+        print(flush=True)  # the JVM has something to say first
         spark = session(master, out / "scratch")
         said.append(f"{spark.version}, {master}")
     with clock.step("aggregate by hour, join weather, write back") as said:
