@@ -75,6 +75,8 @@ def schema_of(columns: Sequence[str] | None = None, include_headers: bool = True
     """
     if columns is None:
         return SCHEMA if include_headers else SCHEMA.remove(len(SCHEMA) - 1)
+    if isinstance(columns, str):
+        raise ValueError(f"columns is the text {columns!r}: give a list of names, as in [{columns!r}]")
     for name in columns:
         if name not in SCHEMA.names:
             raise ValueError(f"there is no column {name!r}; there are {', '.join(SCHEMA.names)}")

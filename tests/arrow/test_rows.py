@@ -122,6 +122,7 @@ def test_the_schema_is_that_of_sparks_own_source():
     ("columns", "sentence"),
     [
         (["key", "valeu"], "there is no column 'valeu'; there are key, value, topic"),
+        ("value", r"columns is the text 'value': give a list of names, as in \['value'\]"),
         (["key", "key"], "a column is asked for twice: key, key"),
         ([], "no column is asked for; there are key"),
     ],

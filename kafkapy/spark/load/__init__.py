@@ -78,7 +78,7 @@ def load(
     check_call(topics, settings, start_ms=start_ms, end_ms=end_ms, again=again, follow_s=follow_s)
     with (
         Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster,
-        State(Path(directory), None if state is None else Path(state)) as held,
+        _state(Path(directory), None if state is None else Path(state)) as held,
     ):
         run = Load(
             list(dict.fromkeys(topics)),
@@ -100,6 +100,16 @@ def load(
             run.follow(follow_s, start_ms)
         run.compact()
         return run.finish()
+
+
+def _state(directory: Path, home: Path | None) -> State:
+    try:
+        return State(directory, home)
+    except OSError as error:
+        raise LoadError(
+            f"{directory} cannot be loaded into: {error.filename}: {error.strerror}; name a directory that can be made "
+            "and written to"
+        ) from error
 
 
 def check_call(

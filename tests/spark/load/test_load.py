@@ -46,6 +46,13 @@ def rows_of(directory: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
 
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_place_that_is_no_directory_is_told(settings: Settings, topic: str, tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(LoadError, match=rf"{name} cannot be loaded into: .*: Not a directory; name a directory"):
+        load([topic], tmp_path / name, settings)
+
+
 def test_each_run_loads_what_has_come(settings: Settings, topic: str, tmp_path: Path) -> None:
     produce(settings.servers, topic, [b"a", b"b"])
     first = load([topic], tmp_path / "landed", settings)
