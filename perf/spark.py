@@ -51,7 +51,7 @@ def _started(directory: Path, version: str) -> Iterator[harness.Driver]:
         settings = harness.settings(directory, spark_driver_memory="2g", spark_jars=jars)
         python = harness.oldest_python()
     settings["spark.driver.extraJavaOptions"] = f"-Djava.io.tmpdir={directory}"  # the JVM's own collector and compilers
-    with patch.dict(os.environ, PYTHONPYCACHEPREFIX=str(directory / "pycache")):
+    with patch.dict(os.environ, PYTHONPYCACHEPREFIX=str(directory.parent / "pycache")):
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled once, not in every worker
         running = harness.Driver(directory, settings, python)
     with running:
