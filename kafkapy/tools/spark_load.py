@@ -162,7 +162,9 @@ def load(
         raise CallError(str(error)) from error
     except LoadError as error:
         raise ToolError(str(error)) from error
-    _print(summary, to)
+    from kafkapy.spark.load.state import rejected_of
+
+    _print(summary, to, rejected_of(to, state))
     if summary_file is not None:
         _write(summary, summary_file)
 
@@ -299,7 +301,7 @@ def _shown(follow: bool) -> "Iterator[Any]":
         yield show
 
 
-def _print(summary: "Summary", to: Path) -> None:
+def _print(summary: "Summary", to: Path, rejected: Path) -> None:
     print_table(
         ["topic", "partition>", "reached>", "end>", "lag>"],
         [(topic, index, one.reached, one.end, one.lag) for (topic, index), one in sorted(summary.partitions.items())],
@@ -312,7 +314,7 @@ def _print(summary: "Summary", to: Path) -> None:
     if summary.merged:
         print(f"Of the small files there are {summary.merged:,} fewer.")
     if summary.rejected:
-        print(f"{counted(summary.rejected, 'value')} did not fit and are kept aside in {to}.kafkapy/rejected:")
+        print(f"{counted(summary.rejected, 'value')} did not fit and are kept aside in {rejected}:")
         for reason, count in sorted(summary.reasons.items(), key=lambda item: -item[1])[:10]:
             print(f"  {count:,} x {reason}")
     for (topic, index), offsets in sorted(summary.lost.items()):

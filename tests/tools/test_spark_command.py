@@ -74,3 +74,8 @@ def test_what_has_to_be_installed_is_told(
     assert "Spark needs a Java runtime" in said(capsys, *to)
     monkeypatch.setattr(requirements, "PYSPARK", (99, 0))
     assert 'pip install "kafkapy[spark]"' in said(capsys, *to)
+
+
+def test_the_summary_says_where_values_are_kept_aside(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    _print(Summary(rejected=2), Path("landed"), rejected_of(Path("landed"), tmp_path))
+    assert f"2 values did not fit and are kept aside in {tmp_path}/rejected:" in capsys.readouterr().out

@@ -45,12 +45,9 @@ def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, f
         for merge in _merges(root, file_bytes, max(files, 2))
     ]
     work = MergeWork(str(landing.room), prefix)
-    fewer = 0
-    texts = [json.dumps(merge.__dict__) for merge in merges]
-    for merge, made in zip(merges, runner(work, texts), strict=True):
-        landing.replace(Path(made), Path(merge.directory))
-        fewer += len(merge.names) - 1
-    return fewer
+    made = map(Path, runner(work, [json.dumps(merge.__dict__) for merge in merges]))
+    landing.replace(list(zip(made, (Path(merge.directory) for merge in merges), strict=True)))
+    return sum(len(merge.names) - 1 for merge in merges)
 
 
 def _merges(root: Path, file_bytes: int, files: int) -> Iterator[Merge]:

@@ -13,9 +13,11 @@ the old directory to list it must not find it empty.
 import os
 import shutil
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from kafkapy.spark.load.durable import exchange, sync_directories
+from kafkapy.spark.load.errors import LoadError
 from kafkapy.spark.load.state import Decision, State
 
 
@@ -34,6 +36,7 @@ class Landing:
         shutil.rmtree(self.state.staging, ignore_errors=True)
         self.room = self.state.staging / uuid.uuid4().hex
         self.room.mkdir(parents=True)
+        sync_directories([self.state.staging, self.state.home])  # a decision names files in there
 
     def land(self, decision: Decision) -> None:
         """Decides and finishes it. The staged files must have been synced, their directory is synced here."""
@@ -46,8 +49,7 @@ class Landing:
     def _finish(self, decision: Decision) -> None:
         changed = set()
         for source, place in decision.moves:
-            if os.path.exists(source):  # else it was moved before
-                changed |= _rename(Path(source), Path(place))
+            changed |= _move(Path(source), Path(place))
         for source, place, inode in decision.swaps:
             if not os.path.exists(place):
                 changed |= _rename(Path(source), Path(place))
@@ -59,11 +61,25 @@ class Landing:
         self.state.decision = None
         self.state.write()
 
-    def replace(self, staged: Path, place: Path) -> None:
-        """A directory with the same rows in other files takes the place of `place`; needs no decision."""
-        sync_directories([staged])
-        exchange(staged, place)
-        sync_directories([place.parent])
+    def replace(self, swaps: Sequence[tuple[Path, Path]]) -> None:
+        """(staged directory, its place): the same rows in other files take the places; that needs no decision."""
+        sync_directories(staged for staged, _ in swaps)
+        for staged, place in swaps:
+            exchange(staged, place)
+        sync_directories(place.parent for _, place in swaps)
+
+
+def _move(source: Path, place: Path) -> set[Path]:
+    """As `_rename`, unless it was moved before. Its rows count already: they must be in the one or the other."""
+    try:
+        return _rename(source, place)
+    except FileNotFoundError:
+        if not place.exists():
+            raise LoadError(
+                f"{place} is not there, nor is {source}, which was to take its place, though its rows count as loaded; "
+                "put one of them back, or load into another directory"
+            ) from None
+        return {place.parent}
 
 
 def _rename(source: Path, place: Path) -> set[Path]:

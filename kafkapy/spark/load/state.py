@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafkapy.spark.load.durable import write_json
+from kafkapy.spark.load.durable import sync_directories, write_json
 from kafkapy.spark.load.errors import DirectoryInUse, LoadError
 from kafkapy.spark.load.intervals import Interval, union
 
@@ -59,9 +59,9 @@ class State:
 
     def __init__(self, directory: Path, home: Path | None = None) -> None:
         """Raises LoadError where the directory cannot be loaded into, DirectoryInUse where another load does it."""
-        self.directory = directory.absolute()
-        self.home = (home or directory.with_name(directory.name + ".kafkapy")).absolute()
-        self.rejected = self.home / "rejected"
+        self.directory = Path(os.path.abspath(directory))  # which has a name, also where `directory` is "."
+        self.home = home_of(self.directory) if home is None else home.absolute()
+        self.rejected = rejected_of(self.directory, self.home)
         self.staging = self.home / "staging"
         self._file = self.home / "state.json"
         self.form: dict[str, str] | None = None
@@ -77,8 +77,8 @@ class State:
                 f"{directory} is gone, though {self.home} says what is in it; put it back, or remove {self.home} "
                 "too to load everything anew"
             )
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.home.mkdir(parents=True, exist_ok=True)
+        _make(self.directory)
+        _make(self.home)
         if self.home.stat().st_dev != self.directory.stat().st_dev:
             raise LoadError(
                 f"{self.home} and {directory} are on different file systems, so that files cannot change over in one "
@@ -140,6 +140,24 @@ class State:
                 f"{self._file} cannot be read ({type(error).__name__}: {error}); without it nobody knows what is in "
                 f"{self.directory}: put it back, or load into another directory"
             ) from error
+
+
+def home_of(directory: Path) -> Path:
+    """Where the state is kept unless something else is said: beside the directory."""
+    directory = Path(os.path.abspath(directory))
+    return directory.with_name(f"{directory.name}.kafkapy")
+
+
+def rejected_of(directory: Path, home: Path | None = None) -> Path:
+    """Where values are kept that did not fit."""
+    return (home or home_of(directory)) / "rejected"
+
+
+def _make(directory: Path) -> None:
+    """The directory and those above it, so that a power cut takes none of them."""
+    new = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    sync_directories(each.parent for each in new)
 
 
 def _topics(document: dict[str, Any]) -> dict[str, Topic]:

@@ -17,7 +17,7 @@ from kafkapy.spark.load.files import final_name
 from kafkapy.spark.load.landing import Landing
 from kafkapy.spark.load.rebuild import rebuild
 from kafkapy.spark.load.runners import here
-from kafkapy.spark.load.state import Decision, State, Topic
+from kafkapy.spark.load.state import Decision, State, Topic, rejected_of
 from kafkapy.spark.load.task import write_rows
 from tests.spark.load.rows import SETTINGS, batch, seen
 
@@ -42,8 +42,9 @@ def killed_at(step: int) -> Iterator[Callable[[], int]]:
 
         return called
 
-    for name in ("rename", "replace", "link", "fsync", "mkdir"):
+    for name in ("rename", "replace", "link", "mkdir"):
         patch.setattr(os, name, before(getattr(os, name)))
+    patch.setattr(os, "fsync", before(lambda _: None))  # a process that is killed loses nothing that it has written
     patch.setattr(landing, "exchange", before(durable.exchange))
     patch.setattr(shutil, "rmtree", before(shutil.rmtree))
     try:
@@ -117,6 +118,27 @@ def test_a_batch_that_is_killed_once_is_finished_or_done_again_by_the_next_run(t
     assert len(rows) == len(set(rows))
     load_batch(directory, 0, 0, 10)
     assert seen(directory) == [*ROWS, *((1, offset) for offset in range(4))]
+
+
+def test_rows_that_count_and_are_nowhere_are_an_error(tmp_path: Path) -> None:
+    directory = tmp_path / "landed"
+    with State(directory) as state:
+        land = Landing(state)
+        staged, place = land.room / "gone.parquet", directory / "topic=t" / "date=2024-01-01" / "0.parquet"
+        with pytest.raises(LoadError, match=r"0\.parquet is not there, nor is .*gone\.parquet"):
+            land.land(Decision({"t": Topic("", {0: [(0, 10)]})}, [(str(staged), str(place))]))
+    with State(directory) as state:
+        assert state.topics == {}
+        with pytest.raises(LoadError, match="put one of them back"):
+            Landing(state)
+
+
+def test_the_state_of_the_current_directory_is_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "landed").mkdir()
+    monkeypatch.chdir(tmp_path / "landed")
+    with State(Path()) as state:
+        assert (state.directory, state.home) == (tmp_path / "landed", tmp_path / "landed.kafkapy")
+    assert rejected_of(Path("../landed")) == tmp_path / "landed.kafkapy" / "rejected"
 
 
 def compacted(directory: Path) -> None:
