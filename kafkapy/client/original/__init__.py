@@ -2,4 +2,5 @@
 
 The consumer that finds its group in ZooKeeper: its subscriptions and their assignment.
 The producer, sync and async: `producer.Producer`, what it sends in `producer_messages`.
+The consumer without a group: `simple_consumer.SimpleConsumer`.
 """
