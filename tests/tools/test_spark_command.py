@@ -6,6 +6,8 @@ import pytest
 
 from kafkapy import Broker
 from kafkapy.spark import requirements
+from kafkapy.spark.load import Summary
+from kafkapy.spark.load.state import rejected_of
 from kafkapy.tools import spark_load
 from kafkapy.tools.main import main
 
@@ -77,5 +79,5 @@ def test_what_has_to_be_installed_is_told(
 
 
 def test_the_summary_says_where_values_are_kept_aside(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    _print(Summary(rejected=2), Path("landed"), rejected_of(Path("landed"), tmp_path))
+    spark_load._print(Summary(rejected=2), Path("landed"), rejected_of(Path("landed"), tmp_path))
     assert f"2 values did not fit and are kept aside in {tmp_path}/rejected:" in capsys.readouterr().out
