@@ -25,7 +25,7 @@ from harness.spark import TESTS, environment
 from kafkapy.client import Admin, Cluster, Consumer, TransactionAdmin
 from tests.faults.rounds import rounds
 
-ROUNDS = rounds(3)
+ROUNDS = rounds(2)
 SEED = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
 RNG = random.Random(SEED)
 PATIENCE = 600.0  # a machine may be busy with much else
