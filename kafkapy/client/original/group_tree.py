@@ -38,13 +38,17 @@ class GroupTree:
         self._patience_s = patience_s
         self._group = f"/consumers/{group}"
         self._ids = f"{self._group}/ids"
+        self._session: int | None = None
         self._broken: set[tuple[str, bytes]] = set()
 
     @property
     def session(self) -> int | None:
-        """Its number; another one means that everything ephemeral is gone."""
+        """The number of the last session that has begun; another one means that everything ephemeral is gone. Without
+        a connection nobody knows whether it goes on."""
         client_id = self._client.client_id
-        return client_id[0] if client_id is not None else None
+        if client_id is not None:
+            self._session = client_id[0]
+        return self._session
 
     def has_brokers(self) -> bool:
         """Whether a cluster lives here, or has lived here."""

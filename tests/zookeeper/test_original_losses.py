@@ -1,0 +1,166 @@
+"""What the original consumer does when the network, ZooKeeper or the broker is away for a while."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.tcp_proxy import TcpProxy
+from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kafkapy.client import Admin, Producer
+from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+
+TOPIC = "t"
+Start = Callable[..., BrokerServer]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    running: list[BrokerServer] = []
+
+    def starter(connect: str, port: int = 0) -> BrokerServer:
+        settings = {"log.dirs": str(tmp_path / "log"), "listeners": f"PLAINTEXT://127.0.0.1:{port}", "broker.id": "0"}
+        settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(10 * SESSION_MS)}
+        server = BrokerServer(BrokerConfig(settings))
+        server.start()
+        running.append(server)
+        assert server.wait_until_loaded(30)
+        return server
+
+    yield starter
+    for server in running:
+        server.stop()
+
+
+class Reader:
+    """A member with one stream, and a thread that counts what comes."""
+
+    def __init__(self, connect: str, name: str) -> None:
+        quick = {"zookeeper.session.timeout.ms": str(SESSION_MS), "rebalance.backoff.ms": "200"}
+        quick |= {"auto.offset.reset": "smallest", "auto.commit.interval.ms": "50", "rebalance.max.retries": "30"}
+        self.connector = ConsumerConnector(
+            {"zookeeper.connect": connect, "group.id": "g", "consumer.id": name, **quick}
+        )
+        self.seen: Counter[tuple[int, int]] = Counter()
+        self._stream = self.connector.create_message_streams({TOPIC: 1})[TOPIC][0]
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for record in self._stream:
+            self.seen[record.partition, record.offset] += 1
+
+
+def produce(bootstrap: str, count: int) -> None:
+    with Producer(bootstrap) as producer:
+        send(producer, count)
+
+
+def send(producer: Producer, count: int) -> None:
+    for number in range(count):
+        producer.send(TOPIC, b"x", partition=number % 4)
+    producer.flush()
+
+
+def owners(zk: KazooClient) -> dict[str, str]:
+    path = f"/consumers/g/owners/{TOPIC}"
+    try:
+        return {name: zk.get(f"{path}/{name}")[0].decode() for name in zk.get_children(path)}
+    except NoNodeError:
+        return {}
+
+
+def committed(zk: KazooClient) -> int:
+    path = f"/consumers/g/offsets/{TOPIC}"
+    try:
+        return sum(int(zk.get(f"{path}/{name}")[0]) for name in zk.get_children(path))
+    except NoNodeError:
+        return 0
+
+
+def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
+    zookeeper: ZooKeeper, connect: str, start: Start
+) -> None:
+    bootstrap = start(connect).bootstrap_servers
+    with Admin(bootstrap) as admin:
+        admin.create_topic(TOPIC, 4)
+    proxy = TcpProxy(zookeeper.port)
+    zk = KazooClient(connect)
+    zk.start()
+    one = Reader(f"{proxy.address}/{connect.partition('/')[2]}", "one")
+    two = Reader(connect, "two")
+    shared = {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"}
+    eventually(lambda: owners(zk) == shared)
+    produce(bootstrap, 200)
+    eventually(lambda: len(one.seen) + len(two.seen) == 200)
+    eventually(lambda: committed(zk) == 200)
+    proxy.cut()
+    eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_two-0"))
+    produce(bootstrap, 200)
+    eventually(lambda: len(two.seen) >= 300, what="who has taken over does not read")
+    eventually(lambda: committed(zk) == 400)
+    proxy.mend()
+    eventually(lambda: owners(zk) == shared)
+    assert committed(zk) == 400  # who was away has not put back what the other has committed
+    produce(bootstrap, 200)
+    eventually(lambda: len(one.seen | two.seen) == 600)
+    eventually(lambda: committed(zk) == 600)
+    # What came while it was cut off both may have seen; before and after that each record came once.
+    twice = [place for place, times in (one.seen + two.seen).items() if times > 1]
+    assert all(50 <= offset < 100 for _, offset in twice)
+    one.connector.shutdown()
+    two.connector.shutdown()
+    proxy.close()
+    zk.stop()
+    zk.close()
+
+
+def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None:
+    server = start(connect)
+    bootstrap = server.bootstrap_servers
+    with Admin(bootstrap) as admin:
+        admin.create_topic(TOPIC, 4)
+    reader = Reader(connect, "one")
+    produce(bootstrap, 100)
+    eventually(lambda: len(reader.seen) == 100)
+    server.stop()
+    start(connect, int(bootstrap.rpartition(":")[2]))
+    produce(bootstrap, 100)
+    eventually(lambda: len(reader.seen) == 200)
+    assert set(reader.seen.values()) == {1}
+    reader.connector.shutdown()
+
+
+def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, start: Start) -> None:
+    zookeeper = ZooKeeper(tmp_path / "zookeeper")
+    try:
+        bootstrap = start(zookeeper.address).bootstrap_servers
+        with Admin(bootstrap) as admin:
+            admin.create_topic(TOPIC, 4)
+        one, two = Reader(zookeeper.address, "one"), Reader(zookeeper.address, "two")
+        producer = Producer(bootstrap)
+        send(producer, 100)
+        zookeeper.stop()
+        send(producer, 100)  # what is owned is read on meanwhile
+        eventually(lambda: len(one.seen | two.seen) == 200)
+        zookeeper.start()
+        zk = KazooClient(zookeeper.address)
+        zk.start()
+        eventually(lambda: len(owners(zk)) == 4 and len(set(owners(zk).values())) == 2)
+        eventually(lambda: committed(zk) == 200)
+        send(producer, 100)
+        eventually(lambda: len(one.seen | two.seen) == 300)
+        assert set((one.seen + two.seen).values()) == {1}
+        producer.close()
+        one.connector.shutdown()
+        eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_two-0"))
+        two.connector.shutdown()
+        zk.stop()
+        zk.close()
+    finally:
+        zookeeper.stop()
