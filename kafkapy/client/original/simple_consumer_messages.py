@@ -13,6 +13,7 @@ from kafkapy._ext.lazy_records import LazyRecords
 from kafkapy._ext.legacy import MessageHeader
 from kafkapy._ext.message_sets import decode_message
 from kafkapy._ext.records import CorruptRecords
+from kafkapy.client.errors import ClientError
 from kafkapy.errors import KafkaError
 from kafkapy.record.batch import Buffer, Record, payload_of
 from kafkapy.record.compression import NONE
@@ -38,7 +39,7 @@ class Message(NamedTuple):
     timestamp: int
 
 
-class MessageTooLarge(Exception):
+class MessageTooLarge(ClientError):
     """A message, or a compressed batch, that is larger than the consumer's buffer may become."""
 
     def __init__(self, topic: str, partition: int, offset: int, size: int, maximum: int) -> None:
