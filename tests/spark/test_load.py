@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 from harness.brokers import Broker
+from harness.spark import SHORT_LIVED
 from harness.spark_topics import make_topic
 
 from kafkapy.client import Producer
@@ -63,7 +64,8 @@ def test_the_command_goes_on_where_it_was_killed(broker: Broker, topic: str, tmp
     """It is killed when the first batch has landed; the next run loads the rest."""
     directory = tmp_path / "landed"
     call = [sys.executable, "-m", "kafkapy", "spark", "load", topic, "--to", str(directory), "-b", broker.bootstrap]
-    call += ["--master", "local[2]", "--batch-rows", "3000", "--conf", "spark.driver.memory=1g", "--json", COLUMNS]
+    call += ["--master", "local[2]", "--batch-rows", "10000", "--conf", "spark.driver.memory=1g", "--json", COLUMNS]
+    call += ["--conf", f"spark.driver.extraJavaOptions={SHORT_LIVED}"]
     with (tmp_path / "first.log").open("w") as log:
         first = subprocess.Popen([*call, "--follow"], stdout=log, stderr=log, env={**os.environ, "LC_ALL": "C.UTF-8"})
         while not list(directory.rglob("*.parquet")):

@@ -2,7 +2,6 @@
 
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,10 +157,8 @@ def test_the_session_outlives_a_restart_of_the_server(tmp_path: Path, open_tree:
 
 
 def test_a_server_that_is_not_there_is_named(open_tree: OpenTree) -> None:
-    began = time.monotonic()
     with pytest.raises(KeeperError, match=r"127\.0\.0\.1:1 does not answer within 0\.3 s"):
         open_tree("127.0.0.1:1/k", connection_timeout_ms=300)
-    assert time.monotonic() - began < 20
     with pytest.raises(KeeperError, match=r"zookeeper\.connect is '127\.0\.0\.1:port'"):
         open_tree("127.0.0.1:port")
 
