@@ -1,6 +1,7 @@
 """Spark for the tests: the settings of a small session, and drivers in processes of their own."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -62,7 +63,9 @@ def session(settings: Mapping[str, str]) -> "SparkSession":
     builder = SparkSession.builder.appName("kafkapy tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
+    on_interrupt = signal.getsignal(signal.SIGINT)
     running = builder.getOrCreate()
+    signal.signal(signal.SIGINT, on_interrupt)  # a SparkContext takes it, for as long as the process lives
     if "spark.remote" not in settings:
         running.sparkContext.setLogLevel("ERROR")
     return running
