@@ -31,8 +31,8 @@ class RowEncoder:
     batch (Kafka's DefaultPartitioner, KIP-480).
 
     Args:
-        partition_count: how many partitions a topic has, as `Producer.partition_count`; asked once for every record
-            batch and topic.
+        partition_count: how many partitions a topic has, as `RecordProducer.partition_count`; asked once for every
+            record batch and topic.
         topic: where all rows go. None: where their column `topic` says.
         codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
         batch_bytes: a batch is closed when its records, not compressed, reach this. One record may be larger.

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafkapy.arrow.encode import RowEncoder
 from kafkapy.arrow.row_columns import check_schema
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.record.compression import codec_of
 
@@ -66,7 +66,7 @@ def write(
     reader = _reader(rows)
     check_schema(reader.schema, has_topic=topic is not None)
     if transactional_id is None:
-        producer = Producer(bootstrap_servers, acks=acks, timeout_s=timeout_s)
+        producer = RecordProducer(bootstrap_servers, acks=acks, timeout_s=timeout_s)
     elif acks != -1:
         raise ValueError(f"a transaction needs acks=-1 (all), not {acks}")
     else:
@@ -81,7 +81,7 @@ def write(
         return _send(reader, encoder, producer)
 
 
-def _send(reader: Any, encoder: RowEncoder, producer: Producer) -> Written:
+def _send(reader: Any, encoder: RowEncoder, producer: RecordProducer) -> Written:
     sent: Counter[TopicPartition] = Counter()
     for rows in reader:
         for batch in encoder.feed(rows):

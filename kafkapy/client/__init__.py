@@ -1,8 +1,8 @@
-"""The project's own small client: a connection, the cluster's metadata, an admin, a producer and a consumer.
+"""The project's own clients: small ones for today's brokers, and those that Kafka had from 0.7 to 0.10.
 
-    from kafkapy.client import Admin, Consumer, Producer
+    from kafkapy.client import Admin, Consumer, RecordProducer
 
-    with Producer("127.0.0.1:9092") as producer:
+    with RecordProducer("127.0.0.1:9092") as producer:
         producer.send("greetings", b"hello", key=b"k")
 
     with Consumer("127.0.0.1:9092") as consumer:
@@ -20,9 +20,25 @@
         producer.send("invoices", b"...")
         producer.send_offsets(consumer.positions(), consumer.group_metadata())
 
-Everything blocks and belongs to one thread. A failure of the connection is a `ClientError`; an error code from the
-broker is a `kafkapy.errors.KafkaError`.
+Everything so far blocks and belongs to one thread. A failure of the connection is a `ClientError`; an error code from
+the broker is a `kafkapy.errors.KafkaError`.
+
+The original clients, with the names and properties of their time, work with brokers old and new:
+
+    with Producer({"metadata.broker.list": "127.0.0.1:9092", "producer.type": "async"}) as producer:
+        producer.send(KeyedMessage("greetings", b"hello", b"k"))
+
+    with SimpleConsumer("127.0.0.1", 9092) as consumer:
+        for offset, message in consumer.fetch("greetings", 0, 0, 1 << 20):
+            print(offset, message.value)
+
+    with ConsumerConnector({"zookeeper.connect": "127.0.0.1:2181", "group.id": "billing"}) as connector:
+        (stream,) = connector.create_message_streams_by_filter(Whitelist("orders.*"))
+        for record in stream:
+            print(record.offset, record.value)
 """
+
+from typing import TYPE_CHECKING, Any
 
 from kafkapy.client.admin import Admin
 from kafkapy.client.batch_fetcher import BatchFetcher, NothingFetched, OffsetOutOfRange
@@ -46,27 +62,43 @@ from kafkapy.client.errors import (
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
-from kafkapy.client.producer import Producer
+from kafkapy.client.original.encoders import DefaultEncoder, StringEncoder
+from kafkapy.client.original.filters import Blacklist, Whitelist
+from kafkapy.client.original.producer import Producer
+from kafkapy.client.original.producer_hooks import CallbackHandler
+from kafkapy.client.original.producer_messages import KeyedMessage, ProducerData
+from kafkapy.client.original.simple_consumer import SimpleConsumer
+from kafkapy.client.original.simple_consumer_messages import FetchRequest
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.client.txn_admin import TransactionAdmin
 
+if TYPE_CHECKING:
+    from kafkapy.client.original.connector import ConsumerConnector
+
 __all__ = [
     "Admin",
     "BatchFetcher",
+    "Blacklist",
     "Broker",
     "BrokerTimedOut",
+    "CallbackHandler",
     "ClientError",
     "Cluster",
     "CommitFailed",
     "Connection",
     "ConnectionFailed",
     "Consumer",
+    "ConsumerConnector",
     "ConsumerRecord",
+    "DefaultEncoder",
+    "FetchRequest",
     "GroupAdmin",
     "GroupConsumer",
     "GroupFailed",
     "GroupMetadata",
+    "KeyedMessage",
     "NewTopic",
     "NothingFetched",
     "OffsetAndMetadata",
@@ -74,9 +106,13 @@ __all__ = [
     "Partition",
     "ProduceFailed",
     "Producer",
+    "ProducerData",
     "ProducerFailed",
     "ProducerFenced",
     "RebalanceListener",
+    "RecordProducer",
+    "SimpleConsumer",
+    "StringEncoder",
     "Topic",
     "TransactionAborted",
     "TransactionAdmin",
@@ -84,5 +120,14 @@ __all__ = [
     "TransactionIdentity",
     "TransactionalProducer",
     "UnsupportedByBroker",
+    "Whitelist",
     "end_transaction",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ConsumerConnector":  # imports kazoo, which only those have who have ZooKeeper
+        from kafkapy.client.original.connector import ConsumerConnector
+
+        return ConsumerConnector
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

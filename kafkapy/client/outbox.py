@@ -66,7 +66,7 @@ class Outbox:
     """For one thread.
 
     Args:
-        acks: as Producer has it; 0: nothing is waited for.
+        acks: as RecordProducer has it; 0: nothing is waited for.
         numbered: whether batches have sequence numbers.
         request_bytes: how much goes into one request, if it is more than one batch.
         timeout_s: how long a batch may take to be stored, with all retries.

@@ -23,7 +23,7 @@ from kafkapy.client.errors import (
 )
 from kafkapy.client.group_types import GroupMetadata, Offsets, with_metadata
 from kafkapy.client.pending_batch import Delivery, PendingBatch
-from kafkapy.client.producer import Headers, Producer
+from kafkapy.client.record_producer import Headers, RecordProducer
 from kafkapy.client.transaction_ends import TransactionIdentity
 from kafkapy.client.transaction_link import ProducerId, TransactionLink, meaning
 from kafkapy.errors import Errors, KafkaError
@@ -41,7 +41,7 @@ class State(Enum):
     ABORTING = "is aborting"
 
 
-class TransactionalProducer(Producer):
+class TransactionalProducer(RecordProducer):
     """Blocking, for one thread; one transaction at a time.
 
     Args:
@@ -49,7 +49,7 @@ class TransactionalProducer(Producer):
         transactional_id: names the producer across restarts: a new one with the same id ends what an old one left
             open and shuts it out.
         transaction_timeout_s: after this the broker aborts a transaction by itself.
-        codec, batch_bytes, request_bytes, timeout_s: as Producer has them.
+        codec, batch_bytes, request_bytes, timeout_s: as RecordProducer has them.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class TransactionalProducer(Producer):
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """As Producer.send, within a transaction.
+        """As RecordProducer.send, within a transaction.
 
         Raises:
             TransactionAborted: something before this has failed; abort.
@@ -126,7 +126,7 @@ class TransactionalProducer(Producer):
             return super().send(topic, value, key, headers=headers, partition=partition, timestamp=timestamp)
 
     def send_batch(self, batch: EncodedBatch) -> Delivery:
-        """As Producer.send_batch, within a transaction."""
+        """As RecordProducer.send_batch, within a transaction."""
         self._expect(State.OPEN, "send_batch")
         with self._noting():
             return super().send_batch(batch)

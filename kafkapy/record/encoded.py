@@ -7,7 +7,7 @@ from kafkapy.record.compression import NONE, compress
 
 
 class EncodedBatch:
-    """Records of one partition, for `Producer.send_batch`.
+    """Records of one partition, for `RecordProducer.send_batch`.
 
     data: the batch but for its producer and checksum.
     count: how many records it has; size: their bytes before compression, header included.

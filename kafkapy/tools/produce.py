@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of
@@ -59,7 +59,7 @@ def produce(
     began = time.monotonic()
     from_file = file is not None and str(file) != "-"
     with cluster_of(servers) as cluster:
-        producer = Producer(cluster, acks=ACKS[acks], codec=NAMES.index(codec))
+        producer = RecordProducer(cluster, acks=ACKS[acks], codec=NAMES.index(codec))
         cluster.topic(topic, create=True)
         with _source(file if from_file else None) as source:
             total = os.fstat(source.fileno()).st_size if from_file else None
@@ -96,7 +96,7 @@ class _Lines:
         return RecordLine(value, key, (), self._partition, None)
 
 
-def _send(producer: Producer, topic: str, source: BinaryIO, lines: _Lines, show: Callable[[int], None]) -> int:
+def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines, show: Callable[[int], None]) -> int:
     """Sends all lines; what precedes a wrong line is stored before the error comes."""
     count = 0
     done = 0
@@ -124,7 +124,7 @@ def _send(producer: Producer, topic: str, source: BinaryIO, lines: _Lines, show:
     return count
 
 
-def _read_lines(source: BinaryIO, producer: Producer) -> Iterator[bytes]:
+def _read_lines(source: BinaryIO, producer: RecordProducer) -> Iterator[bytes]:
     """Lines as they come, with their ends. Before waiting for more, what there is is sent: whoever types or pipes
     slowly sees every line stored at once."""
     rest: list[bytes] = []

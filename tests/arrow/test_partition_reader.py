@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.arrow import SCHEMA, DamagedRows
 from kafkapy.arrow.partition_reader import read_partition
-from kafkapy.client import Admin, Cluster, NewTopic, Producer, TransactionalProducer
+from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer, TransactionalProducer
 from kafkapy.client.batch_fetcher import NothingFetched, OffsetOutOfRange
 from kafkapy.record.legacy import iter_entries
 
@@ -20,7 +20,7 @@ def cluster(kafkapy_broker):
 
 
 def fill(cluster, topic, count, size=100, batch_bytes=2000, codec=0, **more):
-    with Producer(cluster, batch_bytes=batch_bytes, codec=codec, **more) as producer:
+    with RecordProducer(cluster, batch_bytes=batch_bytes, codec=codec, **more) as producer:
         for number in range(count):
             producer.send(topic, b"%0*d" % (size, number), timestamp=1_700_000_000_000 + number)
 
@@ -43,7 +43,7 @@ def test_every_offset_of_the_range_comes_once_whatever_the_fetches_cut(cluster, 
 
 
 def test_rows_are_what_was_sent_in_the_columns_asked_for(cluster, kafkapy_topic):
-    with Producer(cluster) as producer:
+    with RecordProducer(cluster) as producer:
         producer.send(kafkapy_topic, b"v", key=b"k", headers=(("h", None),), timestamp=1_700_000_000_123)
         producer.send(kafkapy_topic, None, timestamp=1_700_000_000_124)
     (batch,) = read_partition(cluster, kafkapy_topic, 0, 0, 2, include_headers=True)
@@ -84,7 +84,7 @@ def test_several_partitions_are_read_side_by_side(cluster, kafkapy_topic):
 
 def test_a_record_larger_than_the_fetch_and_than_the_batch_of_rows(cluster, kafkapy_topic):
     value = os.urandom(900_000)
-    with Producer(cluster) as producer:
+    with RecordProducer(cluster) as producer:
         for one in (b"a", value, b"c"):
             producer.send(kafkapy_topic, one)
     batches = list(read_partition(cluster, kafkapy_topic, 0, 0, 3, columns=["value"], fetch_bytes=1000, max_bytes=1000))
@@ -177,7 +177,7 @@ def test_log_append_time_and_old_formats_come_with_their_types(cluster, kafkapy_
 
 def test_memory_stays_bounded_by_the_bounds_that_were_given(cluster, kafkapy_topic):
     """64 MB that unpack from little, in fetches and batches of rows of 1 MiB."""
-    with Producer(cluster, codec=4, batch_bytes=1_000_000) as producer:
+    with RecordProducer(cluster, codec=4, batch_bytes=1_000_000) as producer:
         for _ in range(640):
             producer.send(kafkapy_topic, bytes(100_000))
     seen = 0

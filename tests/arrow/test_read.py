@@ -9,7 +9,7 @@ import pytest
 
 import kafkapy.arrow
 from kafkapy.arrow import SCHEMA, DamagedRows
-from kafkapy.client import Admin, Cluster, Producer, TransactionalProducer
+from kafkapy.client import Admin, Cluster, RecordProducer, TransactionalProducer
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import KafkaError
 from kafkapy.log.offline.errors import OfflineError
@@ -28,7 +28,7 @@ def topic(kafkapy_topic, servers):
     """Two partitions with a record a second."""
     with Admin(servers) as admin:
         admin.create_partitions(kafkapy_topic, 2)
-    with Producer(servers, batch_bytes=3000) as producer:
+    with RecordProducer(servers, batch_bytes=3000) as producer:
         for number in range(PER_PARTITION):
             for partition in (0, 1):
                 producer.send(
@@ -101,7 +101,7 @@ def test_bounds_of_single_partitions(topic, servers):
 
 def test_what_is_written_after_the_call_is_not_read(read, topic, servers):
     reader = read()
-    with Producer(servers) as producer:
+    with RecordProducer(servers) as producer:
         producer.send(topic, b"later", partition=0)
     assert len(reader.read_all()) == 2 * PER_PARTITION
 
@@ -171,7 +171,7 @@ def test_a_topic_a_file_or_a_broker_that_is_not_there_is_named(servers, tmp_path
 
 
 def test_damage_is_told_when_it_is_reached(kafkapy_topic, servers, kafkapy_broker):
-    with Producer(servers, batch_bytes=200) as producer:
+    with RecordProducer(servers, batch_bytes=200) as producer:
         for number in range(100):
             producer.send(kafkapy_topic, b"%d" % number)
     path = kafkapy_broker.log_dir / f"{kafkapy_topic}-0" / "00000000000000000000.log"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.errors import ProduceFailed
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import BatchBuilder, records_of
@@ -89,7 +89,7 @@ def test_five_requests_are_on_the_way_and_what_comes_then_waits(fake_broker):
     store = Store(fake_broker)
     go_on = threading.Event()
     fake_broker.answers[apis.PRODUCE.key] = lambda request: go_on.wait(30) and store.answer(request)
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         for number in range(5):
             producer.send_batch(batch_of(b"%d" % number))
             assert producer._outbox.waiting_bytes == 0
@@ -104,7 +104,7 @@ def test_without_sequence_numbers_a_partition_has_one_batch_on_the_way(fake_brok
     store = Store(fake_broker)
     go_on = threading.Event()
     fake_broker.answers[apis.PRODUCE.key] = lambda request: go_on.wait(30) and store.answer(request)
-    with Producer(fake_broker.address, acks=1) as producer:
+    with RecordProducer(fake_broker.address, acks=1) as producer:
         producer.send_batch(batch_of(b"0", partition=0))
         producer.send_batch(batch_of(b"1", partition=1))
         assert producer._outbox.waiting_bytes == 0
@@ -117,7 +117,7 @@ def test_without_sequence_numbers_a_partition_has_one_batch_on_the_way(fake_brok
 def test_what_waits_is_bounded(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
-    with Producer(fake_broker.address, request_bytes=1000) as producer:
+    with RecordProducer(fake_broker.address, request_bytes=1000) as producer:
         for number in range(100):
             producer.send_batch(batch_of(b"%0500d" % number))
             assert producer._outbox.waiting_bytes <= 4000
@@ -133,7 +133,7 @@ def test_nothing_is_lost_or_doubled_or_overtaken(fake_broker, hang_up, batches, 
     fake_broker.topics = {"t": [1, 1]}
     store = Store(fake_broker, accidents, hang_up)
     given = {0: [], 1: []}
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         for number, (index, count) in enumerate(batches):
             values = [b"%d.%d" % (number, record) for record in range(count)]
             given[index] += values
@@ -149,7 +149,7 @@ def test_batches_that_are_too_large_are_halved(fake_broker, hang_up, batches, ac
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker, accidents, hang_up, largest=400)
     given = []
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         deliveries = []
         for sizes in batches:
             values = [b"x" * size for size in sizes]
@@ -164,7 +164,7 @@ def test_batches_that_are_too_large_are_halved(fake_broker, hang_up, batches, ac
 def test_a_record_that_is_too_large_is_named_with_its_topic_and_size(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker, largest=400)
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send_batch(batch_of(b"1", b"x" * 1000, b"3"))
         told = (
             r"1 record for t-0 not stored: MESSAGE_TOO_LARGE: .* has 20\d\d bytes, more than .* topic 't'.*max.message"
@@ -178,7 +178,7 @@ def test_a_request_that_a_broker_hangs_up_on_for_its_size_is_told(fake_broker, h
     monkeypatch.setattr("kafkapy.client.outbox.LONGEST_REQUEST", 1000)
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, ["lost"] * 10, hang_up)
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send_batch(batch_of(b"x" * 1000))
         with pytest.raises(
             ProduceFailed, match=r"record has 20\d\d bytes, more .* topic 't': .* socket.request.max.bytes"
@@ -200,7 +200,7 @@ def test_after_a_refusal_nothing_more_is_stored_behind_it(fake_broker):
         return apis.PRODUCE.Response(responses=[shape(name="t", partition_responses=[partition])])
 
     fake_broker.answers[apis.PRODUCE.key] = answer
-    producer = Producer(fake_broker.address)
+    producer = RecordProducer(fake_broker.address)
 
     def send():
         for number in range(20):
@@ -219,7 +219,7 @@ def test_a_sequence_that_nothing_explains_is_a_failure(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     store.logs[0].next_sequence = 5
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send_batch(batch_of(b"1"))
         with pytest.raises(ProduceFailed, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
             producer.flush()
@@ -229,7 +229,7 @@ def test_an_answer_that_somebody_elses_call_dropped_is_asked_for_again(fake_brok
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
     fake_broker.answers[apis.LIST_OFFSETS.key] = lambda request: apis.LIST_OFFSETS.Response()
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send_batch(batch_of(b"1"))
         producer.cluster.connection(1).call(apis.LIST_OFFSETS, apis.LIST_OFFSETS.Request(replica_id=-1, topics=[]))
         producer.flush()

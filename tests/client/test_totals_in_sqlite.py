@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin, Producer
+from kafkapy.client import Admin, RecordProducer
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "totals_in_sqlite.py"
 ACCOUNTS = 7
@@ -60,7 +60,7 @@ def test_totals_are_right_although_copies_are_killed(broker, tmp_path):
     copies = []
     sent = 0
     try:
-        with Producer(broker.bootstrap_servers, batch_bytes=2_000) as producer:
+        with RecordProducer(broker.bootstrap_servers, batch_bytes=2_000) as producer:
             for _ in range(ROUNDS):
                 copies.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
                 for _ in range(RECORDS):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kafkapy.client import Admin, Consumer, NewTopic, Producer
+from kafkapy.client import Admin, Consumer, NewTopic, RecordProducer
 from kafkapy.client.admin import BROKER, DELETE, EARLIEST, LATEST, MAX_TIMESTAMP, SET, TOPIC
 from kafkapy.errors import Errors, KafkaError
 
@@ -38,7 +38,7 @@ def test_what_is_produced_is_consumed(admin, kafkapy_topic, codec, acks):
         (b"", b"", (), 1600000000001),
         ("clé".encode(), bytes(range(256)) * 40, (), 1600000000003),
     ]
-    producer = Producer(admin.cluster, codec=codec, acks=acks)
+    producer = RecordProducer(admin.cluster, codec=codec, acks=acks)
     for key, value, headers, timestamp in sent:
         producer.send(kafkapy_topic, value, key, headers=headers, timestamp=timestamp)
     producer.flush()
@@ -48,7 +48,7 @@ def test_what_is_produced_is_consumed(admin, kafkapy_topic, codec, acks):
 
 
 def test_many_batches_arrive_once_and_in_order_within_their_partition(admin, topic):
-    producer = Producer(admin.cluster, batch_bytes=2000, request_bytes=5000)
+    producer = RecordProducer(admin.cluster, batch_bytes=2000, request_bytes=5000)
     for number in range(3000):
         producer.send(topic, b"%06d" % number, b"key-%d" % (number % 10))
     producer.flush()
@@ -62,7 +62,7 @@ def test_many_batches_arrive_once_and_in_order_within_their_partition(admin, top
 
 
 def test_records_without_a_key_are_spread_over_all_partitions(admin, topic):
-    producer = Producer(admin.cluster, batch_bytes=200)
+    producer = RecordProducer(admin.cluster, batch_bytes=200)
     for number in range(300):
         producer.send(topic, b"%050d" % number)
     producer.flush()
@@ -72,7 +72,7 @@ def test_records_without_a_key_are_spread_over_all_partitions(admin, topic):
 
 
 def test_a_time_leads_to_the_first_record_not_before_it(admin, kafkapy_topic):
-    producer = Producer(admin.cluster)
+    producer = RecordProducer(admin.cluster)
     for second in (5, 1, 9, 7):
         producer.send(kafkapy_topic, b"%d" % second, timestamp=1600000000000 + second * 1000)
         producer.flush()
@@ -96,7 +96,7 @@ def test_a_time_leads_to_the_first_record_not_before_it(admin, kafkapy_topic):
 
 
 def test_records_that_were_deleted_are_out_of_range(admin, kafkapy_topic):
-    producer = Producer(admin.cluster)
+    producer = RecordProducer(admin.cluster)
     for number in range(5):
         producer.send(kafkapy_topic, b"%d" % number)
     producer.flush()
@@ -158,7 +158,7 @@ def test_a_broker_tells_its_settings(admin):
 
 
 def test_the_cluster_and_its_log_directories_are_described(kafkapy_broker, admin, kafkapy_topic):
-    with Producer(kafkapy_broker.bootstrap_servers) as producer:
+    with RecordProducer(kafkapy_broker.bootstrap_servers) as producer:
         producer.send(kafkapy_topic, b"x" * 100)
     cluster = admin.describe_cluster()
     assert len(cluster.cluster_id) == 22

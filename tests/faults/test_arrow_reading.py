@@ -8,7 +8,7 @@ import pytest
 from harness.brokers import KafkapyBroker, free_port
 
 from kafkapy.arrow.partition_reader import read_partition
-from kafkapy.client import Admin, Cluster, NothingFetched, Producer
+from kafkapy.client import Admin, Cluster, NothingFetched, RecordProducer
 from tests.faults.rounds import rounds
 
 ROUNDS = rounds(4)
@@ -27,7 +27,7 @@ def broker(tmp_path: Path) -> Iterator[list[KafkapyBroker]]:
 def fill(servers: str) -> None:
     with Admin(servers) as admin:
         admin.create_topic("t", 1)
-    with Producer(servers, batch_bytes=2000) as producer:
+    with RecordProducer(servers, batch_bytes=2000) as producer:
         for number in range(RECORDS):
             producer.send("t", b"%d" % number)
 

@@ -18,7 +18,7 @@ from subprocess import PIPE, Popen, run
 import pyarrow.parquet as pq
 import pytest
 
-from kafkapy.client import Admin, Producer
+from kafkapy.client import Admin, RecordProducer
 from kafkapy.testing.broker import Broker
 from tests.faults.rounds import rounds
 
@@ -44,7 +44,7 @@ class Records(threading.Thread):
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        with Producer(self.bootstrap) as producer:
+        with RecordProducer(self.bootstrap) as producer:
             while not self.stopped.is_set() and (self.sent < MOST_RECORDS or ROUNDS > 20):
                 for _ in range(100):
                     good = self.sent % 50 != 7

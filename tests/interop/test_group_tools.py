@@ -16,7 +16,7 @@ from harness import brokers
 from harness.commands import kafkapy, kafkapy_json
 from harness.kafka_tools import KafkaTools, Said
 
-from kafkapy.client import Admin, Cluster, NewTopic, Producer
+from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_types import OffsetAndMetadata
@@ -105,7 +105,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     broker = brokers.start(tmp_path_factory.mktemp("groups"), {"group.initial.rebalance.delay.ms": "0"})
     tools = KafkaTools()
     try:
-        with Producer(broker.bootstrap) as producer, Admin(producer.cluster) as admin:
+        with RecordProducer(broker.bootstrap) as producer, Admin(producer.cluster) as admin:
             keep = {"retention.ms": "-1"}  # the records are old
             admin.create_topics([NewTopic("flights", 3, configs=keep), NewTopic("weather", 1), NewTopic("empty", 1)])
             for number in range(RECORDS):

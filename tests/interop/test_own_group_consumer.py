@@ -15,8 +15,8 @@ from kafkapy.client import (
     GroupConsumer,
     GroupFailed,
     OffsetAndMetadata,
-    Producer,
     RebalanceListener,
+    RecordProducer,
 )
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.fetched import ConsumerRecord
@@ -90,7 +90,7 @@ class Rig:
         self.servers = servers
         self.name = name
         self.admin = Admin(servers)
-        self.producer = Producer(self.admin.cluster)
+        self.producer = RecordProducer(self.admin.cluster)
         self._made: list[Polling | GroupConsumer] = []
 
     def topic(self, partitions: int = 4) -> str:

@@ -14,7 +14,7 @@ from harness.brokers import Broker
 from harness.spark import SHORT_LIVED
 from harness.spark_topics import make_topic
 
-from kafkapy.client import Producer
+from kafkapy.client import RecordProducer
 from kafkapy.spark.load import JsonValues, LoadError, Settings, load
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COLUMNS = "n BIGINT, day DATE"
 def topic(broker: Broker, topic_name: str) -> str:
     """A topic of two partitions with RECORDS records, one of 1,000 of which is no JSON."""
     make_topic(broker.bootstrap, topic_name, 2)
-    with Producer(broker.bootstrap) as producer:
+    with RecordProducer(broker.bootstrap) as producer:
         for n in range(RECORDS):
             value = json.dumps({"n": n, "day": "2024-02-29"}).encode() if n % 1000 else b"no"
             producer.send(topic_name, value, b"%d" % n, partition=n % 2)

@@ -8,7 +8,7 @@ from harness.brokers import Broker
 from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
-from kafkapy.client import Admin, Cluster, NewTopic, Producer
+from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
 from kafkapy.client.admin import TOPIC
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.sink_options import sink_options
@@ -176,7 +176,7 @@ def test_records_of_others_among_the_decisions_are_named(
 ) -> None:
     with Cluster(broker.bootstrap) as cluster:
         ensure_decision_topic(cluster, topic_name)
-        with Producer(cluster) as producer:
+        with RecordProducer(cluster) as producer:
             producer.send(topic_name, value, key)
         with pytest.raises(DecisionsUnusable, match=f"the record at offset 0 of {topic_name} is no decision"):
             Decisions(cluster, topic_name).refresh()

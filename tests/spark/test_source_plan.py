@@ -5,7 +5,7 @@ import time
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin, ClientError, NewTopic, Producer, TransactionalProducer
+from kafkapy.client import Admin, ClientError, NewTopic, RecordProducer, TransactionalProducer
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.cluster import Cluster
 from kafkapy.errors import KafkaError
@@ -34,7 +34,7 @@ def topic(kafkapy_topic, admin):
 
 
 def fill(admin, topic, partition, count):
-    with Producer(admin.cluster) as producer:
+    with RecordProducer(admin.cluster) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, partition=partition, timestamp=TIME + 1000 * number)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin, Producer
+from kafkapy.client import Admin, RecordProducer
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.source_options import source_options
 from kafkapy.spark.reading.data_loss import DataLoss
@@ -22,7 +22,7 @@ def admin(kafkapy_broker):
 
 
 def fill(admin, topic, count, partition=0):
-    with Producer(admin.cluster) as producer:
+    with RecordProducer(admin.cluster) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, partition=partition)
 

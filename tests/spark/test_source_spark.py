@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kafkapy.client import Admin, Producer
+from kafkapy.client import Admin, RecordProducer
 from kafkapy.errors import Errors, KafkaError
 
 
@@ -24,7 +24,7 @@ def topic(admin, topic_name):
 def fill(admin, topic, first, last):
     """Values are numbers, keys spread over the partitions, timestamps end in the number."""
     second = int(time.time()) * 1000  # what is older than a week may be deleted at any moment
-    with Producer(admin.cluster) as producer:
+    with RecordProducer(admin.cluster) as producer:
         for number in range(first, last):
             producer.send(
                 topic,

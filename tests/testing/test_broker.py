@@ -7,13 +7,13 @@ import time
 import pytest
 
 import kafkapy
-from kafkapy.client import Admin, Consumer, GroupConsumer, Producer
+from kafkapy.client import Admin, Consumer, GroupConsumer, RecordProducer
 from kafkapy.client.admin import BROKER
 from kafkapy.testing.broker import BrokerFailed
 
 
 def roundtrip(broker, topic="t"):
-    with Producer(broker.bootstrap_servers) as producer:
+    with RecordProducer(broker.bootstrap_servers) as producer:
         producer.send(topic, b"v")
     return read(broker, topic)
 

@@ -9,14 +9,14 @@ pytest_plugins = ["pytester"]
 def test_the_fixtures_are_a_running_broker_and_a_topic_of_its_own(pytester):
     pytester.makepyfile(
         """
-        from kafkapy.client import Admin, Consumer, Producer
+        from kafkapy.client import Admin, Consumer, RecordProducer
 
         seen = set()
 
         def send_and_read(broker, topic):
             assert topic not in seen
             seen.add(topic)
-            with Producer(broker.bootstrap_servers) as producer:
+            with RecordProducer(broker.bootstrap_servers) as producer:
                 producer.send(topic, b"hello")
             with Consumer(broker.bootstrap_servers) as consumer:
                 consumer.assign_topic(topic)

@@ -13,7 +13,7 @@ from collections import Counter
 
 import pytest
 
-from kafkapy.client import Admin, NewTopic, Producer
+from kafkapy.client import Admin, NewTopic, RecordProducer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.testing.broker import Broker
 from kafkapy.tools import consume_group
@@ -37,7 +37,7 @@ def topic(group_broker, request):
 
 
 def send(broker, topic, numbers):
-    with Producer(broker.bootstrap_servers) as producer:
+    with RecordProducer(broker.bootstrap_servers) as producer:
         for number in numbers:
             for partition in range(3):
                 producer.send(topic, f"{partition}-{number}".encode(), partition=partition)

@@ -10,7 +10,7 @@ from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.client import Admin, Cluster, Producer
+from kafkapy.client import Admin, Cluster, RecordProducer
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_types import OffsetAndMetadata
@@ -70,7 +70,7 @@ def consumer(connect: str, bootstrap: str) -> Iterator[Open]:
 
 
 def produce(bootstrap: str, count: int, topic: str = TOPIC, partitions: int = 4) -> None:
-    with Producer(bootstrap) as producer:
+    with RecordProducer(bootstrap) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, partition=number % partitions)
 

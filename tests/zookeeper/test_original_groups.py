@@ -16,7 +16,7 @@ from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.client import Admin, Cluster, Producer
+from kafkapy.client import Admin, Cluster, RecordProducer
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.original.assignment import range_assignment
 from kafkapy.client.original.subscriptions import read_subscription
@@ -54,7 +54,7 @@ class Group:
         self.zk.start()
         self.members: list[Member] = []
         self.gone: list[Member] = []
-        self.producer = Producer(bootstrap)
+        self.producer = RecordProducer(bootstrap)
         self.cluster = Cluster(bootstrap)
         self.admin = GroupAdmin(self.cluster)
         self.produced = 0

@@ -11,7 +11,7 @@ from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from kafkapy.client import Admin, Producer
+from kafkapy.client import Admin, RecordProducer
 from kafkapy.client.original.connector import ConsumerConnector
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
@@ -57,11 +57,11 @@ class Reader:
 
 
 def produce(bootstrap: str, count: int) -> None:
-    with Producer(bootstrap) as producer:
+    with RecordProducer(bootstrap) as producer:
         send(producer, count)
 
 
-def send(producer: Producer, count: int) -> None:
+def send(producer: RecordProducer, count: int) -> None:
     for number in range(count):
         producer.send(TOPIC, b"x", partition=number % 4)
     producer.flush()
@@ -143,7 +143,7 @@ def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, s
         with Admin(bootstrap) as admin:
             admin.create_topic(TOPIC, 4)
         one, two = Reader(zookeeper.address, "one"), Reader(zookeeper.address, "two")
-        producer = Producer(bootstrap)
+        producer = RecordProducer(bootstrap)
         send(producer, 100)
         zookeeper.stop()
         send(producer, 100)  # what is owned is read on meanwhile

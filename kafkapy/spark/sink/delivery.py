@@ -9,7 +9,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkapy.arrow.encode import RowEncoder
 from kafkapy.client.errors import ClientError, ProducerFenced
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.sink_options import SinkOptions
@@ -92,7 +92,7 @@ def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
     return decisions.of(query, epoch) is not None
 
 
-def _send(options: SinkOptions, producer: Producer, batches: "Iterable[pa.RecordBatch]") -> int:
+def _send(options: SinkOptions, producer: RecordProducer, batches: "Iterable[pa.RecordBatch]") -> int:
     """How many rows there were; all of them are acknowledged."""
 
     def partition_count(topic: str) -> int:

@@ -10,7 +10,7 @@ from functools import cache
 from kafkapy.client.admin import BROKER, Admin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.sink_options import SinkOptions
@@ -47,17 +47,17 @@ class SinkWorker:
         self.decisions = Decisions(self.cluster, options.decision_topic)
         self._options = options
         self._ids = ids
-        self._producer: Producer | None = None
+        self._producer: RecordProducer | None = None
         self._timeout_s = properties.transaction_timeout_s
 
     def close(self) -> None:
         self.cluster.close()
 
-    def producer(self) -> Producer:
+    def producer(self) -> RecordProducer:
         """The one for rows at least once."""
         if self._producer is None:
             properties = self._options.producer
-            self._producer = Producer(
+            self._producer = RecordProducer(
                 self.cluster,
                 acks=properties.acks,
                 codec=properties.codec,

@@ -9,7 +9,7 @@ from kafkapy.client.cluster import Cluster
 from kafkapy.client.descriptions import NewTopic
 from kafkapy.client.errors import ProduceFailed
 from kafkapy.client.pending_batch import Delivery
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.tools.errors import ToolError
@@ -94,7 +94,7 @@ class ProducerWriter:
     """Through an idempotent producer: a batch that is sent again is stored once."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int, codec: int, next_offset: int) -> None:
-        self._producer = Producer(cluster, codec=codec)
+        self._producer = RecordProducer(cluster, codec=codec)
         self._where = topic, partition
         self._next = next_offset
         self._expected: deque[tuple[Delivery, int]] = deque()

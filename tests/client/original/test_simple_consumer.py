@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from kafkapy.client import NewTopic, Producer
+from kafkapy.client import NewTopic, RecordProducer
 from kafkapy.client.admin import Admin
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.errors import ConnectionFailed
@@ -189,7 +189,7 @@ def test_a_connection_that_broke_is_made_anew_once(fake_broker, consume, hang_up
 
 
 def test_a_brokers_log_is_read_to_its_end(kafkapy_broker, kafkapy_topic):
-    with Producer(kafkapy_broker.bootstrap_servers, batch_bytes=500) as producer:
+    with RecordProducer(kafkapy_broker.bootstrap_servers, batch_bytes=500) as producer:
         for number in range(300):
             producer.send(kafkapy_topic, b"%d" % number)
     host, _, port = kafkapy_broker.bootstrap_servers.rpartition(":")
@@ -214,7 +214,7 @@ def test_several_topics_of_a_broker_are_read_at_once(kafkapy_broker):
     with Admin(kafkapy_broker.bootstrap_servers) as admin:
         for topic in ("many-1", "many-2"):
             admin.create_topics([NewTopic(topic, 2)])
-    with Producer(kafkapy_broker.bootstrap_servers) as producer:
+    with RecordProducer(kafkapy_broker.bootstrap_servers) as producer:
         for topic, partition in itertools.product(("many-1", "many-2"), range(2)):
             producer.send(topic, f"{topic}-{partition}".encode(), partition=partition)
     host, _, port = kafkapy_broker.bootstrap_servers.rpartition(":")

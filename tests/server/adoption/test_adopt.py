@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.client.admin import TOPIC, Admin
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.log.files import Files
 from kafkapy.metadata.ids import encode_id
 from kafkapy.metadata.local import FILE_NAME
@@ -68,7 +68,7 @@ def test_topics_are_what_they_were(golden_copy, golden_nodes):
 def test_records_go_on_behind_the_old_ones_and_are_there_after_a_restart(small):
     path = small("v2-none-0")
     adopt([path], Knowledge())
-    with Broker(path) as broker, Producer(broker.bootstrap_servers) as producer:
+    with Broker(path) as broker, RecordProducer(broker.bootstrap_servers) as producer:
         sent = producer.send("v2-none", b"new")
         producer.flush()
         assert sent.base_offset == 190

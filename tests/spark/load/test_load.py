@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from kafkapy.client import Admin, Producer, TransactionalProducer
+from kafkapy.client import Admin, RecordProducer, TransactionalProducer
 from kafkapy.client.admin import SET, TOPIC
 from kafkapy.spark.load import JsonValues, LoadError, Settings, WrongOption, load
 from kafkapy.spark.load.state import State
@@ -35,7 +35,7 @@ def topic(kafkapy_broker: Broker, kafkapy_topic: str) -> str:
 
 def produce(servers: str, topic: str, values: Sequence[bytes | None], *, first_day: int = DAY, **more: Any) -> None:
     """A record a day."""
-    with Producer(servers) as producer:
+    with RecordProducer(servers) as producer:
         for number, value in enumerate(values):
             stamp = (first_day + number) * DAY_MS
             producer.send(topic, value, b"key", timestamp=stamp, **{"partition": 0, **more})

@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.client.admin import TOPIC, Admin
 from kafkapy.client.consumer import Consumer
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.kafka07 import build_message
 from kafkapy.testing.broker import Broker
@@ -194,7 +194,7 @@ def test_another_topic_and_partition(run, clean, old):
 
 def test_offsets_begin_behind_those_that_were_used(run, clean, tmp_path):
     write_log(tmp_path / "used-0", set_of(b"a", b"b"))
-    with Admin(clean.bootstrap_servers) as admin, Producer(clean.bootstrap_servers) as producer:
+    with Admin(clean.bootstrap_servers) as admin, RecordProducer(clean.bootstrap_servers) as producer:
         admin.create_topic("used", 1, configs={"retention.ms": "-1"})
         producer.send("used", b"old")
         producer.flush()
@@ -319,7 +319,7 @@ def test_a_topic_with_too_few_partitions(run, clean, old):
 
 def test_a_topic_that_holds_other_records(run, clean, tmp_path):
     write_log(tmp_path / "other-0", set_of(b"a"))
-    with Admin(clean.bootstrap_servers) as admin, Producer(clean.bootstrap_servers) as producer:
+    with Admin(clean.bootstrap_servers) as admin, RecordProducer(clean.bootstrap_servers) as producer:
         admin.create_topic("other", 1, configs={"retention.ms": "-1"})
         producer.send("other", b"mine")
         producer.flush()
@@ -340,7 +340,7 @@ def test_somebody_who_writes_meanwhile_is_noticed(run, clean, tmp_path, monkeypa
     flush = import_broker.ProducerWriter.flush
 
     def raced(self):
-        with Producer(clean.bootstrap_servers) as other:
+        with RecordProducer(clean.bootstrap_servers) as other:
             other.send("busy", b"other")
         flush(self)
 

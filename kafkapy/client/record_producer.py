@@ -23,10 +23,10 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 ACKS_ALL = -1
 
-P = TypeVar("P", bound="Producer")
+P = TypeVar("P", bound="RecordProducer")
 
 
-class Producer:
+class RecordProducer:
     """Blocking, for one thread.
 
     Args:

@@ -5,7 +5,7 @@ import pytest
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.errors import ClientError, ProduceFailed
 from kafkapy.client.partitioner import partition_of_key
-from kafkapy.client.producer import Producer
+from kafkapy.client.record_producer import RecordProducer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of
@@ -68,7 +68,7 @@ class Store:
 def test_a_record_arrives_as_it_was_given(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send("t", b"v", b"k", headers=[("h", b"x"), ("n", None)], timestamp=1600000000000)
         producer.send("t", None, None, timestamp=1600000000001)
     (_, _, data) = store.stored[0]
@@ -81,7 +81,7 @@ def test_records_of_a_key_go_to_kafkas_partition(fake_broker):
     fake_broker.topics = {"t": [1, 1, 1]}
     store = Store(fake_broker)
     keys = [str(number).encode() for number in range(30)]
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         for key in keys:
             producer.send("t", key, key)
     for _, index, data in store.stored:
@@ -92,7 +92,7 @@ def test_records_of_a_key_go_to_kafkas_partition(fake_broker):
 def test_the_delivery_tells_where_the_batch_went(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker)
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         delivery = producer.send("t", b"v")
         assert not delivery.done
         producer.flush()
@@ -104,7 +104,7 @@ def test_the_delivery_tells_where_the_batch_went(fake_broker):
 def test_every_codec_is_sent(fake_broker, codec):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
-    with Producer(fake_broker.address, codec=codec) as producer:
+    with RecordProducer(fake_broker.address, codec=codec) as producer:
         producer.send("t", b"v" * 1000)
     assert store.headers()[0].codec == codec
     assert store.values() == [b"v" * 1000]
@@ -113,7 +113,7 @@ def test_every_codec_is_sent(fake_broker, codec):
 def test_sequences_follow_each_other_within_a_partition(fake_broker):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker)
-    with Producer(fake_broker.address, batch_bytes=200) as producer:
+    with RecordProducer(fake_broker.address, batch_bytes=200) as producer:
         for number in range(20):
             producer.send("t", b"%050d" % number)
     following = 0
@@ -126,7 +126,7 @@ def test_sequences_follow_each_other_within_a_partition(fake_broker):
 def test_a_batch_whose_fate_is_unknown_is_sent_again_as_it_was(fake_broker, hang_up):
     fake_broker.topics = {"t": [1]}
     store = Store(fake_broker, errors=[hang_up])
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send("t", b"v")
         producer.flush()
         assert producer.acknowledged == 1
@@ -137,7 +137,7 @@ def test_a_batch_whose_fate_is_unknown_is_sent_again_as_it_was(fake_broker, hang
 def test_a_duplicate_is_an_acknowledgement(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, errors=[Errors.DUPLICATE_SEQUENCE_NUMBER])
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send("t", b"v")
         producer.flush()
         assert producer.acknowledged == 1
@@ -153,7 +153,7 @@ def test_after_a_new_leader_was_elected_the_batch_goes_there(fake_broker, second
         return old.answer(request)
 
     fake_broker.answers[apis.PRODUCE.key] = moved
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send("t", b"v")
     assert (old.stored, new.values()) == ([], [b"v"])
 
@@ -161,7 +161,7 @@ def test_after_a_new_leader_was_elected_the_batch_goes_there(fake_broker, second
 def test_a_refusal_names_topic_partition_and_reason_and_ends_the_producer(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, errors=[Errors.MESSAGE_TOO_LARGE])
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         delivery = producer.send("t", b"v")
         with pytest.raises(ProduceFailed, match="1 record for t-0 not stored: MESSAGE_TOO_LARGE") as error:
             producer.flush()
@@ -175,7 +175,7 @@ def test_a_refusal_names_topic_partition_and_reason_and_ends_the_producer(fake_b
 def test_what_fails_too_long_is_given_up(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, errors=[Errors.NOT_ENOUGH_REPLICAS] * 1000000)
-    with Producer(fake_broker.address, timeout_s=0.02) as producer:
+    with RecordProducer(fake_broker.address, timeout_s=0.02) as producer:
         producer.send("t", b"v")
         with pytest.raises(ProduceFailed, match="NOT_ENOUGH_REPLICAS"):
             producer.flush()
@@ -186,7 +186,7 @@ def test_without_acknowledgements_nothing_is_waited_for(fake_broker, silence):
     arrived = []
     fake_broker.answers[apis.PRODUCE.key] = lambda request: arrived.append(request) or silence
     fake_broker.answers[apis.LIST_OFFSETS.key] = lambda request: apis.LIST_OFFSETS.Response()
-    with Producer(fake_broker.address, acks=0) as producer:
+    with RecordProducer(fake_broker.address, acks=0) as producer:
         delivery = producer.send("t", b"v")
         producer.flush()
         # The next answer on the same connection belongs to the next request: nothing was left over.
@@ -199,7 +199,7 @@ def test_without_acknowledgements_nothing_is_waited_for(fake_broker, silence):
 def test_one_request_has_one_batch_a_partition(fake_broker):
     fake_broker.topics = {"t": [1, 1]}
     Store(fake_broker)
-    with Producer(fake_broker.address, batch_bytes=200) as producer:
+    with RecordProducer(fake_broker.address, batch_bytes=200) as producer:
         for number in range(40):
             producer.send("t", b"%050d" % number, partition=number % 2)
     for request in fake_broker.requests("Produce"):
@@ -209,14 +209,14 @@ def test_one_request_has_one_batch_a_partition(fake_broker):
 
 def test_a_partition_that_is_not_there_is_refused_when_it_is_given(fake_broker):
     fake_broker.topics = {"t": [1]}
-    with Producer(fake_broker.address) as producer, pytest.raises(KafkaError, match="no partition 1"):
+    with RecordProducer(fake_broker.address) as producer, pytest.raises(KafkaError, match="no partition 1"):
         producer.send("t", b"v", partition=1)
 
 
 def test_an_answer_without_the_partition_is_a_failure(fake_broker):
     fake_broker.topics = {"t": [1]}
     fake_broker.answers[apis.PRODUCE.key] = lambda _: apis.PRODUCE.Response()
-    with Producer(fake_broker.address) as producer:
+    with RecordProducer(fake_broker.address) as producer:
         producer.send("t", b"v")
         with pytest.raises(ProduceFailed, match="leaves this partition out"):
             producer.flush()
@@ -225,7 +225,7 @@ def test_an_answer_without_the_partition_is_a_failure(fake_broker):
 @pytest.mark.parametrize("wrong", [{"acks": 2}, {"acks": 1, "idempotent": True}])
 def test_settings_that_do_not_go_together_are_refused(fake_broker, wrong):
     with pytest.raises(ValueError, match="acks"):
-        Producer(fake_broker.address, **wrong)
+        RecordProducer(fake_broker.address, **wrong)
 
 
 def test_a_block_that_fails_does_not_send_what_was_left(fake_broker):
@@ -233,7 +233,7 @@ def test_a_block_that_fails_does_not_send_what_was_left(fake_broker):
     store = Store(fake_broker)
 
     def fails():
-        with Producer(fake_broker.address) as producer:
+        with RecordProducer(fake_broker.address) as producer:
             producer.send("t", b"v")
             raise ClientError("stop")
 
