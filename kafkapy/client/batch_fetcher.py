@@ -21,13 +21,12 @@ from kafkapy.client.admin import EARLIEST, EARLIEST_LOCAL, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.connection import Connection, FrameMemory
 from kafkapy.client.errors import ClientError, ConnectionFailed
-from kafkapy.client.fetched import Isolation, isolation_level
+from kafkapy.client.fetched import NAMES_UNTIL, Isolation, isolation_level
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 
 log = logging.getLogger(__name__)
 
-NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 FETCH_BYTES = 4 << 20
 MOST_BYTES = 0x7FFFFFFF
 MAX_WAIT_MS = 500

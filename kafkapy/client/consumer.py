@@ -8,13 +8,11 @@ from typing import Any, Literal
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.descriptions import FoundOffset
-from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level, read_records
+from kafkapy.client.fetched import NAMES_UNTIL, ConsumerRecord, Isolation, isolation_level, read_records
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 
 __all__ = ["Consumer", "ConsumerRecord"]
-
-NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 
 
 class Consumer:

@@ -1,4 +1,4 @@
-"""What a consumer makes of the bytes that a fetch brings.
+"""What all consumers agree on: how they fetch, and what they make of the bytes that come.
 
 Source: Kafka's CompletedFetch.
 """
@@ -10,6 +10,8 @@ from kafkapy.client.cluster import TopicPartition
 from kafkapy.record.batch import records_of
 from kafkapy.record.control import ABORT, control_record_of
 from kafkapy.record.legacy import iter_entries
+
+NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

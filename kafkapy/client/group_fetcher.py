@@ -13,13 +13,11 @@ from kafkapy.client.assigned import AssignedPartitions
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError, ConnectionFailed
-from kafkapy.client.fetched import read_records
+from kafkapy.client.fetched import NAMES_UNTIL, read_records
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 
 log = logging.getLogger(__name__)
-
-NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 
 
 class GroupFetcher:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from kafkapy.client.consumer import NAMES_UNTIL, Consumer
+from kafkapy.client.consumer import Consumer
 from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.fetched import NAMES_UNTIL
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build

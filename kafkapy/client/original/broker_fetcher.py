@@ -15,6 +15,7 @@ from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError
+from kafkapy.client.fetched import NAMES_UNTIL
 from kafkapy.client.original.settings import ConsumerSettings
 from kafkapy.client.original.streams import Chunk, OwnedPartition
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
@@ -23,7 +24,6 @@ from kafkapy.runtime.addresses import host_port
 
 log = logging.getLogger(__name__)
 
-NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
 # How long the broker may wait for records while some streams are about to have room for others.
 _HURRY_MS = 5
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafkapy.client.batch_fetcher import NAMES_UNTIL, OffsetOutOfRange
+from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
+from kafkapy.client.fetched import NAMES_UNTIL
 from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageSet, MessageTooLarge
 from kafkapy.errors import Errors, KafkaError, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
