@@ -4,6 +4,7 @@ A missing program is a failure with a sentence that says how to get it, never a 
 of it did not run says nothing.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -84,7 +85,9 @@ def maven_classpath(pom: Path, kafka_version: str) -> str:
             return classpath
     made = kept.with_suffix(f".{os.getpid()}")
     command = [find("mvn"), "-q", "-B", "-f", str(pom), f"-Dkafka.version={kafka_version}"]
-    run([*command, "dependency:build-classpath", f"-Dmdep.outputFile={made}"])
+    with (cache_dir() / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two downloads into one repository of Maven's do not get along
+        run([*command, "dependency:build-classpath", f"-Dmdep.outputFile={made}"])
     made.replace(kept)
     return kept.read_text()
 
