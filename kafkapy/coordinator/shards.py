@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kafkapy._ext.java_hash import hash_of_string
 from kafkapy.coordinator.coordinator_log import NO_SEQUENCE, CoordinatorLog
-from kafkapy.coordinator.java_hash import partition_of
 from kafkapy.coordinator.loading import LoadQueue, Replay, load, replay_batches
 from kafkapy.coordinator.shard import ACTIVE, Machine, Record, Shard
 from kafkapy.errors import Errors, KafkaError
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from kafkapy.runtime.timer import Timer
 
 M = TypeVar("M", bound=Machine)
+
+_LOWEST = -(1 << 31)
+
+
+@lru_cache(maxsize=4096)  # each request of a client names the same group again
+def partition_of(key: str, partitions: int) -> int:
+    """The partition that holds a group or a transactional id (Kafka's Utils.abs makes the lowest number 0)."""
+    value = hash_of_string(key)
+    return (0 if value == _LOWEST else abs(value)) % partitions
 
 
 def no_sequence(records: Sequence[Record]) -> int:

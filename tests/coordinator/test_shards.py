@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.java_hash import partition_of
 from kafkapy.coordinator.loading import LoadQueue
 from kafkapy.coordinator.shard import ACTIVE, UNLOADED, Shard
-from kafkapy.coordinator.shards import Shards
+from kafkapy.coordinator.shards import Shards, partition_of
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import Topic
 from kafkapy.record.batch import build
@@ -110,6 +109,13 @@ def written(directory: Path, index: int) -> Partition:
     partition = lead(directory, index=index)
     partition.append([memoryview(bytearray(build([(1, b"key", b"value", ())])))], None)
     return partition
+
+
+def test_a_key_belongs_to_the_partition_that_kafka_chooses() -> None:
+    """By Java's String.hashCode, made positive, of which the lowest number cannot be."""
+    assert partition_of("user-4711", 50) == 291394725 % 50
+    assert partition_of("my-group", 50) == 1906497762 % 50  # the hash is negative
+    assert partition_of("polygenelubricants", 50) == 0  # the lowest hash
 
 
 def test_a_key_belongs_to_a_partition_of_the_topic(shards: Shards[KeyValues], broker: Broker) -> None:

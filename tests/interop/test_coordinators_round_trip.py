@@ -16,7 +16,7 @@ from harness.group_wire import GroupWire
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
-from kafkapy.coordinator.java_hash import partition_of
+from kafkapy.coordinator.shards import partition_of
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, encode_key, encode_state
 from kafkapy.protocol import apis
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
-from kafkapy.coordinator.java_hash import partition_of
 from kafkapy.coordinator.shard import ACTIVE, FAILED
+from kafkapy.coordinator.shards import partition_of
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import (
     CREATE_PARTITIONS,
