@@ -1,10 +1,10 @@
-"""The properties of Kafka's clients that say where brokers are and how to speak with them; of source and sink."""
+"""Properties of Kafka's clients, as source and sink take them alike: which they know, and how they reach brokers."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from kafkapy.client.cluster import parse_addresses
-from kafkapy.spark.options.given import BadOption, as_word
+from kafkapy.spark.options.given import BadOption, as_word, guess
 
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
@@ -22,6 +22,34 @@ def bootstrap_servers(given: Mapping[str, str]) -> str:
     except ValueError as error:
         raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
     return servers
+
+
+def check_names(
+    given: Iterable[str],
+    *,
+    honoured: Collection[str],
+    refused: Mapping[str, str],
+    without_effect: Collection[str],
+    client: str,
+    here: str,
+) -> None:
+    """Raises BadOption for a name that is `refused` (name to reason) or unknown, warns of what is `without_effect`.
+
+    Args:
+        given: names of options `kafka.*`, without that prefix. Those of TLS and SASL are for check_security.
+        client: whose properties they are, "consumer" or "producer". here: what takes them, "source" or "sink".
+    """
+    for name in given:
+        if name in refused:
+            raise BadOption(f"kafka.{name} cannot be set: {refused[name]}")
+        if name in honoured or name.startswith(("ssl.", "sasl.")):
+            continue
+        if name not in without_effect:
+            near = guess(name, [*honoured, *without_effect])
+            raise BadOption(
+                f"kafka.{name} is no property of Kafka's {client}{f'; did you mean kafka.{near}?' if near else ''}"
+            )
+        warn_once(f"kafka.{name} has no effect on the {here} kafkapy, which does not use Kafka's Java {client}")
 
 
 def check_security(given: Mapping[str, str]) -> None:

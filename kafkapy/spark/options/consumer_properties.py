@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkapy.client.fetched import Isolation
-from kafkapy.spark.options.broker_properties import bootstrap_servers, check_security, warn_once
-from kafkapy.spark.options.given import BadOption, as_integer, as_word, guess
+from kafkapy.spark.options.broker_properties import bootstrap_servers, check_names, check_security, warn_once
+from kafkapy.spark.options.given import as_integer, as_word
 
 ISOLATION: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
 
@@ -89,8 +89,9 @@ class ConsumerProperties:
 
 def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
     """From the options `kafka.*`, named without that prefix. Raises BadOption."""
-    for name in given:
-        _check_name(name)
+    check_names(
+        given, honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="consumer", here="source"
+    )
     servers = bootstrap_servers(given)
     check_security(given)
     if "group.id" in given:
@@ -106,19 +107,6 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
         request_timeout_s=_seconds(given, "request.timeout.ms", "30000"),
         api_timeout_s=_seconds(given, "default.api.timeout.ms", "60000"),
     )
-
-
-def _check_name(name: str) -> None:
-    if name in REFUSED:
-        raise BadOption(f"kafka.{name} cannot be set: {REFUSED[name]}")
-    if name in HONOURED or name.startswith(("ssl.", "sasl.")):
-        return
-    if name not in WITHOUT_EFFECT:
-        near = guess(name, [*HONOURED, *WITHOUT_EFFECT])
-        raise BadOption(
-            f"kafka.{name} is no property of Kafka's consumer{f'; did you mean kafka.{near}?' if near else ''}"
-        )
-    warn_once(f"kafka.{name} has no effect on the source kafkapy, which does not use Kafka's Java consumer")
 
 
 def _seconds(given: Mapping[str, str], name: str, default: str) -> float:

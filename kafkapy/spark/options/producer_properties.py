@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafkapy.record.compression import NAMES as CODECS
-from kafkapy.spark.options.broker_properties import bootstrap_servers, check_security, warn_once
-from kafkapy.spark.options.given import BadOption, as_boolean, as_integer, as_word, guess
+from kafkapy.spark.options.broker_properties import bootstrap_servers, check_names, check_security
+from kafkapy.spark.options.given import BadOption, as_boolean, as_integer, as_word
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
@@ -73,8 +73,9 @@ class ProducerProperties:
 
 def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
     """From the options `kafka.*`, named without that prefix. Raises BadOption."""
-    for name in given:
-        _check_name(name)
+    check_names(
+        given, honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="producer", here="sink"
+    )
     values = {name: word.strip() for name, word in {**DEFAULTS, **given}.items()}
     servers = bootstrap_servers(given)
     check_security(given)
@@ -97,19 +98,6 @@ def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
         block_s=_number(values, "max.block.ms") / 1000,
         transaction_timeout_s=None if timeout is None else _number(values, "transaction.timeout.ms", least=1) / 1000,
     )
-
-
-def _check_name(name: str) -> None:
-    if name in REFUSED:
-        raise BadOption(f"kafka.{name} cannot be set: {REFUSED[name]}")
-    if name in HONOURED or name.startswith(("ssl.", "sasl.")):
-        return
-    if name not in WITHOUT_EFFECT:
-        near = guess(name, [*HONOURED, *WITHOUT_EFFECT])
-        raise BadOption(
-            f"kafka.{name} is no property of Kafka's producer{f'; did you mean kafka.{near}?' if near else ''}"
-        )
-    warn_once(f"kafka.{name} has no effect on the sink kafkapy, which does not use Kafka's Java producer")
 
 
 def _number(values: Mapping[str, str], name: str, *, least: int = 0) -> int:
