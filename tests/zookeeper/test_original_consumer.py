@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, Cluster, RecordProducer
-from kafkapy.client.fetched import ConsumerRecord
+from kafkapy.client.fetched import ConsumerRecord, read_records
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.client.original.connector import ConsumerConnector
@@ -330,6 +331,69 @@ def test_with_dual_commits_the_later_offset_counts(consumer: Open, bootstrap: st
     (stream,) = consumer(offsets_storage="kafka").create_message_streams({TOPIC: 1})[TOPIC]
     got = {(one.partition, one.offset) for one in take(stream, 8)}
     assert got == {(0, 5), (0, 6), (0, 7), (0, 8), (0, 9), (1, 8), (1, 9), (3, 9)}
+
+
+def test_offsets_that_are_given_are_committed_where_the_partition_is_ours(
+    consumer: Open, bootstrap: str, zk: KazooClient
+) -> None:
+    produce(bootstrap, 40)
+    connector = consumer()
+    (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    ends = {}
+    while len(ends) < 4:
+        chunk = stream.next_chunk(10)
+        assert chunk is not None
+        ends[chunk.where] = chunk.start + len(read_records(chunk.where, chunk.data, chunk.start)[0])
+    assert offsets(zk) == {}
+    connector.commit_offsets({(TOPIC, 1): ends[TOPIC, 1], (TOPIC, 2): 3, (TOPIC, 9): 5, ("other", 0): 5})
+    assert offsets(zk) == {"1": b"10", "2": b"3"}
+    connector.shutdown()
+    assert {name: offsets(zk)[name] for name in "12"} == {"1": b"10", "2": b"3"}
+
+
+class Listener:
+    """Commits what it is told of, as 7, if it can; notes what the tree said then."""
+
+    def __init__(self, zk: KazooClient) -> None:
+        self.zk = zk
+        self.connector: ConsumerConnector | None = None
+        self.told: list[tuple[list[int], dict[str, str]]] = []
+
+    def before_release(self, partitions: list[tuple[str, int]]) -> None:
+        self.told.append((sorted(number for _, number in partitions), owners(self.zk)))
+        assert self.connector is not None
+        # By another thread, as one that has records under way would do it.
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(self.connector.commit_offsets, dict.fromkeys(partitions, 7)).result(10)
+
+
+def test_a_listener_is_told_before_partitions_are_given_up_and_can_commit_then(
+    consumer: Open, bootstrap: str, zk: KazooClient
+) -> None:
+    listener = Listener(zk)
+    listener.connector = one = consumer(consumer_id="one", auto_commit_enable="false")
+    one.create_message_streams({TOPIC: 1}, rebalance_listener=listener)
+    two = consumer(consumer_id="two", auto_commit_enable="false")
+    two.create_message_streams_by_filter(Whitelist(TOPIC))
+    eventually(lambda: owners(zk) == {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"})
+    assert listener.told == [([2, 3], dict.fromkeys("0123", "g_one-0"))]
+    assert offsets(zk) == {"2": b"7", "3": b"7"}
+    one.shutdown()
+    assert listener.told[1:] == [([0, 1], {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"})]
+    assert offsets(zk) == dict.fromkeys("0123", b"7")
+
+
+def test_a_listener_that_fails_keeps_nothing_from_others_and_nothing_is_committed(
+    consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    produce(bootstrap, 4)
+    one = consumer(consumer_id="one")
+    (stream,) = one.create_message_streams({TOPIC: 1}, rebalance_listener=Listener(zk))[TOPIC]
+    take(stream, 4)
+    one.shutdown()
+    assert "the rebalance listener failed" in caplog.text
+    assert owners(zk) == {}
+    assert offsets(zk) == {}
 
 
 def test_a_path_where_no_cluster_lives_is_refused(consumer: Open, connect: str) -> None:

@@ -11,12 +11,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
-from kafkapy.client.cluster import Cluster
+from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.original.assignment import Partition, Thread
 from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
@@ -35,6 +35,18 @@ log = logging.getLogger(__name__)
 
 # What may be over at the next try.
 _Passing = (KazooException, KazooTimeoutError, ClientError, KafkaError)
+
+
+class RebalanceListener(Protocol):
+    """Is told of partitions that are about to be given up: at a rebalance and at shutdown, by the thread that does it.
+
+    No chunk or record of them is handed out any more, but they are ours still, so that what is under way can be ended
+    and committed. Not called when the session with ZooKeeper is over, and they are others' already.
+    Source: ConsumerRebalanceListener of Kafka 0.8.2.
+    """
+
+    def before_release(self, partitions: list[TopicPartition]) -> None:
+        """What it raises is logged; then nothing is committed for these partitions by auto.commit.enable."""
 
 
 class ConsumerConnector:
@@ -66,6 +78,7 @@ class ConsumerConnector:
         self._store: OffsetStore | None = None
         self._fetchers = Fetchers(settings, self._open_cluster)
         self._stream_of: Callable[[str, int], Stream] = _no_streams
+        self._listener: RebalanceListener | None = None
         self._streams: list[Stream] = []
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -81,7 +94,12 @@ class ConsumerConnector:
         self.shutdown()
 
     def create_message_streams(
-        self, counts: Mapping[str, int], *, key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
+        self,
+        counts: Mapping[str, int],
+        *,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+        rebalance_listener: RebalanceListener | None = None,
     ) -> dict[str, list[Stream]]:
         """So many streams of each topic, which begin when the partitions are ours.
 
@@ -92,6 +110,7 @@ class ConsumerConnector:
         if wrong := [f"{topic!r}: {count}" for topic, count in counts.items() if count < 1]:
             raise ValueError(f"a topic needs 1 stream at least, not {', '.join(wrong)}")
         made = {topic: self._make(count, key_decoder, value_decoder) for topic, count in counts.items()}
+        self._listener = rebalance_listener
         self._join(Subscription(dict(counts)), lambda topic, number: made[topic][number])
         return made
 
@@ -102,21 +121,33 @@ class ConsumerConnector:
         *,
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
+        rebalance_listener: RebalanceListener | None = None,
     ) -> list[Stream]:
         """Streams of all topics that the filter allows, also of those that are made later. Raises as the other."""
         if count < 1:
             raise ValueError(f"a consumer needs 1 stream at least, not {count}")
         made = self._make(count, key_decoder, value_decoder)
+        self._listener = rebalance_listener
         self._join(Subscription({}, topics, count), lambda _, number: made[number])
         return made
 
-    def commit_offsets(self) -> None:
-        """Everything that the streams have handed out is done. Raises KafkaError, ClientError or KazooException, among
-        them OwnershipLost."""
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Everything that the streams have handed out is done; or, given `offsets`, in each of these partitions what
+        is before the offset, and nothing more (auto.commit.enable should be false then). Those that are not ours now
+        are left out.
+
+        Raises KafkaError, ClientError or KazooException, among them OwnershipLost.
+        """
         with self._holding:
-            if self._held and self._rebalancer is not None and self._rebalancer.session != self._tree.session:
-                raise OwnershipLost(f"{self.consumer_id} has lost its session with ZooKeeper, and joins the group anew")
-            self._commit(list(self._held.values()))
+            self._check_session()
+            if offsets is None:
+                self._commit(list(self._held.values()))
+                return
+            named = {(topic, str(number)): offset for (topic, number), offset in offsets.items()}
+            ours = {where: offset for where, offset in named.items() if where in self._held}
+            for where, offset in ours.items():
+                self._held[where].stream.mark(self._held[where], offset)
+            self._commit_at(ours)
 
     def shutdown(self) -> None:
         """Ends all streams, commits if auto.commit.enable, and leaves the group. Does nothing the second time."""
@@ -127,7 +158,7 @@ class ConsumerConnector:
             self._rebalancer.news.set()
         for thread in self._threads:
             thread.join(self.settings.socket_timeout_ms / 1000)
-        self.let_go(list(self._held), commit=self.settings.auto_commit_enable)
+        self.let_go(list(self._held), lost=False)
         for stream in self._streams:
             stream.close()
         close(self._client)  # with the session go the registration and what is owned
@@ -137,13 +168,17 @@ class ConsumerConnector:
 
     # What the rebalancer asks for
 
-    def let_go(self, partitions: list[Partition], *, commit: bool) -> None:
+    def let_go(self, partitions: list[Partition], *, lost: bool) -> None:
         with self._holding:
             gone = [self._held[partition] for partition in partitions if partition in self._held]
             for stream in {owned.stream for owned in gone}:
                 stream.take_away([owned for owned in gone if owned.stream is stream])
+        # Without the lock: the listener may wait for a thread that is about to commit.
+        ended = not lost and self._tell_listener(gone)
+        with self._holding:
             try:
-                if commit:
+                if ended and self.settings.auto_commit_enable:
+                    self._check_session()
                     self._commit(gone)
             except _Passing as error:
                 log.error("%s: offsets are not committed: %s", self.consumer_id, error)
@@ -246,9 +281,26 @@ class ConsumerConnector:
         if self._rebalancer is not None:
             self._rebalancer.news.set()
 
+    def _tell_listener(self, gone: list[OwnedPartition]) -> bool:
+        """Whether it is done with them."""
+        if self._listener is None or not gone:
+            return True
+        try:
+            self._listener.before_release([owned.where for owned in gone])
+        except Exception:  # it is the user's: it must not keep others from what is to be theirs
+            log.exception("%s: the rebalance listener failed", self.consumer_id)
+            return False
+        return True
+
+    def _check_session(self) -> None:
+        if self._held and self._rebalancer is not None and self._rebalancer.session != self._tree.session:
+            raise OwnershipLost(f"{self.consumer_id} has lost its session with ZooKeeper, and joins the group anew")
+
     def _commit(self, owned: list[OwnedPartition]) -> None:
-        now = {one.partition: one.consumed for one in owned}
-        new = {where: at for where, at in now.items() if at is not None and self._committed.get(where) != at}
+        self._commit_at({one.partition: one.consumed for one in owned if one.consumed is not None})
+
+    def _commit_at(self, offsets: Mapping[Partition, int]) -> None:
+        new = {where: at for where, at in offsets.items() if self._committed.get(where) != at}
         if new:
             self._offset_store().commit(new)
             self._committed.update(new)

@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 class Holder(Protocol):
     """What reads the partitions that are owned."""
 
-    def let_go(self, partitions: list[Partition], *, commit: bool) -> None:
-        """Reads them no more, and commits where it stands, before they are another's."""
+    def let_go(self, partitions: list[Partition], *, lost: bool) -> None:
+        """Reads them no more, and says where it stands before they are another's; `lost`: perhaps they are already."""
 
     def take_over(self, partitions: Mapping[Partition, Thread]) -> None:
         """Reads them from now on. May raise, and then has none of them."""
@@ -64,7 +64,7 @@ class Rebalancer:
         mine = self._mine()
         lost = [one for one, thread in self.owned.items() if mine.get(one) != thread]
         if lost:
-            self._holder.let_go(lost, commit=self._settings.auto_commit_enable)
+            self._holder.let_go(lost, lost=False)
             self._unreleased.update(lost)
             for partition in lost:
                 del self.owned[partition]
@@ -94,7 +94,7 @@ class Rebalancer:
         if self.session is not None:
             log.warning("%s: the session with ZooKeeper is over; joins the group anew", self._consumer)
             patience_s = self._settings.zookeeper_session_timeout_ms / 1000
-            self._holder.let_go(list(self.owned), commit=False)
+            self._holder.let_go(list(self.owned), lost=True)
             self.owned.clear()
             self._unreleased.clear()
         data = self._subscription.written(Layout.V08, round(time.time() * 1000))

@@ -46,11 +46,21 @@ class OwnedPartition:
 
 
 class Chunk(NamedTuple):
-    """What one Fetch brought of a partition: whole batches, the first of which may begin before `start`."""
+    """What one Fetch brought of a partition: batches, the first of which may begin before `start`, the offset that was
+    asked for, and the last of which may be cut off."""
 
     owned: OwnedPartition
     data: memoryview
     start: int
+
+    @property
+    def where(self) -> TopicPartition:
+        return self.owned.where
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we still own the partition; no longer as soon as it is about to be given up."""
+        return not self.owned.taken_away
 
 
 class Stream(Iterator[ConsumerRecord]):
@@ -90,6 +100,23 @@ class Stream(Iterator[ConsumerRecord]):
             record = record._replace(value=self._value_decoder(record.value))
         return record
 
+    def next_chunk(self, timeout_s: float | None = None) -> Chunk | None:
+        """For who wants bytes and no records, and commits offsets that it knows itself: nothing counts as consumed.
+
+        A stream is read by chunks or by records, not by both. Returns None when nothing comes in time (None: for ever),
+        and from the connector's shutdown on. Raises KafkaError as the iteration does.
+        """
+        with self._lock:
+            deadline = _deadline(timeout_s)
+            while (chunk := self._take_chunk(deadline)) is not None and chunk.owned.failed:
+                pass
+            return chunk
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._closed
+
     def put(self, chunk: Chunk) -> bool:
         """For fetchers: whether the partition is still read."""
         with self._lock:
@@ -115,6 +142,11 @@ class Stream(Iterator[ConsumerRecord]):
             if not owned.waiting and self._current is not owned:
                 owned.consumed = offset
 
+    def mark(self, owned: OwnedPartition, offset: int) -> None:
+        """What is before the offset counts as consumed, until more is handed out."""
+        with self._lock:
+            owned.consumed = offset
+
     def take_away(self, partitions: Iterable[OwnedPartition]) -> None:
         """From now on no record of them is handed out, and where they stand stays as it is."""
         gone = set(partitions)
@@ -136,24 +168,35 @@ class Stream(Iterator[ConsumerRecord]):
 
     def _refill(self) -> None:
         """Decodes the next chunk that has records, when it is there."""
-        deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        deadline = _deadline(self._timeout_s)
         self._current = None
         while not self._ahead:
-            while not self._chunks:
-                if self._closed:
-                    raise StopIteration
-                if self._errors:
-                    raise self._errors.popleft()
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise ConsumerTimeout(f"no record came within {self._timeout_s:g} s (consumer.timeout.ms)")
-                self._news.wait(left)
-            self._decode(self._chunks.popleft())
+            chunk = self._take_chunk(deadline)
+            if chunk is not None:
+                self._decode(chunk)
+            elif self._closed:
+                raise StopIteration
+            else:
+                raise ConsumerTimeout(f"no record came within {self._timeout_s:g} s (consumer.timeout.ms)")
+
+    def _take_chunk(self, deadline: float | None) -> Chunk | None:
+        """Waits for the next one, with the lock."""
+        while not self._chunks:
+            if self._closed:
+                return None
+            if self._errors:
+                raise self._errors.popleft()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return None
+            self._news.wait(left)
+        chunk = self._chunks.popleft()
+        chunk.owned.waiting -= 1
+        chunk.owned.room()
+        return chunk
 
     def _decode(self, chunk: Chunk) -> None:
         owned = chunk.owned
-        owned.waiting -= 1
-        owned.room()
         if owned.failed:
             return
         try:
@@ -166,6 +209,10 @@ class Stream(Iterator[ConsumerRecord]):
             self._current, self._after = owned, after
         else:
             owned.consumed = after
+
+
+def _deadline(timeout_s: float | None) -> float | None:
+    return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def _nobody() -> None:

@@ -114,3 +114,46 @@ def test_a_closed_stream_ends_also_for_who_waits() -> None:
     reader.join(10)
     assert found == [[]]
     assert not put(stream, OwnedPartition(("t", "0"), stream, 0), batch(0, 1), 0)
+
+
+def test_chunks_are_handed_out_as_they_came_and_mark_nothing_consumed() -> None:
+    stream = Stream()
+    owned = OwnedPartition(("t", "3"), stream, 7)
+    told = threading.Event()
+    owned.room = told.set
+    data = batch(5, 5)
+    put(stream, owned, data, 7)
+    chunk = stream.next_chunk(0)
+    assert chunk is not None
+    assert (chunk.where, bytes(chunk.data), chunk.start, chunk.is_ours) == (("t", 3), data, 7, True)
+    assert (owned.consumed, owned.waiting, told.is_set()) == (7, 0, True)
+    assert stream.next_chunk(0) is None
+    assert not stream.closed
+    stream.mark(owned, 10)
+    assert owned.consumed == 10
+
+
+def test_no_chunk_comes_of_what_is_taken_away_and_one_in_hand_says_so() -> None:
+    stream = Stream()
+    gone, kept = OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)
+    put(stream, gone, batch(0, 1), 0)
+    in_hand = stream.next_chunk(0)
+    assert in_hand is not None
+    put(stream, gone, batch(1, 1), 1)
+    put(stream, kept, batch(0, 1), 0)
+    stream.take_away([gone])
+    assert not in_hand.is_ours
+    chunk = stream.next_chunk(0)
+    assert chunk is not None
+    assert chunk.where == ("t", 1)
+    stream.close()
+    assert stream.next_chunk() is None
+    assert stream.closed
+
+
+def test_who_takes_chunks_is_told_of_a_partition_that_cannot_be_read() -> None:
+    stream = Stream()
+    stream.fail(OwnedPartition(("t", "0"), stream, 0), KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(KafkaError):
+        stream.next_chunk(0)
+    assert stream.next_chunk(0) is None
