@@ -5,9 +5,9 @@ Source: Kafka's SubscriptionState.
 
 from collections import deque
 from collections.abc import Collection, Iterable
+from typing import Any
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.client.group_types import OffsetAndMetadata
 
 
@@ -17,19 +17,21 @@ class PartitionState:
     Attributes:
         position: the offset of the next record that the caller gets; None: to be found.
         reset_to: where to find it, EARLIEST, LATEST or a timestamp (ms); None: the committed offset.
-        ahead: records that were fetched and not handed out.
+        ahead: records (or batches, see group_batches) that were fetched and not handed out.
         fetch_from: the offset behind them.
+        end: the offset behind the last record that this consumer may see, as last heard; -1: not heard yet.
         not_before: the moment (time.monotonic) of the next try after a failed one.
     """
 
-    __slots__ = ("ahead", "fetch_from", "not_before", "paused", "position", "reset_to")
+    __slots__ = ("ahead", "end", "fetch_from", "not_before", "paused", "position", "reset_to")
 
     def __init__(self) -> None:
         self.position: int | None = None
         self.reset_to: int | None = None
         self.paused = False
-        self.ahead: deque[ConsumerRecord] = deque()
+        self.ahead: deque[Any] = deque()
         self.fetch_from = -1
+        self.end = -1
         self.not_before = 0.0
 
     def seek(self, offset: int) -> None:
@@ -42,7 +44,7 @@ class PartitionState:
         self.reset_to = to
         self.ahead.clear()
 
-    def hand_out(self, most: int) -> list[ConsumerRecord]:
+    def hand_out(self, most: int) -> list[Any]:
         """The next records, and the position moves behind them."""
         records = [self.ahead.popleft() for _ in range(min(most, len(self.ahead)))]
         if records:
@@ -93,9 +95,9 @@ class AssignedPartitions:
             if state.position is not None and not state.paused and not state.ahead and state.not_before <= moment
         ]
 
-    def hand_out(self, most: int) -> list[ConsumerRecord]:
+    def hand_out(self, most: int) -> list[Any]:
         """Up to `most` records that were fetched, partition by partition; another partition comes first each time."""
-        records: list[ConsumerRecord] = []
+        records: list[Any] = []
         for where, state in list(self.states.items()):
             if state.ahead and not state.paused and len(records) < most:
                 records += state.hand_out(most - len(records))

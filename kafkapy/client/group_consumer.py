@@ -53,6 +53,8 @@ class GroupConsumer:
         timeout_s: for one request, and for how long a call other than `poll` tries again.
     """
 
+    _fetcher_class: type[GroupFetcher] = GroupFetcher
+
     def __init__(
         self,
         cluster: Cluster | str | Sequence[str],
@@ -111,7 +113,7 @@ class GroupConsumer:
         )
         self._assigned = self._session.assigned
         self._offsets = self._session.offsets
-        self._fetcher = GroupFetcher(
+        self._fetcher = self._fetcher_class(
             self.cluster,
             self._assigned,
             reset_to=self._reset_to,

@@ -5,7 +5,7 @@ Source: Kafka's Fetcher, OffsetFetcher and FetchCollector.
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
@@ -167,14 +167,18 @@ class GroupFetcher:
                     continue
                 if answer.error_code:
                     failure = self._failed(where, answer.error_code) or failure
-                elif answer.records:
-                    records, state.fetch_from = read_records(
-                        where, memoryview(answer.records), state.fetch_from, answer.aborted_transactions or ()
-                    )
-                    state.ahead.extend(records)
-                    if not records:
+                    continue
+                state.end = answer.last_stable_offset if self._isolation else answer.high_watermark
+                if answer.records:
+                    ahead, state.fetch_from = self._read(where, state.fetch_from, answer)
+                    state.ahead.extend(ahead)
+                    if not ahead:
                         state.position = state.fetch_from
         return failure
+
+    def _read(self, where: TopicPartition, position: int, answer: Any) -> tuple[Sequence[Any], int]:
+        """What is to be handed out of an answer with records, and the offset behind it."""
+        return read_records(where, memoryview(answer.records), position, answer.aborted_transactions or ())
 
     def _failed(self, where: TopicPartition, code: int) -> KafkaError | None:
         state = self._assigned.states[where]
