@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from statistics import median
 from unittest.mock import patch
 
 from perf import frames
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from harness import spark as harness
 
 PARTITIONS = 2
+REPEATS = 2  # of a job, after one time that does not count
 SIZES = {100: "100b", 1024: "1k"}  # of values, in bytes -> in row keys
 SOURCES = {KAFKA: "kafka"}  # the others are ours
 OLDEST, NEWEST = "oldest", "newest"  # versions of pyspark; of Spark's own source there is only the first
@@ -75,8 +77,11 @@ def fill(port: int, topic: str, size: int, count: int) -> int:
     return each * len(values) * PARTITIONS
 
 
-def rate(count: int, seconds: float, expected: int) -> float:
-    """Rows a second; raises when a query has read another number of rows than there are."""
-    if count != expected:
-        raise RuntimeError(f"a query read {count} rows of {expected}")
-    return count / seconds
+def rate_and_cpu(
+    driver: harness.Driver, broker: Broker, count: int, job: Callable[..., list[float]], *given: object
+) -> tuple[float, float]:
+    """Of a job of perf.spark_jobs that handles `count` rows each time: M rows/s, and µs of all processors a row."""
+    spent = -cpu(driver, broker)
+    seconds = driver.call(job, *given, REPEATS)
+    spent += cpu(driver, broker)
+    return count / median(seconds) / 1e6, spent / (REPEATS + 1) / count * 1e6

@@ -44,9 +44,9 @@ def write(
 
 
 def stream(
-    spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str, repeats: int
-) -> list[tuple[int, float]]:
-    """Streams a topic into nothing by Trigger.AvailableNow; for each time rows and seconds of its micro-batches."""
+    spark: SparkSession, source: str, options: Mapping[str, str], checkpoint: str, count: int, repeats: int
+) -> list[float]:
+    """Streams a topic of `count` records into nothing by Trigger.AvailableNow; the seconds are its micro-batches'."""
     found = []
     for number in range(repeats + 1):
         frame = spark.readStream.format(source).options(**options).load()
@@ -55,7 +55,9 @@ def stream(
         query.awaitTermination()
         batches = [each for each in query.recentProgress if each["numInputRows"]]
         rows = sum(each["numInputRows"] for each in batches)
-        found.append((rows, sum(each["durationMs"]["triggerExecution"] for each in batches) / 1000))
+        if rows != count:
+            raise RuntimeError(f"a query read {rows} rows of {count}")
+        found.append(sum(each["durationMs"]["triggerExecution"] for each in batches) / 1000)
     return found[1:]
 
 

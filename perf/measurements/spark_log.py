@@ -5,12 +5,8 @@ Same data, two partitions, local[2], warm, into nothing. The side `kafka` is Spa
 
 from __future__ import annotations
 
-from statistics import median
-
 from perf import spark, spark_jobs
 from perf.measurement import KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
-
-REPEATS = 2
 
 
 class SparkLog(Measurement):
@@ -37,9 +33,7 @@ class SparkLog(Measurement):
                     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}
                 else:
                     source, options = "kafkapy-log", {"path": str(broker.log_directory), "subscribe": topic}
-                spent = -spark.cpu(driver, broker)
-                seconds = driver.call(spark_jobs.read, source, options, REPEATS)
-                spent += spark.cpu(driver, broker)
-                found[f"spark.log.{key}"] = count / median(seconds) / 1e6
-                found[f"spark.log.cpu.{key}"] = spent / (REPEATS + 1) / count * 1e6
+                rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.read, source, options)
+                found[f"spark.log.{key}"] = rate
+                found[f"spark.log.cpu.{key}"] = cpu
         return found

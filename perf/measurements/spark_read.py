@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from perf import spark, spark_jobs
 from perf.brokers import Kafkapy
 from perf.measurement import KAFKA, Bench, Figures, Goal, Measurement, Row
 
-REPEATS = 2
 VERSIONS = {spark.OLDEST: "pyspark 4.0.0", spark.NEWEST: "ours on the newest"}
 
 
@@ -42,17 +39,12 @@ class SparkRead(Measurement):
                     for size, key in spark.SIZES.items():
                         at = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": f"values-{size}"}
                         source, count = spark.source_of(kind), counts[size]
-                        spent = -spark.cpu(driver, broker)
-                        seconds = driver.call(spark_jobs.read, source, at, REPEATS)
-                        spent += spark.cpu(driver, broker)
-                        found[f"spark.read.{key}.{version}"] = count / median(seconds) / 1e6
-                        found[f"spark.read.cpu.{key}.{version}"] = spent / (REPEATS + 1) / count * 1e6
+                        rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.read, source, at)
+                        found[f"spark.read.{key}.{version}"] = rate
+                        found[f"spark.read.cpu.{key}.{version}"] = cpu
                         at["startingOffsets"] = "earliest"
-                        checkpoint = str(directory / f"{version}-{size}")
-                        spent = -spark.cpu(driver, broker)
-                        batches = driver.call(spark_jobs.stream, source, at, checkpoint, REPEATS)
-                        spent += spark.cpu(driver, broker)
-                        rates = [spark.rate(rows, seconds, count) for rows, seconds in batches]
-                        found[f"spark.stream.{key}.{version}"] = median(rates) / 1e6
-                        found[f"spark.stream.cpu.{key}.{version}"] = spent / (REPEATS + 1) / count * 1e6
+                        given = (source, at, str(directory / f"{version}-{size}"), count)
+                        rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.stream, *given)
+                        found[f"spark.stream.{key}.{version}"] = rate
+                        found[f"spark.stream.cpu.{key}.{version}"] = cpu
         return found

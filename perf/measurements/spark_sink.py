@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from perf import spark, spark_jobs
 from perf.brokers import Kafkapy
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
 
-REPEATS = 2
 TOPIC = "written"
 
 
@@ -34,9 +31,8 @@ class SparkSink(Measurement):
             with spark.driver(bench, kind) as driver:
                 for size, key in spark.SIZES.items():
                     count = bench.scale.client // 2 // max(size, 256)
-                    spent = -spark.cpu(driver, broker)
-                    seconds = driver.call(spark_jobs.write, spark.source_of(kind), at, size, count, REPEATS)
-                    spent += spark.cpu(driver, broker)
-                    found[f"spark.sink.{key}"] = count / median(seconds) / 1e6
-                    found[f"spark.sink.cpu.{key}"] = spent / (REPEATS + 1) / count * 1e6
+                    given = (spark.source_of(kind), at, size, count)
+                    rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.write, *given)
+                    found[f"spark.sink.{key}"] = rate
+                    found[f"spark.sink.cpu.{key}"] = cpu
         return found
