@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +9,11 @@ import pytest
 from confluent_kafka import Producer
 from harness.brokers import KafkapyBroker
 from harness.tcp_proxy import TcpProxy
-from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.metadata.tree import Create, Delete, Set, Tree
 from kafkapy.server.broker import BrokerServer, StartError
-from kafkapy.server.config import BrokerConfig
-
-Start = Callable[..., BrokerServer]
-
-
-@pytest.fixture
-def start(connect: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts brokers in this process, with a directory and an id of their own."""
-    running: list[BrokerServer] = []
-
-    def starter(broker_id: int = 0, where: str = connect, on_failure: Any = None, **settings: str) -> BrokerServer:
-        config = BrokerConfig(
-            {
-                "broker.id": str(broker_id),
-                "log.dirs": str(tmp_path / str(broker_id)),
-                "listeners": "PLAINTEXT://127.0.0.1:0",
-                "zookeeper.connect": where,
-                "zookeeper.session.timeout.ms": str(SESSION_MS),
-                **{name.replace("_", "."): value for name, value in settings.items()},
-            }
-        )
-        server = BrokerServer(config, on_failure=on_failure)
-        server.start()
-        running.append(server)
-        assert server.wait_until_loaded(30)
-        return server
-
-    yield starter
-    for server in running:
-        server.stop()
+from tests.zookeeper.conftest import Start
 
 
 def value(tree: Tree, path: str) -> Any:

@@ -2,8 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from harness import toolchain
@@ -12,19 +10,14 @@ from harness.zookeeper import SESSION_MS, eventually
 
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from tests.zookeeper.conftest import Start
 
 VERSION = "2.8.2"
 
 
 @pytest.fixture
-def server(connect: str, tmp_path: Path) -> Iterator[BrokerServer]:
-    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "0"}
-    settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}
-    server = BrokerServer(BrokerConfig(settings))
-    server.start()
-    yield server
-    server.stop()
+def server(start: Start) -> BrokerServer:
+    return start(zookeeper_session_timeout_ms=str(5 * SESSION_MS))
 
 
 def run(tool: str, *arguments: str) -> str:

@@ -4,7 +4,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from harness.zookeeper import SESSION_MS, eventually
@@ -21,8 +20,7 @@ from kafkapy.client.original.filters import Whitelist
 from kafkapy.client.original.streams import Stream
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.keeper_client import KeeperError
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
 Open = Callable[..., ConsumerConnector]
@@ -38,18 +36,12 @@ def zk(zookeeper: object, connect: str) -> Iterator[KazooClient]:
 
 
 @pytest.fixture
-def bootstrap(connect: str, tmp_path: Path) -> Iterator[str]:
-    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "0"}
-    settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}
-    settings |= {"offsets.topic.num.partitions": "1"}
-    server = BrokerServer(BrokerConfig(settings))
-    server.start()
-    assert server.wait_until_loaded(30)
-    bootstrap = server.bootstrap_servers
+def bootstrap(start: Start) -> str:
+    more = {"zookeeper_session_timeout_ms": str(5 * SESSION_MS), "offsets_topic_num_partitions": "1"}
+    bootstrap = start(**more).bootstrap_servers
     with Admin(bootstrap) as admin:
         admin.create_topic(TOPIC, 4)
-    yield bootstrap
-    server.stop()
+    return bootstrap
 
 
 @pytest.fixture

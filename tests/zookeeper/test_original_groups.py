@@ -21,8 +21,7 @@ from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.original.assignment import range_assignment
 from kafkapy.client.original.subscriptions import read_subscription
 from kafkapy.errors import KafkaError
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
 PARTITIONS = 6
@@ -31,17 +30,12 @@ A_FEW = 4
 
 
 @pytest.fixture
-def bootstrap(connect: str, tmp_path: Path) -> Iterator[str]:
-    settings = {"log.dirs": str(tmp_path / "log"), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "0"}
-    settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}
-    settings |= {"offsets.topic.num.partitions": "1"}
-    server = BrokerServer(BrokerConfig(settings))
-    server.start()
-    assert server.wait_until_loaded(30)
-    with Admin(server.bootstrap_servers) as admin:
+def bootstrap(start: Start) -> str:
+    more = {"zookeeper_session_timeout_ms": str(5 * SESSION_MS), "offsets_topic_num_partitions": "1"}
+    bootstrap = start(**more).bootstrap_servers
+    with Admin(bootstrap) as admin:
         admin.create_topic(TOPIC, PARTITIONS)
-    yield server.bootstrap_servers
-    server.stop()
+    return bootstrap
 
 
 class Group:

@@ -2,10 +2,8 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from harness.tcp_proxy import TcpProxy
 from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 from kazoo.client import KazooClient
@@ -13,29 +11,10 @@ from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, RecordProducer
 from kafkapy.client.original.connector import ConsumerConnector
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
-Start = Callable[..., BrokerServer]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    running: list[BrokerServer] = []
-
-    def starter(connect: str, port: int = 0) -> BrokerServer:
-        settings = {"log.dirs": str(tmp_path / "log"), "listeners": f"PLAINTEXT://127.0.0.1:{port}", "broker.id": "0"}
-        settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(10 * SESSION_MS)}
-        server = BrokerServer(BrokerConfig(settings))
-        server.start()
-        running.append(server)
-        assert server.wait_until_loaded(30)
-        return server
-
-    yield starter
-    for server in running:
-        server.stop()
+PATIENT = {"zookeeper_session_timeout_ms": str(10 * SESSION_MS)}  # brokers: only members lose their sessions here
 
 
 class Reader:
@@ -86,7 +65,7 @@ def committed(zk: KazooClient) -> int:
 def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     zookeeper: ZooKeeper, connect: str, start: Start
 ) -> None:
-    bootstrap = start(connect).bootstrap_servers
+    bootstrap = start(**PATIENT).bootstrap_servers
     with Admin(bootstrap) as admin:
         admin.create_topic(TOPIC, 4)
     proxy = TcpProxy(zookeeper.port)
@@ -121,7 +100,7 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
 
 
 def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None:
-    server = start(connect)
+    server = start(**PATIENT)
     bootstrap = server.bootstrap_servers
     with Admin(bootstrap) as admin:
         admin.create_topic(TOPIC, 4)
@@ -129,7 +108,7 @@ def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None
     produce(bootstrap, 100)
     eventually(lambda: len(reader.seen) == 100)
     server.stop()
-    start(connect, int(bootstrap.rpartition(":")[2]))
+    start(listeners=f"PLAINTEXT://{bootstrap}", **PATIENT)
     produce(bootstrap, 100)
     eventually(lambda: len(reader.seen) == 200)
     assert set(reader.seen.values()) == {1}
@@ -139,7 +118,7 @@ def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None
 def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, start: Start) -> None:
     zookeeper = ZooKeeper(tmp_path / "zookeeper")
     try:
-        bootstrap = start(zookeeper.address).bootstrap_servers
+        bootstrap = start(where=zookeeper.address, **PATIENT).bootstrap_servers
         with Admin(bootstrap) as admin:
             admin.create_topic(TOPIC, 4)
         one, two = Reader(zookeeper.address, "one"), Reader(zookeeper.address, "two")

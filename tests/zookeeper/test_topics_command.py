@@ -1,8 +1,7 @@
 """`kafkapy topics --zookeeper`: topics listed, made, described, altered and deleted by their nodes alone."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +11,8 @@ from kafkapy.controller.through_zookeeper import TopicNodes
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.tree import Create, Operation, Set, Tree
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
 from kafkapy.tools.main import main
+from tests.zookeeper.conftest import Start
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -31,13 +30,8 @@ def topics(capfd: pytest.CaptureFixture[str], connect: str) -> Call:
 
 
 @pytest.fixture
-def server(connect: str, tmp_path: Path) -> Iterator[BrokerServer]:
-    settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": "0"}
-    settings |= {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}
-    server = BrokerServer(BrokerConfig(settings))
-    server.start()
-    yield server
-    server.stop()
+def server(start: Start) -> BrokerServer:
+    return start(zookeeper_session_timeout_ms=str(5 * SESSION_MS))
 
 
 def test_a_broker_takes_up_what_is_written(server: BrokerServer, topics: Call, tree: Tree) -> None:
