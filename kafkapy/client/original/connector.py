@@ -76,7 +76,7 @@ class ConsumerConnector:
         self._check_the_tree()
         self._offsets_cluster: Cluster | None = None
         self._store: OffsetStore | None = None
-        self._fetchers = Fetchers(settings, self._open_cluster)
+        self._fetchers = Fetchers(settings, self.open_cluster)
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None
         self._streams: list[Stream] = []
@@ -165,6 +165,17 @@ class ConsumerConnector:
         self._fetchers.close()
         if self._offsets_cluster is not None:
             self._offsets_cluster.close()
+
+    def open_cluster(self) -> Cluster:
+        """Connects to the brokers that are there now, for who wants to ask them more. Raises ConnectionFailed."""
+        try:
+            brokers = self._tree.brokers()
+        except (KazooException, KazooTimeoutError) as error:
+            raise ConnectionFailed(f"ZooKeeper does not tell of the brokers: {type(error).__name__}") from None
+        if not brokers:
+            raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
+        timeout_s = self.settings.offsets_channel_socket_timeout_ms / 1000
+        return Cluster(brokers, client_id=self.settings.client_id, timeout_s=timeout_s)
 
     # What the rebalancer asks for
 
@@ -309,7 +320,7 @@ class ConsumerConnector:
         if self._store is None:
             self._store = ZooKeeperOffsets(self._tree)
             if self.settings.offsets_storage == "kafka":
-                self._offsets_cluster = self._open_cluster()
+                self._offsets_cluster = self.open_cluster()
                 in_kafka = KafkaOffsets(self._offsets_cluster, self.settings.group_id)
                 self._store = DualOffsets(in_kafka, self._store) if self.settings.dual_commit else in_kafka
         return self._store
@@ -318,16 +329,6 @@ class ConsumerConnector:
         made = [Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder) for _ in range(count)]
         self._streams += made
         return made
-
-    def _open_cluster(self) -> Cluster:
-        try:
-            brokers = self._tree.brokers()
-        except (KazooException, KazooTimeoutError) as error:
-            raise ConnectionFailed(f"ZooKeeper does not tell of the brokers: {type(error).__name__}") from None
-        if not brokers:
-            raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
-        timeout_s = self.settings.offsets_channel_socket_timeout_ms / 1000
-        return Cluster(brokers, client_id=self.settings.client_id, timeout_s=timeout_s)
 
 
 def _no_streams(topic: str, number: int) -> Stream:
