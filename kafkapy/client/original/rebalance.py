@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 from kafkapy.client.original.assignment import STRATEGIES, Partition, Thread
 from kafkapy.client.original.group_tree import GroupTree
-from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.settings import ConsumerSettings
 from kafkapy.client.original.subscriptions import Subscription
 
@@ -97,17 +96,17 @@ class Rebalancer:
             self._holder.let_go(list(self.owned), lost=True)
             self.owned.clear()
             self._unreleased.clear()
-        data = self._subscription.written(Layout.V08, round(time.time() * 1000))
+        data = self._subscription.written(self._tree.cluster.layout, round(time.time() * 1000))
         self.session = self._tree.register(self._consumer, data, patience_s=patience_s)
 
     def _mine(self) -> dict[Partition, Thread]:
         members = self._tree.members(self._changed)
         by_filter = any(one.filter is not None for one in members.values())
-        topics = self._tree.topics(self._changed) if by_filter else []
+        topics = self._tree.cluster.topics(self._changed) if by_filter else []
         exclude = self._settings.exclude_internal_topics
         streams = {one: sub.streams_of(topics, exclude_internal=exclude) for one, sub in members.items()}
         wanted = {topic for its_streams in streams.values() for topic in its_streams}
-        partitions = {topic: self._tree.partitions(topic, self._changed) for topic in wanted}
+        partitions = {topic: self._tree.cluster.partitions(topic, self._changed) for topic in wanted}
         found = self._assign(streams, partitions)
         return {partition: thread for partition, thread in found.items() if thread.consumer == self._consumer}
 
