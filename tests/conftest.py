@@ -1,12 +1,16 @@
-"""How the tests are shared out to several processes (`scripts/test` runs two).
+"""What all tests have: an administration of the plugin's broker; and how several processes share them.
 
-A file is what one process takes at a time; a folder whose tests share a broker, a cluster or a Spark session goes to
-one process as a whole, and those that take longest come first.
+`scripts/test` runs two processes. A file is what one takes at a time; a folder whose tests share a broker, a cluster or
+a Spark session goes to one as a whole, and those that take longest come first.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from kafkapy.client import Admin
+from kafkapy.testing.broker import Broker
 
 _HERE = Path(__file__).parent
 # Whole folders, those that take longest first.
@@ -24,3 +28,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item.add_marker(pytest.mark.xdist_group(group))
     order = {name: place for place, name in enumerate(_TOGETHER + _LONG)}
     items.sort(key=lambda item: order.get(item.path.relative_to(_HERE).parts[0], len(order)))
+
+
+@pytest.fixture
+def admin(kafkapy_broker: Broker) -> Iterator[Admin]:
+    with Admin(kafkapy_broker.bootstrap_servers) as admin:
+        yield admin

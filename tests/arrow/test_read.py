@@ -19,11 +19,6 @@ PER_PARTITION = 400
 
 
 @pytest.fixture
-def servers(kafkapy_broker):
-    return kafkapy_broker.bootstrap_servers
-
-
-@pytest.fixture
 def topic(kafkapy_topic, servers):
     """Two partitions with a record a second."""
     with Admin(servers) as admin:

@@ -4,20 +4,9 @@ import pyarrow as pa
 import pytest
 
 import kafkapy.arrow
-from kafkapy.client import Admin, ConnectionFailed, Consumer, NewTopic, ProduceFailed
+from kafkapy.client import ConnectionFailed, Consumer, NewTopic, ProduceFailed
 from kafkapy.client.partitioner import partition_of_key
 from kafkapy.errors import KafkaError
-
-
-@pytest.fixture
-def admin(kafkapy_broker):
-    with Admin(kafkapy_broker.bootstrap_servers) as admin:
-        yield admin
-
-
-@pytest.fixture
-def servers(kafkapy_broker):
-    return kafkapy_broker.bootstrap_servers
 
 
 def read(admin, topic, isolation="read_uncommitted"):

@@ -4,15 +4,9 @@ import time
 
 import pytest
 
-from kafkapy.client import Admin, Consumer, NewTopic, RecordProducer
+from kafkapy.client import Consumer, NewTopic, RecordProducer
 from kafkapy.client.admin import BROKER, DELETE, EARLIEST, LATEST, MAX_TIMESTAMP, SET, TOPIC
 from kafkapy.errors import Errors, KafkaError
-
-
-@pytest.fixture
-def admin(kafkapy_broker):
-    with Admin(kafkapy_broker.bootstrap_servers) as admin:
-        yield admin
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harness import brokers
 from harness.spark import Driver, oldest_python, own_source_jars, session, settings
+from harness.spark_topics import make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,3 +62,10 @@ def topic_name(request: pytest.FixtureRequest) -> str:
     """A name that no other test has."""
     readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name).strip("-")[:120]
     return f"{readable}-{next(_numbers)}"
+
+
+@pytest.fixture
+def topic(broker: brokers.Broker, topic_name: str) -> str:
+    """An empty topic of two partitions."""
+    make_topic(broker.bootstrap, topic_name, 2)
+    return topic_name

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from harness.brokers import Broker
-from harness.spark_topics import consume, make_topic
+from harness.spark_topics import consume
 
 from kafkapy.client import Consumer
 
@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ROWS = 40  # a file
-
-
-@pytest.fixture
-def topic(broker: Broker, topic_name: str) -> str:
-    make_topic(broker.bootstrap, topic_name, 2)
-    return topic_name
 
 
 def put(directory: Path, first: int) -> None:

@@ -19,12 +19,6 @@ TIME = int(time.time()) * 1000 - 60_000  # what is older than a week may be dele
 
 
 @pytest.fixture
-def admin(kafkapy_broker):
-    with Admin(kafkapy_broker.bootstrap_servers) as admin:
-        yield admin
-
-
-@pytest.fixture
 def topic(kafkapy_topic, admin):
     """Three partitions: 0 has ten records, a second apart, 1 has five, 2 has none."""
     admin.create_partitions(kafkapy_topic, 3)

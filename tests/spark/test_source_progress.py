@@ -15,12 +15,6 @@ from kafkapy.spark.reading.limited_stream import LimitedStreamReader
 from kafkapy.spark.reading.plain_stream import PlainStreamReader
 
 
-@pytest.fixture
-def admin(kafkapy_broker):
-    with Admin(kafkapy_broker.bootstrap_servers) as admin:
-        yield admin
-
-
 def fill(admin, topic, count, partition=0):
     with RecordProducer(admin.cluster) as producer:
         for number in range(count):

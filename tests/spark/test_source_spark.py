@@ -15,12 +15,6 @@ def admin(broker):
         yield admin
 
 
-@pytest.fixture
-def topic(admin, topic_name):
-    admin.create_topic(topic_name, 2)
-    return topic_name
-
-
 def fill(admin, topic, first, last):
     """Values are numbers, keys spread over the partitions, timestamps end in the number."""
     second = int(time.time()) * 1000  # what is older than a week may be deleted at any moment
