@@ -71,6 +71,7 @@ class OffsetCheckpoint:
     def __init__(self, files: Files, log_dir: str, name: str) -> None:
         self._files = files
         self.path = os.path.join(log_dir, name)
+        self.stale: set[tuple[str, int]] = set()  # logs that are gone and may still be in the file
         self._written: bytes | None = None
 
     def read(self) -> dict[tuple[str, int], int]:

@@ -40,6 +40,8 @@ class LogDir:
         self._recovery_points = OffsetCheckpoint(files, path, checkpoints.RECOVERY_POINTS)
         self._start_offsets = OffsetCheckpoint(files, path, checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(files, path, checkpoints.HIGH_WATERMARKS)
+        self._checkpoints = (self._recovery_points, self._start_offsets, self._high_watermarks)
+        self.open_logs = 0  # changed by the manager, under its lock
         self.listed = False  # begin_loading has been here: marker and checkpoints are ours to write
         self.was_clean = False
         self.all_loaded = False
@@ -65,6 +67,10 @@ class LogDir:
         self.high_watermarks = self._read(self._high_watermarks, "high watermarks begin at the log start offsets")
         found = self.partition_dirs()
         self.not_loaded = {(name.topic, name.partition) for _, name in found if name.kind == names.LIVE_DIR}
+        for checkpoint, read in zip(
+            self._checkpoints, (self.recovery_points, self.start_offsets, self.high_watermarks), strict=True
+        ):
+            checkpoint.stale.update(key for key in read if key not in self.not_loaded)
         self.listed = True
         return found
 
@@ -74,9 +80,16 @@ class LogDir:
         return (self.was_clean or self.all_loaded) and not self.not_recovered
 
     def forget(self, key: TopicPartition) -> None:
-        """A log that is not open leaves the directory."""
+        """A log that is not open leaves the directory; the checkpoints still speak of it until they are next written."""
         self.not_loaded.discard(key)
         self.not_recovered.discard(key)
+        for checkpoint in self._checkpoints:
+            checkpoint.stale.add(key)
+
+    def is_in_checkpoints(self, key: TopicPartition) -> bool:
+        """Whether they may still speak of a log that has left: they must not, when a new one takes its name."""
+        with self._writing:  # one that is being written counts when it is there
+            return any(key in checkpoint.stale for checkpoint in self._checkpoints)
 
     def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
         """(path, name taken apart) of every directory that is named as a partition's. Raises OSError."""
@@ -134,8 +147,13 @@ class LogDir:
             # All is read under the lock, so that an older state never replaces a newer one: a log that was deleted
             # meanwhile must not come back into the file. First who is not open: a log that becomes ready is in both.
             with self._writing:
-                kept = {key: offset for key, offset in read.items() if key in self.not_loaded}
-                checkpoint.write({**kept, **offsets()})
+                stale, checkpoint.stale = checkpoint.stale, set()  # who leaves from here on may be in what is written
+                try:
+                    kept = {key: offset for key, offset in read.items() if key in self.not_loaded}
+                    checkpoint.write({**kept, **offsets()})
+                except BaseException:
+                    checkpoint.stale |= stale
+                    raise
         except OSError as error:
             refusal = self.env.disk_error(f"writing {checkpoint.path}", error)
             if isinstance(refusal, LogDirFailure):

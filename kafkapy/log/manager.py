@@ -123,6 +123,7 @@ class LogManager:
         """A log is ready."""
         with self._lock:
             self._logs[log.topic, log.partition] = log
+            self.dirs.of(log.env).open_logs += 1
 
     def refuse(self, key: TopicPartition, log_dir: LogDir, path: str, reason: KafkaError) -> None:
         """A log cannot be served, and must not be made anew."""
@@ -151,10 +152,12 @@ class LogManager:
                         Errors.KAFKA_STORAGE_ERROR,
                         f"{topic}-{partition} is not made: it may be in {', '.join(offline)}, which is offline",
                     )
-                emptiest_first = sorted(
-                    self.online_dirs(), key=lambda one: len(self.logs_in(one.path)) + len(one.not_loaded)
-                )
+                # An old start offset that a crash leaves in a checkpoint would be taken for that of the new log, whose
+                # records all lie below it.
+                self.checkpoint([one for one in self.online_dirs() if one.is_in_checkpoints(key)])
+                emptiest_first = sorted(self.online_dirs(), key=lambda one: one.open_logs + len(one.not_loaded))
                 log = self._logs[key] = make_log(emptiest_first, self._files, key, topic_id, config)
+                self.dirs.of(log.env).open_logs += 1
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)
         return log
@@ -184,6 +187,8 @@ class LogManager:
         with self._lock:
             log = self._logs.pop(key, None)
             refused = self._refused.pop(key, None)
+            if log is not None:
+                self.dirs.of(log.env).open_logs -= 1
         if log is not None:
             log.abandon()
             log.env.check()
@@ -202,10 +207,7 @@ class LogManager:
     def _rename(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
         """Returns the new path. Raises LogDirFailure, KafkaError."""
         new = os.path.join(log_dir.env.log_dir, names.marked_dir_name(*key, kind))
-        # First the checkpoints, without this log: an old start offset that a crash leaves in them would be taken for
-        # that of a new topic of this name, whose records all lie below it.
         log_dir.forget(key)
-        self.checkpoint([log_dir])
         try:
             log_dir.env.cleaner_offsets.remove(key)
             self._files.rename(path, new)

@@ -131,10 +131,9 @@ class ReplicaManager:
             absent = self._absent.get(topic, {})
             if not is_new and index not in absent:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
-            # Readers look a topic up and then an index: both maps are replaced, never changed under them.
-            partitions = dict(self._topics.get(topic, {}))
-            partitions[index] = partition
-            self._topics = {**self._topics, topic: partitions}
+            # In place: a copy would cost as much as there are topics, for each partition. A reader's look-up of a topic
+            # or an index is one step, and who goes through all of them takes a list first, which is one step, too.
+            self._topics.setdefault(topic, {})[index] = partition
             absent.pop(index, None)
         self.on_led(partition)
         return partition
@@ -146,9 +145,7 @@ class ReplicaManager:
         recovered, which ends soon.
         """
         with self._lock:
-            topics = dict(self._topics)
-            partitions = topics.pop(topic, {})
-            self._topics = topics
+            partitions = self._topics.pop(topic, {})
             self._absent.pop(topic, None)
         gone = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
         for partition in partitions.values():
@@ -175,7 +172,7 @@ class ReplicaManager:
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """New settings of a topic, for every log of it."""
-        for partition in self._topics.get(topic, {}).values():
+        for partition in list(self._topics.get(topic, {}).values()):
             partition.log.update_config(config)
 
     def verify_transactions(self, enabled: bool) -> None:

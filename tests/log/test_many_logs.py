@@ -1,0 +1,150 @@
+"""What is done for one log costs the same however many there are."""
+
+import pytest
+
+from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkapy.log.config import LogConfig
+from kafkapy.log.files import Files
+from kafkapy.log.manager import LogManager
+from kafkapy.runtime.clock import ManualClock
+
+from .support import NOW, ManualScheduler, batch, values_of
+
+CONFIG = LogConfig({"segment.bytes": 400, "file.delete.delay.ms": 0})
+CHECKPOINTS = (RECOVERY_POINTS, HIGH_WATERMARKS, LOG_START_OFFSETS)
+
+
+class Counting(Files):
+    """Notes every file that is opened, written or replaced, by its last two names."""
+
+    def __init__(self):
+        super().__init__()
+        self.replaced = []
+        self.opened = []
+        self.synced = []
+
+    def replace(self, path, data):
+        self.replaced.append("/".join(path.rsplit("/", 2)[1:]))
+        super().replace(path, data)
+
+    def open(self, path, *, create=False):
+        self.opened.append("/".join(path.rsplit("/", 2)[1:]))
+        return super().open(path, create=create)
+
+    def sync(self, file):
+        self.synced.append("/".join(str(file.path).rsplit("/", 2)[1:]))
+        super().sync(file)
+
+
+def manager_on(directory, files=None):
+    manager = LogManager([directory], CONFIG, clock=ManualClock(NOW), scheduler=ManualScheduler(), files=files)
+    manager.load()
+    return manager
+
+
+def in_checkpoints(directory, topic):
+    return [
+        name
+        for name in CHECKPOINTS
+        if any(line.startswith(topic) for line in (directory / name).read_text().splitlines())
+    ]
+
+
+def with_start(manager, topic):
+    log = manager.create(topic, 0, None, CONFIG)
+    log.append([batch(number) for number in range(10)], 0)
+    log.set_high_watermark(10)
+    log.flush()
+    log.delete_records(9)
+    return log
+
+
+def test_deleting_logs_rewrites_no_checkpoint(tmp_path):
+    files = Counting()
+    manager = manager_on(tmp_path, files)
+    for partition in range(5):
+        manager.create("t", partition, None, CONFIG)
+    manager.checkpoint()
+    files.replaced.clear()
+    for partition in range(5):
+        manager.delete("t", partition)
+    assert files.replaced == []
+    manager.checkpoint()
+    assert in_checkpoints(tmp_path, "t") == []
+    manager.close()
+
+
+def test_a_new_log_in_the_name_of_a_deleted_one_is_not_made_before_the_checkpoints_have_forgotten_that(tmp_path):
+    manager = manager_on(tmp_path)
+    with_start(manager, "again")
+    manager.create("stays", 0, None, CONFIG)
+    manager.checkpoint()
+    assert in_checkpoints(tmp_path, "again") == list(CHECKPOINTS)
+    manager.delete("again", 0)
+    manager.create("again", 0, None, CONFIG)
+    assert in_checkpoints(tmp_path, "again") == []
+    assert in_checkpoints(tmp_path, "stays")
+    manager.close()
+
+
+def test_what_a_crash_leaves_of_a_deleted_log_in_the_checkpoints_is_not_taken_for_that_of_a_new_one(tmp_path):
+    manager = manager_on(tmp_path)
+    with_start(manager, "again")
+    manager.checkpoint()
+    manager.delete("again", 0)
+    manager.dirs.unlock()  # killed: nothing was written since
+    assert in_checkpoints(tmp_path, "again") == list(CHECKPOINTS)
+
+    manager = manager_on(tmp_path)
+    log = manager.create("again", 0, None, CONFIG)
+    assert in_checkpoints(tmp_path, "again") == []
+    log.append([batch("new")], 0)
+    manager.dirs.unlock()
+
+    manager = manager_on(tmp_path)
+    log = manager.get("again", 0)
+    assert (log.log_start_offset, values_of(log)) == (0, [(0, b"new")])
+    manager.close()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_tried_again_before_a_new_log_takes_the_name(tmp_path):
+    files = Full()
+    manager = manager_on(tmp_path, files)
+    with_start(manager, "again")
+    manager.checkpoint()
+    manager.delete("again", 0)
+    files.full = True
+    manager.checkpoint()
+    assert in_checkpoints(tmp_path, "again") == list(CHECKPOINTS)
+    files.full = False
+    manager.create("again", 0, None, CONFIG)
+    assert in_checkpoints(tmp_path, "again") == []
+    manager.close()
+
+
+class Full(Files):
+    """A disk on which no checkpoint has room while it is `full`."""
+
+    full = False
+
+    def replace(self, path, data):
+        if self.full and path.endswith("checkpoint"):
+            raise OSError(28, "No space left on device", path)
+        super().replace(path, data)
+
+
+@pytest.mark.parametrize("count", [1, 7])
+def test_each_directory_takes_the_next_log_where_fewest_are(tmp_path, count):
+    manager = LogManager(
+        [tmp_path / "one", tmp_path / "two"], CONFIG, clock=ManualClock(NOW), scheduler=ManualScheduler()
+    )
+    manager.load()
+    for partition in range(2 * count):
+        manager.create("t", partition, None, CONFIG)
+    assert [one.open_logs for one in manager.dirs.opened] == [count, count]
+    for log in manager.logs_in(tmp_path / "one"):
+        manager.delete(log.topic, log.partition)
+    for partition in range(count):
+        manager.create("u", partition, None, CONFIG)
+    assert [len(manager.logs_in(tmp_path / name)) for name in ("one", "two")] == [count, count]
+    manager.close()
