@@ -9,17 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError
-from kafkapy.client.fetched import NAMES_UNTIL
+from kafkapy.client.original.fetch_wire import Address, Fetched, FetchWire
 from kafkapy.client.original.settings import ConsumerSettings
 from kafkapy.client.original.streams import Chunk, OwnedPartition
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
-from kafkapy.protocol.apis import FETCH
 from kafkapy.runtime.addresses import host_port
 
 log = logging.getLogger(__name__)
@@ -34,15 +30,14 @@ GiveBack = Callable[[Iterable[OwnedPartition]], None]
 class BrokerFetcher:
     """Runs from construction until `close`. Partitions that cannot be read here are given back by its thread."""
 
-    def __init__(self, address: tuple[str, int], settings: ConsumerSettings, give_back: GiveBack) -> None:
+    def __init__(self, address: Address, wire: FetchWire, settings: ConsumerSettings, give_back: GiveBack) -> None:
         self._address = address
+        self._wire = wire
         self._settings = settings
         self._give_back = give_back
         self._partitions: dict[TopicPartition, OwnedPartition] = {}
-        self._first = 0
         self._news = threading.Condition()
         self._closed = False
-        self._connection: Connection | None = None
         name = f"kafkapy-fetcher-{host_port(*address)}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -72,19 +67,14 @@ class BrokerFetcher:
             if not asked:
                 break
             try:
-                response = self._ask(asked, max_wait_ms)
-                if response.error_code:
-                    raise KafkaError(response.error_code)
+                fetched = self._wire.fetch(asked, max_wait_ms)
             except (ClientError, KafkaError) as error:
                 log.info("fetching from %s: %s", host_port(*self._address), error)
-                if self._connection is not None:
-                    self._connection.close()
-                    self._connection = None
+                self._wire.close()
                 self._leave(list(self._partitions.values()))
             else:
-                self._take(response)
-        if self._connection is not None:
-            self._connection.close()
+                self._take(fetched)
+        self._wire.close()
 
     def _wait_for_room(self) -> tuple[list[OwnedPartition], int]:
         """What to ask for, and how long the broker may wait for it; nothing when it is to end."""
@@ -101,56 +91,28 @@ class BrokerFetcher:
                 self._news.wait()
         return [], 0
 
-    def _ask(self, partitions: list[OwnedPartition], max_wait_ms: int) -> Any:
-        settings = self._settings
-        if self._connection is None:
-            self._connection = Connection(
-                *self._address, client_id=settings.client_id, timeout_s=settings.socket_timeout_ms / 1000
-            )
-        # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
-        self._first = (self._first + 1) % len(partitions)
-        topics: dict[str, list[Any]] = {}
-        for owned in partitions[self._first :] + partitions[: self._first]:
-            one = FETCH.Request.Topics.Partitions(
-                partition=owned.where[1],
-                fetch_offset=owned.fetch_from,
-                partition_max_bytes=settings.fetch_message_max_bytes,
-            )
-            topics.setdefault(owned.where[0], []).append(one)
-        request = FETCH.Request(
-            max_wait_ms=max_wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=0x7FFFFFFF,
-            topics=[FETCH.Request.Topics(topic=name, partitions=ones) for name, ones in topics.items()],
-        )
-        self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
-        return self._connection.receive(self._connection.timeout_s + max_wait_ms / 1000)[1]
-
-    def _take(self, response: Any) -> None:
+    def _take(self, fetched: Iterable[Fetched]) -> None:
         elsewhere = []
-        for topic in response.responses:
-            for answer in topic.partitions:
-                owned = self._partitions.get((topic.topic, answer.partition_index))
-                if owned is None:  # nobody has asked for it
-                    continue
-                if answer.error_code:
-                    if self._failed(owned, answer.error_code):
-                        elsewhere.append(owned)
-                elif answer.records:
-                    self._hand_on(owned, memoryview(answer.records))
+        for one in fetched:
+            owned = self._partitions.get(one.where)
+            if owned is None:  # nobody has asked for it
+                continue
+            if one.error_code:
+                if self._failed(owned, one.error_code):
+                    elsewhere.append(owned)
+            elif one.data:
+                self._hand_on(owned, one)
         if elsewhere:
             self._leave(elsewhere)
 
-    def _hand_on(self, owned: OwnedPartition, data: memoryview) -> None:
+    def _hand_on(self, owned: OwnedPartition, fetched: Fetched) -> None:
         start = owned.fetch_from
         assert start is not None
-        whole, size, after = entries_end(data)
-        if whole == 0 and size >= 0:
-            owned.stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE, self._too_large(owned, size)))
+        if fetched.after is None:
+            owned.stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE, self._too_large(owned, fetched.size)))
         else:
-            # What is no batch is for the stream to refuse, when it comes to it.
-            owned.fetch_from = max(start, after)
-            owned.stream.put(Chunk(owned, data, start))
+            owned.fetch_from = max(start, fetched.after)
+            owned.stream.put(Chunk(owned, fetched.data, start, fetched.after))
 
     def _too_large(self, owned: OwnedPartition, size: int) -> str:
         has = self._settings.fetch_message_max_bytes

@@ -20,6 +20,7 @@ from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.original.assignment import Partition, Thread
 from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
+from kafkapy.client.original.fetch_wire import KafkaBrokers
 from kafkapy.client.original.fetchers import Fetchers
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.client.original.group_tree import GroupTree
@@ -76,7 +77,7 @@ class ConsumerConnector:
         self._check_the_tree()
         self._offsets_cluster: Cluster | None = None
         self._store: OffsetStore | None = None
-        self._fetchers = Fetchers(settings, self.open_cluster)
+        self._fetchers = Fetchers(settings, KafkaBrokers(settings, self.open_cluster))
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None
         self._streams: list[Stream] = []

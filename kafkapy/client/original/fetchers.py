@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
-from kafkapy.client.cluster import Cluster
+from kafkapy.client.admin import EARLIEST, LATEST
 from kafkapy.client.errors import ClientError
 from kafkapy.client.original.broker_fetcher import BrokerFetcher
+from kafkapy.client.original.fetch_wire import Brokers
 from kafkapy.client.original.settings import ConsumerSettings
 from kafkapy.client.original.streams import OwnedPartition
 from kafkapy.errors import KafkaError, is_retriable
@@ -21,16 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class Fetchers:
-    """A thread that looks for leaders, and one for each broker that leads something.
+    """A thread that looks for leaders, and one for each broker that leads something."""
 
-    Args:
-        open_cluster: connects to the brokers that are there now; raises ClientError, also when there are none.
-    """
-
-    def __init__(self, settings: ConsumerSettings, open_cluster: Callable[[], Cluster]) -> None:
+    def __init__(self, settings: ConsumerSettings, brokers: Brokers) -> None:
         self._settings = settings
-        self._open_cluster = open_cluster
-        self._cluster: Cluster | None = None
+        self._brokers = brokers
         self._by_address: dict[tuple[str, int], BrokerFetcher] = {}
         self._homeless: list[OwnedPartition] = []
         self._news = threading.Condition()
@@ -66,27 +61,21 @@ class Fetchers:
             fetcher.close()
         for fetcher in self._by_address.values():
             fetcher.join(self._settings.socket_timeout_ms / 1000)
-        if self._cluster is not None:
-            self._cluster.close()
+        self._brokers.close()
 
     def _find(self, wanted: list[OwnedPartition]) -> list[OwnedPartition]:
         """Hands partitions to those who fetch from their leaders; returns those that are to be tried again."""
         if not wanted:
             return []
         try:
-            if self._cluster is None:
-                self._cluster = self._open_cluster()
-            self._cluster.refresh({owned.where[0] for owned in wanted})
+            self._brokers.look_up(wanted)
         except (ClientError, KafkaError, ValueError) as error:
             log.info("no broker tells who leads what: %s", error)
-            if self._cluster is not None:
-                self._cluster.close()
-                self._cluster = None
             return wanted
         again = []
         for owned in wanted:
             try:
-                if not self._place(owned, self._cluster):
+                if not self._place(owned):
                     again.append(owned)
             except (ClientError, KafkaError) as error:
                 log.info("%s: tries again: %s", owned, error)
@@ -96,17 +85,15 @@ class Fetchers:
                     again.append(owned)
         return again
 
-    def _place(self, owned: OwnedPartition, cluster: Cluster) -> bool:
-        topic = cluster.topics.get(owned.where[0])
-        partition = topic.partitions.get(owned.where[1]) if topic is not None else None
-        broker = cluster.brokers.get(partition.leader) if partition is not None else None
-        if broker is None:
+    def _place(self, owned: OwnedPartition) -> bool:
+        address = self._brokers.leader(owned)
+        if address is None:
             return False
         if owned.fetch_from is None:
             at = EARLIEST if self._settings.auto_offset_reset == "smallest" else LATEST
-            owned.stream.begin(owned, Admin(cluster).offsets_now({owned.where: at})[owned.where].offset)
-        address = broker.host, broker.port
+            owned.stream.begin(owned, self._brokers.edge(owned, at))
         if address not in self._by_address:
-            self._by_address[address] = BrokerFetcher(address, self._settings, self.start)
+            wire = self._brokers.wire(address)
+            self._by_address[address] = BrokerFetcher(address, wire, self._settings, self.start)
         self._by_address[address].add([owned])
         return True

@@ -32,7 +32,7 @@ class OwnedPartition:
 
     def __init__(self, partition: Partition, stream: Stream, offset: int | None) -> None:
         self.partition = partition
-        self.where: TopicPartition = (partition[0], int(partition[1]))
+        self.where: TopicPartition = (partition[0], int(partition[1].rpartition("-")[2]))  # in 0.7 on its broker
         self.stream = stream
         self.consumed = offset
         self.fetch_from = offset
@@ -47,11 +47,12 @@ class OwnedPartition:
 
 class Chunk(NamedTuple):
     """What one Fetch brought of a partition: batches, the first of which may begin before `start`, the offset that was
-    asked for, and the last of which may be cut off."""
+    asked for, and the last of which may be cut off. The next Fetch is for `after`; -1: behind the last record."""
 
     owned: OwnedPartition
     data: memoryview
     start: int
+    after: int = -1
 
     @property
     def where(self) -> TopicPartition:
@@ -93,7 +94,8 @@ class Stream(Iterator[ConsumerRecord]):
                 self._refill()
             record = self._ahead.popleft()
             assert self._current is not None
-            self._current.consumed = record.offset + 1 if self._ahead else self._after
+            # Not one more: in Kafka 0.7 offsets are positions, and those of messages compressed together are the same.
+            self._current.consumed = self._ahead[0].offset if self._ahead else self._after
         if self._key_decoder is not None and record.key is not None:
             record = record._replace(key=self._key_decoder(record.key))
         if self._value_decoder is not None and record.value is not None:
@@ -201,6 +203,7 @@ class Stream(Iterator[ConsumerRecord]):
             return
         try:
             records, after = read_records(owned.where, chunk.data, chunk.start)
+            after = max(after, chunk.after)
         except ValueError as error:
             owned.failed = True
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"{owned} at offset {chunk.start}: {error}") from None
