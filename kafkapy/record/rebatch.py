@@ -9,7 +9,9 @@
         producer.send_batch(batch)
     producer.flush()                      # what is before the offsets in `reached` is in the target now
 
-Records lie as columns in between (kafkapy.record.columns), in pieces that stay in the processor's cache.
+Records lie as columns in between (kafkapy.record.columns), in pieces that stay in the processor's cache. Where records
+keep the number of their partition, a batch that has the right codec goes on as it is: compressing it anew would cost
+fifty times as much as all the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 
+from kafkapy._ext.batch import BatchHeader, CorruptBatch, check, next_batch
 from kafkapy._ext.columns import Bytes, Columns, Headers, Memory
 from kafkapy._ext.entry_walk import entries_end
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
@@ -28,6 +31,8 @@ TopicPartition = tuple[str, int]
 
 _COLUMNS = ("timestamp", "key", "value", "headers")
 _PIECE = 128 * 1024  # bytes of a piece of columns
+# A batch that is a smaller part of `batch_bytes` is encoded anew, together with others.
+_SMALL = 16
 
 
 class Rebatcher:
@@ -57,6 +62,7 @@ class Rebatcher:
         self._codec = codec
         self._batch_bytes = batch_bytes
         self._open_bytes = open_bytes
+        self._by_number = by_number
         self._columns = (*_COLUMNS, "partition") if by_number else _COLUMNS
         self._topics: dict[str, TopicBatches] = {}
 
@@ -84,8 +90,14 @@ class Rebatcher:
             ValueError: by number, a partition that the target does not have.
         """
         target = where[0] if topic is None else topic
+        position = 0
+        if self._by_number and where[1] < partitions:
+            for batch in self._as_they_are(target, where[1], data, start):
+                position += len(batch.data)
+                yield from self._close(target, where[1])
+                yield batch
         builder = column_builder(self._columns, max_bytes=_PIECE, min_offset=start, aborted=aborted, partition=where[1])
-        for columns in builder.feed(data):
+        for columns in builder.feed(data, position):
             yield from self._encode(target, columns, partitions, where)
         rest = builder.finish()
         if rest is not None:
@@ -119,11 +131,43 @@ class Rebatcher:
             if full == batches.sticky and partitions > 1:
                 batches.sticky = (full + random.randrange(1, partitions)) % partitions
 
-    def _close(self, topic: str) -> Iterator[EncodedBatch]:
+    def _as_they_are(self, topic: str, partition: int, data: memoryview, start: int) -> Iterator[EncodedBatch]:
+        """The batches from the beginning on that need not be encoded anew; the first that must be ends it."""
+        position = 0
+        while (batch := self._as_it_is(topic, partition, data, position, start)) is not None:
+            yield batch
+            position += len(batch.data)
+
+    def _as_it_is(self, topic: str, partition: int, data: memoryview, position: int, start: int) -> EncodedBatch | None:
+        try:
+            header = next_batch(data, position)
+            if header is None or not self._fits(header, start):
+                return None
+            check(data, position)
+        except CorruptBatch:  # a message of another format, or nothing: what reads records says what it is
+            return None
+        batch = bytearray(data[position : header.next_position])
+        batch[:8] = bytes(8)  # the base offset
+        batch[12:16] = b"\xff" * 4  # the leader epoch: none
+        return EncodedBatch(topic, partition, batch, header.count, header.size)
+
+    def _fits(self, header: BatchHeader, start: int) -> bool:
+        """Whether its records are all wanted, their offsets without gaps and their timestamps their own; and neither
+        is it a transaction's."""
+        return (
+            header.attributes == self._codec
+            and header.base_offset >= start
+            and header.count == header.last_offset_delta + 1 > 0
+            and header.size >= self._batch_bytes // _SMALL
+        )
+
+    def _close(self, topic: str, only: int | None = None) -> Iterator[EncodedBatch]:
+        """The open batches of a topic; `only` that of one partition."""
         batches = self._topics.get(topic)
         if batches is not None:
             for partition in batches.open_partitions():
-                yield self._take(topic, batches, partition)
+                if only is None or partition == only:
+                    yield self._take(topic, batches, partition)
 
     def _take(self, topic: str, batches: TopicBatches, partition: int) -> EncodedBatch:
         data, count, largest = batches.take(partition)

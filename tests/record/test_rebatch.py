@@ -1,5 +1,6 @@
 """Batches for target partitions have what a consumer of the source gets: against the record decoder."""
 
+import random
 from collections import defaultdict
 from itertools import pairwise
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from kafkapy._ext.batch import check
 from kafkapy.client.fetched import read_records
 from kafkapy.client.partitioner import partition_of_key
 from kafkapy.record import compression, control
-from kafkapy.record.batch import build, records_of
+from kafkapy.record.batch import BatchBuilder, build, records_of
 from kafkapy.record.columns import DamagedBatch
 from kafkapy.record.legacy import build_set
 from kafkapy.record.rebatch import Rebatcher
@@ -179,7 +180,58 @@ def test_a_target_that_grows_is_used_as_a_whole():
 def test_what_is_open_is_bounded():
     rebatcher = Rebatcher(open_bytes=10_000, by_number=True)
     assert list(rebatcher.feed(("t", 0), memoryview(simple(3)), 0, 2)) == []
-    assert len(list(rebatcher.feed(("t", 1), memoryview(simple(300, size=100)), 0, 2))) == 2
+    assert len(list(rebatcher.feed(("t", 1), memoryview(simple(120, size=100)), 0, 2))) == 2
+
+
+def written(records=20, base_offset=100, codec=compression.ZSTD, **more):
+    """A batch of more than 200 bytes."""
+    builder = BatchBuilder(codec)
+    for n in range(records):
+        builder.append(1000 + n, b"k%d" % n, random.Random(n).randbytes(20))
+    return builder.build(base_offset=base_offset, leader_epoch=7, **more)
+
+
+def test_a_batch_that_fits_goes_on_as_it_is_behind_what_was_before_it():
+    rebatcher = Rebatcher(codec=compression.ZSTD, batch_bytes=3200, by_number=True)
+    small, large = simple(3, 97), written(producer_id=9, producer_epoch=1, base_sequence=5)
+    assert list(rebatcher.feed(("t", 1), memoryview(small), 97, 2)) == []
+    before, same = rebatcher.feed(("t", 1), memoryview(large + large[:40]), 100, 2)
+    assert (before.count, same.partition) == (3, 1)
+    assert same.build()[61:] == large[61:]
+    header = check(same.data)
+    assert (header.base_offset, header.leader_epoch, header.producer_id, header.base_sequence) == (0, -1, -1, -1)
+    assert list(rebatcher.finish()) == []
+    assert rebatcher.positions == {("t", 1): 120}
+
+
+@pytest.mark.parametrize(
+    ("data", "start"),
+    [
+        (written(codec=compression.LZ4), 100),  # another codec
+        (written(), 101),  # its first record is not wanted
+        (written(last_offset_delta=20), 100),  # its last records are gone: no broker would take it
+        (written(timestamp_type=1), 100),
+        (written(producer_id=9, producer_epoch=1, base_sequence=5, transactional=True), 100),
+        (written(records=2), 100),  # too small to be worth a request
+        (build_set([(5, b"k", bytes(300))] * 3, 1, base_offset=100), 100),
+    ],
+)
+def test_other_batches_are_encoded_anew(data, start):
+    rebatcher = Rebatcher(codec=compression.ZSTD, batch_bytes=3200, by_number=True)
+    assert list(rebatcher.feed(("t", 1), memoryview(data), start, 2)) == []
+    (batch,) = rebatcher.finish()
+    header = check(batch.build())
+    assert (header.attributes, header.last_offset_delta) == (compression.ZSTD, header.count - 1)
+    wanted = [contents(record) for record in read_records(("t", 1), memoryview(data), start)[0]]
+    assert flat(found_in([batch])["t", 1]) == wanted
+
+
+def test_a_damaged_batch_does_not_go_on_as_it_is():
+    damaged = bytearray(written())
+    damaged[-1] ^= 1
+    rebatcher = Rebatcher(codec=compression.ZSTD, batch_bytes=3200, by_number=True)
+    with pytest.raises(DamagedBatch, match="wrong CRC"):
+        list(rebatcher.feed(("t", 1), memoryview(damaged), 100, 2))
 
 
 def test_a_number_that_the_target_does_not_have_is_told():
