@@ -32,12 +32,18 @@ def tree(pid: int) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """User and system seconds of the tree of `pid` so far, children that have ended included."""
-    total = 0
+    return sum(_times(pid))
+
+
+def _times(pid: int) -> tuple[float, float]:
+    user = system = 0
     for member in tree(pid):
         fields = _stat(member)
         if fields:
-            total += sum(int(ticks) for ticks in fields[11:15])  # utime, stime, cutime, cstime
-    return total * TICK
+            utime, stime, cutime, cstime = map(int, fields[11:15])
+            user += utime + cutime
+            system += stime + cstime
+    return user * TICK, system * TICK
 
 
 def resident_bytes(pid: int) -> int:
@@ -56,20 +62,23 @@ def resident_bytes(pid: int) -> int:
 
 @dataclass
 class Usage:
-    """What a stretch of work took: `wall` and `cpu` in seconds, filled when `used` ends."""
+    """What a stretch of work took: `wall` and `cpu` in seconds, `system` of it in the kernel; `used` fills it."""
 
     wall: float = 0.0
     cpu: float = 0.0
+    system: float = 0.0
 
 
 @contextmanager
 def used(pid: int) -> Iterator[Usage]:
     """Measures the tree of `pid` while the block runs."""
     usage = Usage()
-    cpu, wall = cpu_seconds(pid), time.perf_counter()
+    (user, system), wall = _times(pid), time.perf_counter()
     yield usage
     usage.wall = time.perf_counter() - wall
-    usage.cpu = cpu_seconds(pid) - cpu
+    user_after, system_after = _times(pid)
+    usage.system = system_after - system
+    usage.cpu = user_after - user + usage.system
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from perf.measurements.spark_sink import SparkSink
 from perf.measurements.spark_stream import SparkStream
 from perf.measurements.start import Start
 from perf.measurements.transactions import Transactions
+from perf.measurements.zero_copy import ZeroCopy
 
 ALL: tuple[Measurement, ...] = (
     Produce(),
@@ -33,6 +34,7 @@ ALL: tuple[Measurement, ...] = (
     Java(),
     Codecs(),
     Consume(),
+    ZeroCopy(),
     Requests(),
     Latency(),
     GroupCommit(),

@@ -56,11 +56,11 @@ class Consume(Measurement):
             with file.open("wb") as made:
                 for _ in range(chunks):
                     made.write(bytes(CHUNK))
-            with bare_loop("send", file) as (pid, port), RawClient(port) as client:
+            with bare_loop("sendfile", file) as (pid, port), RawClient(port) as client:
                 began = time.perf_counter()
                 with used(pid) as usage:
                     for chunk in range(chunks):
-                        client.socket.sendall(struct.pack(">q", chunk * CHUNK))
+                        client.socket.sendall(struct.pack(">qq", chunk * CHUNK, CHUNK))
                         client.discard(CHUNK)
                 seconds = time.perf_counter() - began
         payload = chunks * CHUNK

@@ -2,9 +2,12 @@
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from perf.bare import CHUNK, bare_loop
 from perf.cpu import cpu_seconds, pinned, resident_bytes, tree, used
@@ -53,12 +56,13 @@ def test_the_receiving_loop_writes_every_byte(bench: Bench) -> None:
     assert not path.exists()
 
 
-def test_the_sending_loop_sends_the_part_it_is_asked_for(bench: Bench) -> None:
+@pytest.mark.parametrize("how", ["sendfile", "copy"])
+def test_the_sending_loops_send_the_part_they_are_asked_for(bench: Bench, how: str) -> None:
     with bench.data() as path:
-        (path / "bare").write_bytes(bytes(CHUNK) + b"\x01" * CHUNK)
-        with bare_loop("send", path / "bare") as (_, port), RawClient(port) as client:
-            client.socket.sendall(CHUNK.to_bytes(8, "big"))
-            assert client.socket.recv(CHUNK, socket.MSG_WAITALL) == b"\x01" * CHUNK
+        (path / "bare").write_bytes(bytes(CHUNK) + b"\x01" * (CHUNK + 7))
+        with bare_loop(how, path / "bare") as (_, port), RawClient(port) as client:
+            client.socket.sendall(struct.pack(">qq", CHUNK, CHUNK + 7))
+            assert client.socket.recv(CHUNK + 7, socket.MSG_WAITALL) == b"\x01" * (CHUNK + 7)
 
 
 def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:

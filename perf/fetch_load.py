@@ -1,0 +1,98 @@
+"""Many consumers of one partition at once, each with one fetch on the way, in one thread; what comes is discarded.
+
+As a process of its own (`fetch_load`) it is load beside something else, until it is stopped.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from perf.frames import FetchFrame
+from perf.processes import Child
+from perf.raw_client import TIMEOUT, RawClient, Refused
+
+Asks = Callable[[int], bytes]  # the bytes that ask for what begins at a position
+
+
+def fetch(port: int, asks: Asks, answer: int, positions: int, consumers: int, count: int) -> float:
+    """`count` answers of `answer` bytes each, heads included, from `positions` places in turn; returns seconds.
+
+    `count` is at least `consumers`.
+    """
+    with ExitStack() as ending:
+        clients = [ending.enter_context(RawClient(port)).socket for _ in range(consumers)]
+        poller = select.epoll()
+        ending.callback(poller.close)
+        by_fd = {client.fileno(): client for client in clients}
+        missing: dict[int, int] = {}
+        asked = answered = 0
+        buffer = memoryview(bytearray(1 << 20))
+        for fd in by_fd:
+            poller.register(fd, select.EPOLLIN)
+        began = time.perf_counter()
+        for fd, client in by_fd.items():
+            client.sendall(asks(asked % positions))
+            asked += 1
+            missing[fd] = answer
+        while answered < asked:
+            ready = poller.poll(TIMEOUT)
+            if not ready:
+                raise Refused(f"no answer for {TIMEOUT:.0f} s")
+            for fd, _ in ready:
+                got = by_fd[fd].recv_into(buffer[: missing[fd]])
+                if not got:
+                    raise ConnectionError("the broker closed a connection")
+                missing[fd] -= got
+                if missing[fd]:
+                    continue
+                answered += 1
+                if asked < count:
+                    by_fd[fd].sendall(asks(asked % positions))
+                    asked += 1
+                    missing[fd] = answer
+        return time.perf_counter() - began
+
+
+def of_broker(topic: str, size: int, batches_an_answer: int, records_a_batch: int) -> tuple[Asks, int]:
+    """How to ask a broker for `size` bytes, and how long its answer is, for a log of batches of one length."""
+    frame = FetchFrame(topic, size)
+    step = batches_an_answer * records_a_batch
+    return lambda number: bytes(frame.at(number * step)), frame.head + size
+
+
+def of_bare_loop(size: int) -> tuple[Asks, int]:
+    return lambda number: struct.pack(">qq", number * size, size), size
+
+
+@contextmanager
+def fetch_load(
+    port: int, topic: str, size: int, batches: int, records: int, positions: int, consumers: int, log: Path
+) -> Iterator[Child]:
+    """The consumers of a broker as a process, at work when the block begins."""
+    numbers = map(str, (port, size, batches, records, positions, consumers))
+    child = Child([sys.executable, "-m", "perf.fetch_load", topic, *numbers], log, keep_stdout=True)
+    try:
+        assert child.process.stdout is not None
+        if not child.process.stdout.readline():
+            child.process.wait()
+            raise child.failure("the consumers did not start")
+        yield child
+    finally:
+        child.stop()
+
+
+def main(topic: str, port: int, size: int, batches: int, records: int, positions: int, consumers: int) -> None:
+    asks, answer = of_broker(topic, size, batches, records)
+    fetch(port, asks, answer, positions, consumers, consumers)
+    print("at work", flush=True)
+    fetch(port, asks, answer, positions, consumers, sys.maxsize)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

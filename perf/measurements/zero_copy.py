@@ -1,0 +1,137 @@
+"""Copy against zero-copy: the same fetches answered by sendfile and by read and send, beside loops that only do that.
+
+Each answer has `size` bytes of a log that is in the page cache. What is compared is within one run: the broker with
+kafkapy.zero.copy.enable on and off, a loop of sendfile and one of read and send, Apache Kafka, which has sendfile only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from perf import frames
+from perf.bare import bare_loop
+from perf.brokers import Broker
+from perf.cpu import used
+from perf.fetch_load import Asks, fetch, fetch_load, of_bare_loop, of_broker
+from perf.measurement import BARE, GIB, KAFKAPY, MIB, Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient
+from perf.stats import percentile
+
+KIB = 1024
+SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 8 * MIB)
+CONSUMERS = (8, 64)  # beside one, at 1 MiB
+ONE = 1
+MODES = {"sendfile": "true", "copy": "false"}
+BATCH = 4 * KIB  # no batch is longer than the smallest answer
+SIZE = 1000  # of a record
+TOPIC = "copies"
+SHARE = 4  # of what other streams take: there are many sizes, and all of it is to be in one segment
+BESIDE_RATE = 500
+
+
+def _named(size: int) -> str:
+    return f"{size // MIB} MiB" if size >= MIB else f"{size // KIB} KiB"
+
+
+def _loads() -> Iterator[tuple[int, int]]:
+    """Answer size and consumers."""
+    for size in SIZES:
+        yield size, ONE
+    for consumers in CONSUMERS:
+        yield MIB, consumers
+
+
+def _key(mode: str, size: int, consumers: int, what: str) -> str:
+    return f"zero-copy.{mode}.{consumers}.{size}.{what}"
+
+
+def _rows() -> Iterator[Row]:
+    for size, consumers in _loads():
+        for mode in MODES:
+            what = f"{_named(size)}, {mode}" + (f", {consumers} consumers" if consumers > 1 else "")
+            yield Row(
+                _key(mode, size, consumers, "rate"), f"answers of {what}", "MB/s", "higher",
+                Goal(0.9, BARE) if consumers == 1 and size >= 64 * KIB else None,
+            )  # fmt: skip
+            yield Row(_key(mode, size, consumers, "cpu"), f"CPU a GiB, {what}", "s", "lower", digits=3)
+            yield Row(_key(mode, size, consumers, "system"), f"of it in the kernel, {what}", "s", "lower", digits=3)
+    for mode in MODES:
+        yield Row(
+            f"zero-copy.{mode}.beside", f"p99 of produce at {BESIDE_RATE}/s beside 8 consumers of 1 MiB, {mode}",
+            "ms", "lower", digits=3,
+        )  # fmt: skip
+
+
+class ZeroCopy(Measurement):
+    name = "zero-copy"
+    about = "fetches of 4 KiB to 8 MiB answered by sendfile and by read and send, 1 to 64 consumers, hot"
+    quick = False
+    rows = tuple(_rows())
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        values = frames.plain_values(SIZE, frames.records_that_fill(SIZE, BATCH))
+        records = frames.batch(values)
+        log_bytes = max(2 * SIZES[-1], bench.scale.stream // SHARE)
+        with bench.data() as data:
+            with bench.fleet.running(kind, data) as broker, RawClient(broker.port) as client:
+                client.create_topic(TOPIC)
+                many = frames.produce(TOPIC, records, 1)
+                client.stream(many, max(100, log_bytes // len(records)) // 50 * 50, 100, 50)
+                end = client.end_offset(TOPIC)
+            for mode, switch in MODES.items():
+                if kind != KAFKAPY and mode != "sendfile":
+                    continue
+                settings = {"kafkapy.zero.copy.enable": switch} if kind == KAFKAPY else {}
+                with bench.fleet.running(kind, data, settings) as broker:
+                    found |= _measure(bench, broker, mode, len(records), len(values), end)
+        return found
+
+    def limit(self, bench: Bench) -> Figures:
+        found: Figures = {}
+        with bench.data() as path:
+            file = path / "bare"
+            file.write_bytes(bytes(max(SIZES[-1], bench.scale.stream // SHARE)))
+            length = file.stat().st_size
+            for mode in MODES:
+                for size in SIZES:
+                    asks, answer = of_bare_loop(size)
+                    with bare_loop(mode, file) as (pid, port):
+                        load = port, asks, answer, length // size
+                        found |= _figures(bench, load, pid, mode, size, ONE)
+        return found
+
+
+def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_records: int, end: int) -> Figures:
+    found: Figures = {}
+    with RawClient(broker.port) as client:
+        client.wait_for_topic(TOPIC, create=False)
+    for size, consumers in _loads():
+        batches = max(1, size // batch_bytes)
+        places = max(1, (end // batch_records - size // batch_bytes - 1) // batches)
+        asks, answer = of_broker(TOPIC, size, batches, batch_records)
+        found |= _figures(bench, (broker.port, asks, answer, places), broker.pid, mode, size, consumers)
+    batches = MIB // batch_bytes
+    places = max(1, (end // batch_records - batches - 1) // batches)
+    frame = frames.produce("beside", frames.batch(frames.plain_values(100, 1)), 1)
+    with RawClient(broker.port) as producer:
+        producer.create_topic("beside") if mode == "sendfile" else None
+        log = broker.data / f"{mode}.load"
+        with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, log):
+            latencies, _ = producer.paced(frame, BESIDE_RATE, bench.scale.paced_seconds / 2)
+    found[f"zero-copy.{mode}.beside"] = percentile(sorted(latencies), 0.99) * 1e3
+    return found
+
+
+def _figures(bench: Bench, load: tuple[int, Asks, int, int], pid: int, mode: str, size: int, consumers: int) -> Figures:
+    port, asks, answer, places = load
+    count = max(2 * consumers, bench.scale.stream // SHARE // max(size, 64 * KIB))
+    fetch(port, asks, answer, places, consumers, max(consumers, count // 8))
+    with used(pid) as usage:
+        seconds = fetch(port, asks, answer, places, consumers, count)
+    gib = count * size / GIB
+    return {
+        _key(mode, size, consumers, "rate"): count * size / 1e6 / seconds,
+        _key(mode, size, consumers, "cpu"): usage.cpu / gib,
+        _key(mode, size, consumers, "system"): usage.system / gib,
+    }
