@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import select
 import socket
 import struct
@@ -147,25 +148,29 @@ class RawClient:
         latencies: list[float] = []
         lateness: list[float] = []
         partial = 0
-        began = time.perf_counter()
-        while len(latencies) < count:
-            now = time.perf_counter()
-            due = began + len(sent_at) / rate
-            if len(sent_at) < count and now >= due:
-                self.socket.sendall(frame)
-                sent_at.append(now)
-                lateness.append(now - due)
-                continue
-            timeout = due - now if len(sent_at) < count else TIMEOUT
-            ready, _, _ = select.select([self.socket], [], [], timeout)
-            if ready:
-                partial += self._receive(self._buffer)
+        gc.disable()  # the client's own pauses are no part of the broker's latency
+        try:
+            began = time.perf_counter()
+            while len(latencies) < count:
                 now = time.perf_counter()
-                while partial >= reply:
-                    partial -= reply
-                    latencies.append(now - sent_at[len(latencies)])
-            elif timeout == TIMEOUT:
-                raise Refused(f"no answer for {TIMEOUT:.0f} s")
+                due = began + len(sent_at) / rate
+                if len(sent_at) < count and now >= due:
+                    self.socket.sendall(frame)
+                    sent_at.append(now)
+                    lateness.append(now - due)
+                    continue
+                timeout = due - now if len(sent_at) < count else TIMEOUT
+                ready, _, _ = select.select([self.socket], [], [], timeout)
+                if ready:
+                    partial += self._receive(self._buffer)
+                    now = time.perf_counter()
+                    while partial >= reply:
+                        partial -= reply
+                        latencies.append(now - sent_at[len(latencies)])
+                elif timeout == TIMEOUT:
+                    raise Refused(f"no answer for {TIMEOUT:.0f} s")
+        finally:
+            gc.enable()
         return latencies, lateness
 
     def fetch_all(self, fetch: frames.FetchFrame, batch_bytes: int, batch_records: int, end: int) -> float:

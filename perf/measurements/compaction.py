@@ -8,7 +8,6 @@ Beside the cleaning of the second one a producer sends to a third topic at a fix
 
 from __future__ import annotations
 
-import gc
 import random
 import re
 import time
@@ -148,10 +147,6 @@ def _beside(client: RawClient, broker: Broker, topic: str) -> Figures:
     client.paced(frame, RATE, 4 * TURN_S)
     latencies: list[float] = []
     _let_clean(client, topic)
-    gc.disable()  # the client's own pauses are no part of the broker's latency
-    try:
-        _speed(broker, topic, lambda: latencies.extend(client.paced(frame, RATE, TURN_S)[0]))
-    finally:
-        gc.enable()
+    _speed(broker, topic, lambda: latencies.extend(client.paced(frame, RATE, TURN_S)[0]))
     latencies.sort()
     return {f"compaction.{key}": percentile(latencies, share) * 1e3 for key, share in (("p50", 0.5), ("p99", 0.99))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from contextlib import nullcontext
 
@@ -53,12 +52,8 @@ class Latency(Measurement):
         placed = pinned(broker.pid, cores[:1], cores[-1:]) if place == "pinned" else nullcontext()
         with placed:
             client.paced(frame, RATE, bench.scale.paced_seconds / 4)
-            gc.disable()  # the client's own pauses are no part of the broker's latency
-            try:
-                with used(broker.pid) as usage:
-                    latencies, lateness = client.paced(frame, RATE, bench.scale.paced_seconds)
-            finally:
-                gc.enable()
+            with used(broker.pid) as usage:
+                latencies, lateness = client.paced(frame, RATE, bench.scale.paced_seconds)
         latencies.sort()
         lateness.sort()
         late = percentile(lateness, 0.99) * 1e6

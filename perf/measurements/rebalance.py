@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,22 +71,13 @@ class Rebalance(Measurement):
             for when in ("alone", "beside"):
                 if when == "beside":
                     with _rebalancing(bench, broker) as said:
-                        latencies = _paced(client, frame, seconds)
+                        latencies = sorted(client.paced(frame, RATE, seconds)[0])
                     bench.note(f"rebalance.{broker.kind}", f"{broker.kind}, beside produce: {said[0]}")
                 else:
-                    latencies = _paced(client, frame, seconds)
+                    latencies = sorted(client.paced(frame, RATE, seconds)[0])
                 for share, part in SHARES.items():
                     found[f"rebalance.{when}.{share}"] = percentile(latencies, part) * 1e3
         return found
-
-
-def _paced(client: RawClient, frame: bytes, seconds: float) -> list[float]:
-    gc.disable()  # the client's own pauses are no part of the broker's latency
-    try:
-        latencies, _ = client.paced(frame, RATE, seconds)
-    finally:
-        gc.enable()
-    return sorted(latencies)
 
 
 @contextmanager

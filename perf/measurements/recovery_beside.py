@@ -7,7 +7,6 @@ with them the contention for processors and for the interpreter's lock, are thos
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 
@@ -51,10 +50,10 @@ class RecoveryBeside(Measurement):
             make_unclean(path / "logs")
             with bench.fleet.running(kind, path) as broker, RawClient(broker.port) as client:
                 client.wait_for_topic(SERVED, create=False)
-                during = _paced(client, frame, seconds)
+                during = sorted(client.paced(frame, RATE, seconds)[0])
                 left = client.without_leader(BULK)
                 client.wait_for_topic(BULK, create=False)
-                after = _paced(client, frame, seconds)
+                after = sorted(client.paced(frame, RATE, seconds)[0])
         bench.note(
             "recovery_beside", f"recovery beside: {left} of {copies} partitions were still to recover at the end of it"
         )
@@ -79,12 +78,3 @@ def _multiply(logs: Path, copies: int) -> None:
         empty = logs / f"{BULK}-{partition}" / segment.name
         empty.unlink()
         os.link(segment, empty)
-
-
-def _paced(client: RawClient, frame: bytes, seconds: float) -> list[float]:
-    gc.disable()  # the client's own pauses are no part of the broker's latency
-    try:
-        latencies, _ = client.paced(frame, RATE, seconds)
-    finally:
-        gc.enable()
-    return sorted(latencies)
