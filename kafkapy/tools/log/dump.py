@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.log.decoders import DEFAULT, UTF_8, ContentDecoder, Decoder, compact, content_of
+from kafkapy.tools.log.decoder_options import (
+    KeyDecoding,
+    OffsetsDecoding,
+    TransactionsDecoding,
+    ValueDecoding,
+    decoder_of,
+)
+from kafkapy.tools.log.decoders import DEFAULT, compact
 from kafkapy.tools.log.dump_files import Dump, files_in
 from kafkapy.tools.log.dump_options import DumpOptions
 from kafkapy.tools.output import progress, utf_8
@@ -32,19 +39,10 @@ def dump(
     skip_record_metadata: Annotated[
         bool, typer.Option("--skip-record-metadata", help="Of records, print keys and values only.")
     ] = False,
-    offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Show the records of __consumer_offsets.")
-    ] = False,
-    transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Show the records of __transaction_state.")
-    ] = False,
-    key_decoder: Annotated[
-        str | None, typer.Option("--key-decoder", metavar="utf-8|json|hex|MODULE:FUNCTION", help="How to show keys.")
-    ] = None,
-    value_decoder: Annotated[
-        str | None,
-        typer.Option("--value-decoder", metavar="utf-8|json|hex|MODULE:FUNCTION", help="How to show values."),
-    ] = None,
+    offsets_decoder: OffsetsDecoding = False,
+    transaction_log_decoder: TransactionsDecoding = False,
+    key_decoder: KeyDecoding = None,
+    value_decoder: ValueDecoding = None,
     max_bytes: Annotated[
         int | None, typer.Option("--max-bytes", min=0, help="How much of each .log file to read.")
     ] = None,
@@ -95,21 +93,3 @@ def dump(
         print(line, file=sys.stderr)
     if findings.damaged:
         raise typer.Exit(1)
-
-
-def decoder_of(offsets: bool, transactions: bool, key: str | None, value: str | None) -> Decoder:
-    """What the options of this name ask for; raises CallError where they contradict each other."""
-    if offsets + transactions + (key is not None or value is not None) > 1:
-        raise CallError(
-            "use one of --offsets-decoder, --transaction-log-decoder and --key-decoder with --value-decoder, not two"
-        )
-    if offsets or transactions:
-        from kafkapy.tools.log.internal_topics import OffsetsDecoder, TransactionsDecoder
-
-        return OffsetsDecoder() if offsets else TransactionsDecoder()
-    if key is None and value is None:
-        return DEFAULT
-    return ContentDecoder(
-        content_of("--key-decoder", key) if key is not None else UTF_8,
-        content_of("--value-decoder", value) if value is not None else UTF_8,
-    )

@@ -15,7 +15,13 @@ from kafkapy.log.offline.record_source import RecordSource, Wanted
 from kafkapy.record.batch import Record
 from kafkapy.record.kafka07 import CorruptMessage, messages_in
 from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.log.dump import decoder_of
+from kafkapy.tools.log.decoder_options import (
+    KeyDecoding,
+    OffsetsDecoding,
+    TransactionsDecoding,
+    ValueDecoding,
+    decoder_of,
+)
 from kafkapy.tools.log.record_lines import RecordLines
 from kafkapy.tools.log.scan import COLUMNS, Matcher, record_in
 from kafkapy.tools.options import timestamp_of
@@ -48,16 +54,10 @@ def find(
     most: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
     form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.FULL,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Show the records of __consumer_offsets.")
-    ] = False,
-    transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Show the records of __transaction_state.")
-    ] = False,
-    key_decoder: Annotated[str | None, typer.Option("--key-decoder", help="How to show keys, as for dump.")] = None,
-    value_decoder: Annotated[
-        str | None, typer.Option("--value-decoder", help="How to show values, as for dump.")
-    ] = None,
+    offsets_decoder: OffsetsDecoding = False,
+    transaction_log_decoder: TransactionsDecoding = False,
+    key_decoder: KeyDecoding = None,
+    value_decoder: ValueDecoding = None,
 ) -> None:
     """Find records in segment files of any message format, without a broker.
 

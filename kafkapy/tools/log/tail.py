@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from kafkapy.log.offline.places import places_in
-from kafkapy.tools.log.dump import decoder_of
+from kafkapy.tools.log.decoder_options import (
+    KeyDecoding,
+    OffsetsDecoding,
+    TransactionsDecoding,
+    ValueDecoding,
+    decoder_of,
+)
 from kafkapy.tools.log.follow import Follower, Show
 from kafkapy.tools.log.record_lines import RecordLines
 from kafkapy.tools.record_formats import Format
@@ -24,16 +30,10 @@ def tail(
     control: Annotated[bool, typer.Option("--control", help="Transaction markers, too.")] = False,
     form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.FULL,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    offsets_decoder: Annotated[
-        bool, typer.Option("--offsets-decoder", help="Show the records of __consumer_offsets.")
-    ] = False,
-    transaction_log_decoder: Annotated[
-        bool, typer.Option("--transaction-log-decoder", help="Show the records of __transaction_state.")
-    ] = False,
-    key_decoder: Annotated[str | None, typer.Option("--key-decoder", help="How to show keys, as for dump.")] = None,
-    value_decoder: Annotated[
-        str | None, typer.Option("--value-decoder", help="How to show values, as for dump.")
-    ] = None,
+    offsets_decoder: OffsetsDecoding = False,
+    transaction_log_decoder: TransactionsDecoding = False,
+    key_decoder: KeyDecoding = None,
+    value_decoder: ValueDecoding = None,
 ) -> None:
     """Print the last records of partitions from their files; with -f also those that a broker appends, as they come.
 
