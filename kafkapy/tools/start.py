@@ -58,11 +58,11 @@ def add_override(overrides: dict[str, str], setting: str) -> None:
     overrides[key.strip()] = value
 
 
-def config_of(file: str | None, overrides: dict[str, str]) -> "BrokerConfig":
-    """The settings of a broker.
+def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str = "-o") -> "BrokerConfig":
+    """The settings of a broker; `given_by` is what of the command line has the overrides, for messages.
 
-    Raises ToolError for a file that cannot be read, CallError for a wrong -o, ConfigError or PropertiesError for
-    what is wrong in the file.
+    Raises ToolError for a file that cannot be read, CallError for a wrong override, ConfigError or PropertiesError
+    for what is wrong in the file.
     """
     from kafkapy.server.config import BrokerConfig, ConfigError
 
@@ -73,7 +73,7 @@ def config_of(file: str | None, overrides: dict[str, str]) -> "BrokerConfig":
         raise ToolError(f"The properties file {file} cannot be read: {error.strerror}.") from error
     except ConfigError as error:
         if error.key in overrides:
-            raise CallError(f"-o {error}") from error
+            raise CallError(f"{given_by} {error}") from error
         raise
 
 

@@ -11,12 +11,12 @@ import typer
 
 from kafkapy.metadata.local import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Tree
-from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config import BrokerConfig
+from kafkapy.tools import start
 from kafkapy.tools.errors import CallError, ToolError
 
 if TYPE_CHECKING:
     from kafkapy.metadata.keeper_client import KeeperSettings
+    from kafkapy.server.config import BrokerConfig
 
 # Without zookeeper.connection.timeout.ms. A broker that starts has more patience than a person.
 _PATIENCE_MS = 10_000
@@ -45,15 +45,7 @@ CommandConfig = Annotated[
 
 def config_of(zookeeper: str | None, file: Path | None) -> BrokerConfig:
     """The file's settings with --zookeeper over them. Raises CallError, ToolError, PropertiesError, ConfigError."""
-    overrides = {} if zookeeper is None else {"zookeeper.connect": zookeeper}
-    try:
-        return BrokerConfig.load(file, overrides)
-    except OSError as error:
-        raise ToolError(f"The properties file {file} cannot be read: {error.strerror}.") from error
-    except ConfigError as error:
-        if error.key in overrides:
-            raise CallError(f"--zookeeper: {error}") from error
-        raise
+    return start.config_of(file, {} if zookeeper is None else {"zookeeper.connect": zookeeper}, "--zookeeper:")
 
 
 def keeper_of(zookeeper: str | None, file: Path | None) -> KeeperSettings:
