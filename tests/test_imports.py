@@ -13,7 +13,7 @@ EXT = PACKAGE.parent / "ext"
 LAYERS = [
     {"__main__"},
     {"tools", "testing"},
-    {"server", "spark"},
+    {"server", "spark", "mirror"},
     {"arrow"},
     {"coordinator", "controller", "client"},
     {"replica"},

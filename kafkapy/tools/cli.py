@@ -23,6 +23,7 @@ COMMANDS = {
     "groups": "kafkapy.tools.groups:app",
     "transactions": "kafkapy.tools.transactions:app",
     "configs": "kafkapy.tools.configs:app",
+    "mirror": "kafkapy.tools.mirror:mirror",
     "spark": "kafkapy.tools.spark:app",
     "zk": "kafkapy.tools.zk:app",
 }

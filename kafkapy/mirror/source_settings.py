@@ -1,0 +1,209 @@
+"""A source cluster: the properties of the consumer that reads it.
+
+With `zookeeper.connect` it is a member of a group in ZooKeeper, under the names of Kafka 0.7 to 0.10, which the
+connector reads; with `bootstrap.servers` one of today's groups, under the names of Kafka's consumer.
+Source: ConsumerConfig of Kafka 0.8.2 and 3.9, MirrorMaker of 0.10.2 and 3.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from kafkapy.client.fetched import Isolation
+from kafkapy.client.original.settings import ConsumerSettings, consumer_settings
+from kafkapy.mirror.properties import Properties
+from kafkapy.runtime.config_def import ConfigError
+
+Reset = Literal["earliest", "latest", "none"]
+
+ASSIGNORS = {
+    "org.apache.kafka.clients.consumer.rangeassignor": "range",
+    "org.apache.kafka.clients.consumer.roundrobinassignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.stickyassignor": "sticky",
+    "org.apache.kafka.clients.consumer.cooperativestickyassignor": "cooperative-sticky",
+    "range": "range",
+    "roundrobin": "roundrobin",
+    "sticky": "sticky",
+    "cooperative-sticky": "cooperative-sticky",
+}
+RESETS: dict[str, Reset] = {"earliest": "earliest", "latest": "latest", "none": "none"}
+ISOLATIONS: dict[str, Isolation] = {"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"}
+
+_COMMITS = "the mirror commits what the target has acknowledged"
+_BYTES = "keys and values are copied as they are"
+HONOURED = frozenset(
+    """
+    auto.offset.reset bootstrap.servers client.id client.rack fetch.max.bytes fetch.max.wait.ms fetch.min.bytes
+    group.id group.instance.id heartbeat.interval.ms isolation.level max.partition.fetch.bytes max.poll.interval.ms
+    metadata.max.age.ms partition.assignment.strategy request.timeout.ms security.protocol session.timeout.ms
+    """.split()  # noqa: SIM905
+)
+REFUSED = {
+    "enable.auto.commit": _COMMITS,
+    "key.deserializer": _BYTES,
+    "value.deserializer": _BYTES,
+    "interceptor.classes": "interceptors could change what is read",
+    "group.protocol": "kafkapy's client speaks the classic one",
+    "group.remote.assignor": "kafkapy's client speaks the classic group protocol",
+    "exclude.internal.topics": "brokers take no records of others in their internal topics",
+}
+WITHOUT_EFFECT = frozenset(
+    """
+    allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter check.crcs client.dns.lookup
+    connections.max.idle.ms default.api.timeout.ms enable.metrics.push internal.leave.group.on.close max.poll.records
+    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms
+    security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+    """.split()  # noqa: SIM905
+)
+# Of the consumer in ZooKeeper; what else there is the connector knows.
+REFUSED_IN_ZOOKEEPER = {
+    **dict.fromkeys(("auto.commit.enable", "autocommit.enable"), _COMMITS),
+    "exclude.internal.topics": REFUSED["exclude.internal.topics"],
+}
+WITHOUT_EFFECT_IN_ZOOKEEPER = frozenset(
+    """
+    auto.commit.interval.ms autocommit.interval.ms consumer.timeout.ms offsets.channel.backoff.ms
+    offsets.commit.max.retries num.consumer.fetchers socket.receive.buffer.bytes socket.buffersize
+    zookeeper.sync.time.ms zk.synctime.ms backoff.increment.ms shallowiterator.enable
+    mirror.topics.whitelist mirror.topics.blacklist mirror.consumer.numthreads
+    """.split()  # noqa: SIM905
+)
+HONOURED_IN_ZOOKEEPER = frozenset(
+    """
+    zookeeper.connect zk.connect group.id groupid consumer.id consumerid client.id zookeeper.session.timeout.ms
+    zk.sessiontimeout.ms zookeeper.connection.timeout.ms zk.connectiontimeout.ms auto.offset.reset autooffset.reset
+    rebalance.max.retries rebalance.retries.max rebalance.backoff.ms partition.assignment.strategy
+    fetch.message.max.bytes fetch.size fetch.min.bytes fetch.wait.max.ms queued.max.message.chunks queuedchunks.max
+    refresh.leader.backoff.ms socket.timeout.ms offsets.storage offsets.channel.socket.timeout.ms dual.commit.enabled
+    """.split()  # noqa: SIM905
+)
+
+
+@dataclass(frozen=True)
+class GroupSource:
+    """Read by today's group protocol."""
+
+    file: str
+    bootstrap_servers: str
+    group_id: str
+    client_id: str
+    auto_offset_reset: Reset
+    isolation: Isolation
+    assignors: tuple[str, ...]
+    instance_id: str | None
+    rack: str | None
+    request_timeout_s: float
+    session_timeout_s: float
+    heartbeat_interval_s: float
+    max_poll_interval_s: float
+    metadata_max_age_s: float
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partition_bytes: int
+
+    def of_stream(self, number: int, streams: int) -> GroupSource:
+        """For one of several members, each with an instance id of its own."""
+        if self.instance_id is None or streams == 1:
+            return self
+        return replace(self, instance_id=f"{self.instance_id}-{number}")
+
+
+@dataclass(frozen=True)
+class ZooKeeperSource:
+    """Read by a ConsumerConnector, for which `properties` are."""
+
+    file: str
+    settings: ConsumerSettings
+    properties: Mapping[str, str] = field(hash=False)
+
+    @property
+    def group_id(self) -> str:
+        return self.settings.group_id
+
+    def of_stream(self, number: int, streams: int) -> ZooKeeperSource:
+        """For one of several members, each with a consumer id of its own."""
+        consumer_id = self.settings.consumer_id
+        if consumer_id is None or streams == 1:
+            return self
+        own = {name: value for name, value in self.properties.items() if name not in ("consumer.id", "consumerid")}
+        return replace(self, properties={**own, "consumer.id": f"{consumer_id}-{number}"})
+
+
+SourceSettings = GroupSource | ZooKeeperSource
+
+
+def read_source(given: Mapping[str, str], file: str = "the consumer's properties") -> SourceSettings:
+    """Raises BadProperty."""
+    read = Properties(file, given)
+    old = "zookeeper.connect" in read or "zk.connect" in read
+    if old and "bootstrap.servers" in read:
+        raise read.bad("zookeeper.connect and bootstrap.servers do not go together; one says how the source is read")
+    if not old and "bootstrap.servers" not in read:
+        raise read.bad("it names no cluster; it needs bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
+    return _in_zookeeper(read, given) if old else _in_kafka(read)
+
+
+def _in_kafka(read: Properties) -> GroupSource:
+    read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's consumer")
+    read.check_security()
+    session_s = read.seconds("session.timeout.ms", 45_000)
+    heartbeat_s = read.seconds("heartbeat.interval.ms", 3_000)
+    if heartbeat_s >= session_s:
+        raise read.bad(
+            f"heartbeat.interval.ms is {heartbeat_s * 1000:.0f}; it must be below session.timeout.ms, which is "
+            f"{session_s * 1000:.0f}"
+        )
+    return GroupSource(
+        file=read.file,
+        bootstrap_servers=read.servers("bootstrap.servers"),
+        group_id=read.needed("group.id", "mirror"),
+        client_id=read.text("client.id", "kafkapy-mirror"),
+        auto_offset_reset=read.word("auto.offset.reset", RESETS, "earliest"),
+        isolation=read.word("isolation.level", ISOLATIONS, "read_committed"),
+        assignors=_assignors(read),
+        instance_id=read.text("group.instance.id") or None,
+        rack=read.text("client.rack") or None,
+        request_timeout_s=read.seconds("request.timeout.ms", 30_000),
+        session_timeout_s=session_s,
+        heartbeat_interval_s=heartbeat_s,
+        max_poll_interval_s=read.seconds("max.poll.interval.ms", 300_000),
+        metadata_max_age_s=read.seconds("metadata.max.age.ms", 300_000, least=0),
+        max_wait_ms=read.number("fetch.max.wait.ms", 500, least=0),
+        min_bytes=read.number("fetch.min.bytes", 1, least=0),
+        max_bytes=read.number("fetch.max.bytes", 50 << 20),
+        partition_bytes=read.number("max.partition.fetch.bytes", 1 << 20),
+    )
+
+
+def _assignors(read: Properties) -> tuple[str, ...]:
+    """By the names of Java's classes, or by their own."""
+    value = read.text("partition.assignment.strategy", "range,cooperative-sticky")
+    words = [word.strip() for word in value.split(",") if word.strip()]
+    wrong = [word for word in words if word.lower() not in ASSIGNORS]
+    if wrong or not words:
+        raise read.bad(
+            f"partition.assignment.strategy is {value!r}; it can be one or more of range, roundrobin, sticky, "
+            "cooperative-sticky, or the names of Kafka's classes for them"
+        )
+    return tuple(ASSIGNORS[word.lower()] for word in words)
+
+
+def _in_zookeeper(read: Properties, given: Mapping[str, str]) -> ZooKeeperSource:
+    read.check_names(
+        honoured=HONOURED_IN_ZOOKEEPER,
+        refused=REFUSED_IN_ZOOKEEPER,
+        without_effect=WITHOUT_EFFECT_IN_ZOOKEEPER,
+        client="Kafka's consumer in ZooKeeper",
+    )
+    own = {name: value for name, value in given.items() if name in HONOURED_IN_ZOOKEEPER}
+    if "auto.offset.reset" not in own and "autooffset.reset" not in own:
+        own["auto.offset.reset"] = "smallest"
+    own["auto.commit.enable"] = "false"
+    try:
+        return ZooKeeperSource(read.file, consumer_settings(own), own)
+    except ConfigError as error:
+        raise read.bad(str(error)) from None

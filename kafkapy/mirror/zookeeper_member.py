@@ -1,0 +1,129 @@
+"""A source that is read by a group in ZooKeeper. Imports kazoo.
+
+The connector gives up partitions in a thread of its own, and waits there until the thread that polls, which has records
+of them under way, has ended and committed those.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kafkapy._ext.entry_walk import entries_end
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.errors import ClientError
+from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.filters import TopicFilter
+from kafkapy.client.original.streams import Chunk, Stream
+from kafkapy.errors import KafkaError
+from kafkapy.mirror.source_settings import ZooKeeperSource
+from kafkapy.mirror.sources import Listener, NotCommitted, Piece
+
+log = logging.getLogger(__name__)
+
+GLANCE_S = 0.1  # how often the thread that polls looks whether partitions are to be given up
+AT_ONCE = 16  # pieces a poll
+
+
+class _Release:
+    """Partitions that the connector's thread wants to give up; `done` when the thread that polls is through."""
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        self.partitions = partitions
+        self.done = threading.Event()
+
+
+class ZooKeeperMember:
+    def __init__(self, settings: ZooKeeperSource, topics: TopicFilter) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._connector = ConsumerConnector(settings.properties)
+        self._listener: Listener | None = None
+        self._stream: Stream | None = None
+        self._cluster: Cluster | None = None
+        self._releases: deque[_Release] = deque()
+        self._closing = False
+
+    def cluster_id(self) -> str | None:
+        cluster = self._brokers()
+        cluster.refresh([])
+        return cluster.cluster_id
+
+    def open(self, listener: Listener) -> None:
+        self._listener = listener
+        (self._stream,) = self._connector.create_message_streams_by_filter(self._topics, rebalance_listener=self)
+
+    def before_release(self, partitions: list[TopicPartition]) -> None:
+        """By the connector's thread."""
+        release = _Release(partitions)
+        self._releases.append(release)
+        patience_s = self._connector.settings.socket_timeout_ms / 1000
+        waited = 0.0
+        while not self._closing and not release.done.wait(GLANCE_S):
+            waited += GLANCE_S
+            if waited >= patience_s:
+                told = "partitions are given up before what was read of them is acknowledged; it is read again"
+                log.warning("%s: %s", self._settings.file, told)
+                return
+
+    def poll(self, timeout_s: float) -> Sequence[Piece]:
+        assert self._stream is not None
+        pieces: list[Piece] = []
+        left = timeout_s
+        while not pieces and left > 0:
+            self._release()
+            chunk = self._stream.next_chunk(min(GLANCE_S, left))
+            left -= GLANCE_S
+            while chunk is not None:
+                pieces.append(_piece(chunk))
+                chunk = self._stream.next_chunk(0) if len(pieces) < AT_ONCE else None
+        return pieces
+
+    def seek(self, where: TopicPartition, offset: int | None) -> None:
+        raise NotImplementedError("the original consumer begins where its group's offsets say")
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            self._connector.commit_offsets(offsets)
+        except (KafkaError, ClientError, KazooException, KazooTimeoutError) as error:
+            raise NotCommitted(str(error) or type(error).__name__) from None
+
+    def partition_count(self, topic: str) -> int:
+        try:
+            return len(self._brokers().topic(topic, refresh=True).partitions)
+        except ClientError:  # others may be there by now
+            if self._cluster is not None:
+                self._cluster.close()
+                self._cluster = None
+            raise
+
+    def lags(self) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def close(self) -> None:
+        self._closing = True  # whoever waits for this thread must not: what was read is committed, or given up
+        self._connector.shutdown()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _brokers(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = self._connector.open_cluster()
+        return self._cluster
+
+    def _release(self) -> None:
+        assert self._listener is not None
+        while self._releases:
+            release = self._releases.popleft()
+            self._listener.before_release(release.partitions)
+            release.done.set()
+
+
+def _piece(chunk: Chunk) -> Piece:
+    _, _, after = entries_end(chunk.data)
+    return Piece(chunk.where, chunk.data, chunk.start, max(after, chunk.start))
