@@ -8,12 +8,10 @@ import typer
 
 from kafkapy.client.admin import Admin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_types import OffsetAndMetadata
-from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.group_answers import complain, found_and_refused
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, timestamp_of
+from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper, both_homes_of
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, timestamp_of
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.partition_words import topics_and_partitions
 from kafkapy.tools.plan_file import STANDARD, read_plan, write_plan
@@ -26,6 +24,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def reset_offsets(
+    context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="One group or more.")] = None,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group that there is.")] = False,
     topic: Annotated[
@@ -56,11 +55,14 @@ def reset_offsets(
         Path | None, typer.Option("--export", metavar="FILE", help="Write the plan as lines with commas; -: print it.")
     ] = None,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Plan new offsets for groups that have no members, and commit them with --execute.
 
-    An offset that a partition does not have becomes its first one or its end.
+    An offset that a partition does not have becomes its first one or its end. With --zookeeper they are committed to
+    ZooKeeper, to Kafka, or to both, wherever the group has offsets.
 
     Examples:
 
@@ -69,6 +71,8 @@ def reset_offsets(
         kafkapy groups reset-offsets reports --topic flights:0,2 --to-datetime 2024-01-31T12:00 --execute
 
         kafkapy groups reset-offsets reports --all-topics --shift-by -100 --export plan.csv
+
+        kafkapy groups reset-offsets old-reports --topic flights --to-latest --zookeeper localhost:2181/kafka
     """
     goal, number = _goal(to_earliest, to_latest, to_current, to_datetime, by_duration, to_offset, shift_by, from_file)
     if bool(names) + all_groups != 1 and (from_file is None or names or all_groups):
@@ -87,27 +91,24 @@ def reset_offsets(
         raise CallError("--export - and --json both want standard output; name a file")
     scope = topics_and_partitions("--topic", topic or ())
     from_plan = None if from_file is None else read_plan(from_file, names or ())
-    with cluster_of(servers) as cluster:
-        groups = GroupAdmin(cluster)
-        wanted = list(dict.fromkeys(names or ())) or (
-            list(from_plan) if from_plan and not all_groups else [one.id for one in groups.list_groups()]
-        )
-        _refuse_active(groups, wanted)
-        committed, refused = found_and_refused(groups.offsets(wanted))
-        complain(refused)
-        admin = Admin(cluster)
+    with both_homes_of(context, servers, zookeeper, command_config) as home:
+        wanted = list(dict.fromkeys(names or ())) or (list(from_plan) if from_plan and not all_groups else home.names())
+        home.refuse_active(wanted)
         plan: list[Reset] = []
-        for group in wanted:
+        for group, found in home.committed(wanted).items():
+            committed = _numbered(found)
             if from_plan is not None:
                 if group not in from_plan:
                     raise ToolError(f"{from_file} has no line for group {group!r}")
-                plan += plan_offsets(admin, group, from_plan[group], committed[group])
+                plan += plan_offsets(home.admin, group, from_plan[group], committed)
             else:
-                partitions = _partitions(admin, group, scope, committed[group], quiet=all_groups)
-                plan += plan_goal(admin, group, partitions, committed[group], goal, number)
+                partitions = _partitions(home.admin, group, scope, committed, quiet=all_groups)
+                plan += plan_goal(home.admin, group, partitions, committed, goal, number)
         if execute:
             for group in wanted:
-                _commit(groups, group, [line for line in plan if line.group == group])
+                new = {(line.topic, str(line.partition)): line.new for line in plan if line.group == group}
+                if new:
+                    home.commit(group, new)
     if export is not None:
         write_plan(export, plan, with_group=len(wanted) != 1)
     if export != STANDARD:
@@ -146,16 +147,9 @@ def _goal(
     return goals[0] if goals else (Goal.OFFSET, 0)
 
 
-def _refuse_active(groups: GroupAdmin, names: list[str]) -> None:
-    """Nobody is asked twice: members commit as they please, so what we commit would not last."""
-    described, refused = found_and_refused(groups.describe(names))
-    complain(refused)
-    for group in described.values():
-        if group.is_active:
-            raise ToolError(
-                f"group {group.id!r} is {group.state} with {counted(len(group.members), 'member')}: offsets can be "
-                "reset only while a group has none, so stop them first; nothing was changed"
-            )
+def _numbered(found: Mapping[tuple[str, str], int]) -> Offsets:
+    """Without partitions of Kafka 0.7, whose brokers cannot be asked what they have."""
+    return {(topic, int(name)): OffsetAndMetadata(at) for (topic, name), at in found.items() if name.isdigit()}
 
 
 def _partitions(
@@ -173,19 +167,6 @@ def _partitions(
         known = admin.cluster.topic(topic).partitions
         chosen += [(topic, number) for number in (known if numbers is None else numbers)]
     return chosen
-
-
-def _commit(groups: GroupAdmin, group: str, plan: list[Reset]) -> None:
-    if not plan:
-        return
-    try:
-        groups.commit(group, {(line.topic, line.partition): OffsetAndMetadata(line.new) for line in plan})
-    except KafkaError as error:
-        if error.code != Errors.UNKNOWN_MEMBER_ID:
-            raise
-        raise ToolError(
-            f"group {group!r} has got members meanwhile; stop them first; its offsets are as before"
-        ) from error
 
 
 def _show(plan: list[Reset], executed: bool, as_json: bool) -> None:

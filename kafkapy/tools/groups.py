@@ -1,6 +1,7 @@
 """`kafkapy groups`: list and describe consumer groups, reset their offsets, delete them."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,11 +12,16 @@ from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.group_answers import complain, existing, found_and_refused, refusal
+from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper
+from kafkapy.tools.group_offset_files import export_offsets, import_offsets
 from kafkapy.tools.group_resets import reset_offsets
 from kafkapy.tools.group_views import document, end_offsets, print_members, print_offsets, print_states, progress_of
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, named
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, named, through_zookeeper
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.partition_words import in_words, topics_and_partitions
+
+if TYPE_CHECKING:
+    from kafkapy.tools.groups_zookeeper import ZooKeeperGroups
 
 # Kafka's ConsumerGroupState and GroupType, as far as brokers of 3.9 in ZooKeeper mode have them, and those of others.
 STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling")
@@ -28,6 +34,7 @@ GroupNames = Annotated[list[str], typer.Argument(metavar="GROUP", help="One grou
 
 @app.command("list")
 def list_groups(
+    context: typer.Context,
     state: Annotated[
         str | None, typer.Option("--state", metavar="STATE,...", help=f"Only in these: {', '.join(STATES)}.")
     ] = None,
@@ -35,6 +42,8 @@ def list_groups(
         str | None, typer.Option("--type", metavar="TYPE,...", help=f"Only of these: {', '.join(TYPES)}.")
     ] = None,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show the groups with their states.
@@ -44,7 +53,16 @@ def list_groups(
         kafkapy groups list
 
         kafkapy groups list --state stable,empty --json
+
+        kafkapy groups list --zookeeper localhost:2181/kafka
     """
+    in_zookeeper = _in_zookeeper(context, zookeeper, command_config)
+    if in_zookeeper is not None:
+        if state or kind:
+            raise CallError(
+                "--state and --type do not go with --zookeeper: no coordinator keeps states of these groups"
+            )
+        return in_zookeeper.show_list(as_json=as_json)
     states = named("--state", state, STATES)
     types = named("--type", kind, TYPES)
     with cluster_of(servers) as cluster:
@@ -73,14 +91,19 @@ def list_groups(
 
 @app.command("describe")
 def describe_groups(
+    context: typer.Context,
     names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="None: all groups.")] = None,
     offsets: Annotated[bool, typer.Option("--offsets", help="Offsets and lag; this is what is shown anyway.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Who is in it, and what is assigned to whom.")] = False,
     state: Annotated[bool, typer.Option("--state", help="State, assignor and coordinator, a line a group.")] = False,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
     as_json: Json = False,
 ) -> None:
     """Show how far groups have come, or who is in them.
+
+    With --zookeeper also where each offset is kept, in ZooKeeper or in Kafka, and which consumer thread owns what.
 
     Examples:
 
@@ -89,9 +112,16 @@ def describe_groups(
         kafkapy groups describe reports --members
 
         kafkapy groups describe --state
+
+        kafkapy groups describe old-reports --zookeeper localhost:2181/kafka
     """
     if offsets + members + state > 1:
         raise CallError("say one of --offsets, --members and --state")
+    in_zookeeper = _in_zookeeper(context, zookeeper, command_config)
+    if in_zookeeper is not None:
+        if state:
+            raise CallError("--state does not go with --zookeeper: no coordinator keeps states of these groups")
+        return in_zookeeper.describe(names or (), members=members, as_json=as_json)
     with cluster_of(servers) as cluster:
         groups = GroupAdmin(cluster)
         wanted = names or [listing.id for listing in groups.list_groups()]
@@ -119,18 +149,32 @@ def describe_groups(
 
 
 app.command("reset-offsets")(reset_offsets)
+app.command("export-offsets")(export_offsets)
+app.command("import-offsets")(import_offsets)
 
 
 @app.command("delete")
 def delete_groups(
+    context: typer.Context,
     names: GroupNames,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="A group that is not there is no error.")] = False,
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete groups that have no members, and what they have committed.
 
-    Example: kafkapy groups delete reports
+    With --zookeeper they go from there, and what they have in Kafka stays.
+
+    Examples:
+
+        kafkapy groups delete reports
+
+        kafkapy groups delete old-reports --zookeeper localhost:2181/kafka
     """
+    in_zookeeper = _in_zookeeper(context, zookeeper, command_config)
+    if in_zookeeper is not None:
+        return in_zookeeper.delete(names, if_exists=if_exists)
     failed = []
     with cluster_of(servers) as cluster:
         for name, error in GroupAdmin(cluster).delete(names).items():
@@ -145,14 +189,19 @@ def delete_groups(
 
 @app.command("delete-offsets")
 def delete_offsets(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="GROUP")],
     topic: Annotated[
         list[str],
         typer.Option("--topic", "-t", metavar="TOPIC[:PARTITIONS]", help="As flights or flights:0,2-4; repeat it."),
     ],
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
 ) -> None:
     """Delete what a group has committed for topics that none of its members subscribes to.
+
+    A group in ZooKeeper must have no members at all.
 
     Examples:
 
@@ -161,6 +210,9 @@ def delete_offsets(
         kafkapy groups delete-offsets reports --topic flights:0,2-4 --topic weather
     """
     wanted = topics_and_partitions("--topic", topic)
+    in_zookeeper = _in_zookeeper(context, zookeeper, command_config)
+    if in_zookeeper is not None:
+        return in_zookeeper.delete_offsets(name, wanted)
     with cluster_of(servers) as cluster:
         groups = GroupAdmin(cluster)
         answers = groups.delete_offsets(name, _committed_in(groups, name, wanted))
@@ -177,6 +229,15 @@ def delete_offsets(
             f"members of group {name!r} subscribe to {topics}, so its offsets there stay: stop them first "
             "(GROUP_SUBSCRIBED_TO_TOPIC)"
         )
+
+
+def _in_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> "ZooKeeperGroups | None":
+    """None where brokers are to be asked; CallError for options that do not go together."""
+    if not through_zookeeper(context, zookeeper, file):
+        return None
+    from kafkapy.tools.groups_zookeeper import ZooKeeperGroups
+
+    return ZooKeeperGroups(str(zookeeper), file)
 
 
 def _committed_in(groups: GroupAdmin, name: str, wanted: dict[str, list[int] | None]) -> list[TopicPartition]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -30,6 +31,18 @@ def cluster_of(servers: str) -> Cluster:
         return Cluster(servers)
     except ValueError as error:
         raise CallError(f"--bootstrap-server: {error}") from error
+
+
+def through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> bool:
+    """Whether --zookeeper says where to go; raises CallError for options that do not go together."""
+    if zookeeper is None:
+        if file is not None:
+            raise CallError("--command-config goes with --zookeeper")
+        return False
+    source = context.get_parameter_source("servers")
+    if source is not None and source.name == "COMMANDLINE":
+        raise CallError("say one of --bootstrap-server and --zookeeper, not both")
+    return True
 
 
 def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from kafkapy.client.cluster import Topic, TopicPartition
 from kafkapy.client.descriptions import FoundOffset, NewTopic
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values, through_zookeeper
 from kafkapy.tools.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -226,13 +226,9 @@ def delete_topics(
 
 def _through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> "ZooKeeperTopics | None":
     """None where a broker is to be asked; CallError for options that do not go together."""
-    if zookeeper is None:
-        if file is not None:
-            raise CallError("--command-config goes with --zookeeper")
+    if not through_zookeeper(context, zookeeper, file):
         return None
-    source = context.get_parameter_source("servers")
-    if source is not None and source.name == "COMMANDLINE":
-        raise CallError("say one of --bootstrap-server and --zookeeper, not both")
+    assert zookeeper is not None
     from kafkapy.tools.topics_zookeeper import ZooKeeperTopics
 
     return ZooKeeperTopics(zookeeper, file)

@@ -1,0 +1,95 @@
+"""`kafkapy groups export-offsets` and `import-offsets`: what groups have committed as a file, from ZooKeeper and Kafka
+alike, so that it can go from one to the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkapy.tools.errors import ToolError
+from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper, home_of
+from kafkapy.tools.offset_lines import read_lines, write_lines
+from kafkapy.tools.options import DEFAULT_SERVER, Servers
+from kafkapy.tools.output import counted, print_table
+from kafkapy.tools.plan_file import STANDARD
+
+
+def export_offsets(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="None: all groups.")] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write the lines; -: print them.")
+    ] = STANDARD,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Write what groups have committed as lines /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET.
+
+    These are the lines of Kafka's old ExportZkOffsets: with --zookeeper of the offsets there, without it of those
+    that groups keep in Kafka.
+
+    Examples:
+
+        kafkapy groups export-offsets reports --zookeeper localhost:2181/kafka --output reports.txt
+
+        kafkapy groups export-offsets --output all.txt
+    """
+    with home_of(context, servers, zookeeper, command_config) as home:
+        wanted = list(dict.fromkeys(names or home.names()))
+        found = home.committed(wanted)
+        if without := [name for name in names or () if not found[name]]:
+            home.check_there(without)
+    write_lines(output, found)
+    if output != STANDARD:
+        count = sum(map(len, found.values()))
+        its = len([offsets for offsets in found.values() if offsets])
+        print(f"Wrote {counted(count, 'offset')} of {counted(its, 'group')} to {output}.")
+
+
+def import_offsets(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of export-offsets, or of ExportZkOffsets.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="GROUP", help="None: all groups in it.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is shown only.")] = False,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Commit the offsets in a file for groups that have no members.
+
+    The file has lines /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, as Kafka's old ExportZkOffsets wrote them. With
+    --zookeeper the offsets go there, without it to Kafka: so a group moves from one to the other.
+
+    Examples:
+
+        kafkapy groups import-offsets reports.txt
+
+        kafkapy groups import-offsets reports.txt --execute
+
+        kafkapy groups import-offsets all.txt reports --zookeeper localhost:2181/kafka --execute
+    """
+    lines = read_lines(file)
+    if missing := [name for name in names or () if name not in lines]:
+        raise ToolError(f"{file} has no line for group {missing[0]!r}")
+    wanted = list(dict.fromkeys(names or lines))
+    with home_of(context, servers, zookeeper, command_config) as home:
+        home.refuse_active(wanted)
+        before = home.committed(wanted)
+        if execute:
+            for name in wanted:
+                home.commit(name, lines[name])
+    print_table(
+        ["group", "topic", "partition>", "committed>", "new>"],
+        [
+            (name, *where, before[name].get(where, "-"), offset)
+            for name in wanted
+            for where, offset in lines[name].items()
+        ],
+    )
+    if execute:
+        print(f"Committed {counted(sum(len(lines[name]) for name in wanted), 'offset')}.")
+    else:
+        print("This is the plan; nothing was changed. --execute carries it out.")

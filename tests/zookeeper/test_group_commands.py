@@ -1,0 +1,349 @@
+"""`kafkapy groups --zookeeper` beside Kafka's own commands for the same groups: ConsumerGroupCommand of 0.10.2.2,
+ExportZkOffsets and ImportZkOffsets of 0.8.2.2; with Kafka's own consumers as members."""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from harness import toolchain
+from harness.original import OLD, OWN, Member
+from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from kazoo.client import KazooClient
+
+from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
+from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.server.broker import BrokerServer
+from kafkapy.server.config import BrokerConfig
+from kafkapy.tools.main import main
+
+TOPIC, OTHER, PARTITIONS, RECORDS = "flights", "weather", 3, 10
+
+
+class Bench(NamedTuple):
+    """A cluster of one broker with two topics, each partition with ten records."""
+
+    connect: str
+    bootstrap: str
+    zk: KazooClient
+
+    def put(self, group: str, offsets: dict[str, bytes], topic: str = TOPIC) -> None:
+        """What an old consumer that has left has committed, by partition."""
+        for path in ("ids", f"owners/{topic}", f"offsets/{topic}"):
+            self.zk.ensure_path(f"/consumers/{group}/{path}")
+        for partition, data in offsets.items():
+            self.zk.create(f"/consumers/{group}/offsets/{topic}/{partition}", data)
+
+    def offsets(self, group: str, topic: str = TOPIC) -> dict[str, int]:
+        path = f"/consumers/{group}/offsets/{topic}"
+        names = self.zk.get_children(path) if self.zk.exists(path) else []
+        return {name: int(self.zk.get(f"{path}/{name}")[0]) for name in sorted(names)}
+
+    def in_kafka(self, group: str) -> dict[tuple[str, int], int]:
+        with Cluster(self.bootstrap) as cluster:
+            found = GroupAdmin(cluster).offsets([group])[group]
+        assert isinstance(found, dict)
+        return {where: one.offset for where, one in found.items()}
+
+    def commit_to_kafka(self, group: str, offsets: dict[int, int]) -> None:
+        with Cluster(self.bootstrap) as cluster:
+            wanted = {(TOPIC, number): OffsetAndMetadata(offset) for number, offset in offsets.items()}
+            GroupAdmin(cluster).commit(group, wanted)
+
+
+@pytest.fixture(scope="module")
+def bench(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    connect = f"{zookeeper.address}/group-commands"
+    settings = {"log.dirs": str(tmp_path_factory.mktemp("log")), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    settings |= {"broker.id": "0", "zookeeper.connect": connect, "offsets.topic.num.partitions": "1"}
+    server = BrokerServer(BrokerConfig({**settings, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}))
+    server.start()
+    assert server.wait_until_loaded(30)
+    zk = KazooClient(connect)
+    zk.start()
+    with Admin(server.bootstrap_servers) as admin, RecordProducer(server.bootstrap_servers) as producer:
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS), NewTopic(OTHER, 1)])
+        for number in range(RECORDS):
+            for partition in range(PARTITIONS):
+                producer.send(TOPIC, b"%d-%d" % (partition, number), partition=partition, timestamp=1000 * number)
+            producer.send(OTHER, b"rain %d" % number)
+    yield Bench(connect, server.bootstrap_servers, zk)
+    zk.stop()
+    zk.close()
+    server.stop()
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Call = Callable[..., Said]
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, bench: Bench) -> Call:
+    """`kafkapy WORDS`; without --zookeeper at the bench's broker."""
+    monkeypatch.setenv("KAFKAPY_BOOTSTRAP_SERVER", bench.bootstrap)
+
+    def call(*words: object) -> Said:
+        capfd.readouterr()
+        return Said(main([str(word) for word in words]), *capfd.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def groups(run: Call, bench: Bench) -> Call:
+    """`kafkapy groups WORDS --zookeeper`."""
+    return lambda *words: run("groups", *words, "--zookeeper", bench.connect)
+
+
+def described(groups: Call, name: str, *words: str) -> Any:
+    said = groups("describe", name, *words, "--json")
+    assert (said.code, said.err) == (0, ""), said
+    return json.loads(said.out)[0]
+
+
+def kafka(version: str, tool: str, *words: object) -> str:
+    """What Kafka's own tool of that version prints."""
+    classpath = toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)
+    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    quiet = f"-Dlog4j.configuration=file:{OLD / 'log4j.properties'}"
+    command = [*java, quiet, "-cp", classpath, tool, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:
+    """Topic, partition, committed, end, lag and consumer, as Kafka's command describes a group."""
+    words = ("--describe", "--group", group)
+    said = kafka("0.10.2.2", "kafka.admin.ConsumerGroupCommand", "--zookeeper", bench.connect, *words)
+    lines = [line.split() for line in said.splitlines() if line.strip()]
+    assert lines[0][0] == "TOPIC", said
+    return {tuple(line) for line in lines[1:]}
+
+
+def we_say(groups: Call, group: str) -> set[tuple[str, ...]]:
+    """The same of ours; Kafka's names the consumer, ours the thread of it."""
+    rows = described(groups, group)["offsets"]
+    keys = ("topic", "partition", "committed", "end", "lag")
+    return {
+        (*("-" if row[key] is None else str(row[key]) for key in keys), (row["owner"] or "--").rpartition("-")[0])
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize("kind", ["0.10.2.2", OWN])
+def test_a_group_with_members_is_shown_as_kafka_shows_it(bench: Bench, groups: Call, tmp_path: Path, kind: str) -> None:
+    group = f"live-{kind}"
+    bench.put(group, {"0": b"4", "1": b"9"})
+    member = Member(kind, tmp_path, bench.connect, group, "m", TOPIC, 2, **{"auto.commit.interval.ms": "100"})
+    try:
+        member.wait_until_ready()
+        eventually(lambda: bench.offsets(group) == {"0": 10, "1": 10, "2": 10})
+        bench.zk.set(f"/consumers/{group}/offsets/{TOPIC}/1", b"7")
+        ours = we_say(groups, group)
+        assert ours == kafka_says(bench, group)
+        assert (TOPIC, "1", "7", "10", "3", f"{group}_m") in ours
+
+        head, columns, *rows = groups("describe", group).out.splitlines()
+        assert head == f"Group {group}: 1 member, lag 3"
+        assert re.split("  +", columns) == ["topic", "partition", "committed", "end", "lag", "kept in", "owner"]
+        assert re.split("  +", rows[1]) == [TOPIC, "1", "7", "10", "3", "ZooKeeper", f"{group}_m-0"]
+        *_, row = groups("describe", group, "--members").out.splitlines()
+        assert re.split("  +", row) == [f"{group}_m", f"{TOPIC} (2 streams)", "3", f"{TOPIC}:0-2"]
+        assert [line.split() for line in groups("list").out.splitlines() if group in line] == [[group, "1"]]
+
+        refused = groups("reset-offsets", group, "--topic", TOPIC, "--to-earliest", "--execute")
+        assert (refused.code, refused.out) == (1, "")
+        assert f"group '{group}' has 1 member in ZooKeeper, such as {group}_m: stop them first" in refused.err
+        assert groups("delete", group) == (
+            1, "", f"kafkapy: group '{group}' still has members in ZooKeeper: stop them first.\n"
+        )  # fmt: skip
+        assert "stop them first" in groups("delete-offsets", group, "--topic", TOPIC).err
+        assert bench.offsets(group)["1"] in (7, 10)
+    finally:
+        member.kill()
+
+
+def test_offsets_in_kafka_are_found_there(bench: Bench, groups: Call) -> None:
+    bench.put("moving", {"0": b"4", "1": b"5", "2": b"1"})
+    bench.commit_to_kafka("moving", {1: 6, 2: 1})
+    rows = described(groups, "moving")["offsets"]
+    assert [(row["committed"], row["inZooKeeper"], row["inKafka"]) for row in rows] == [
+        (4, 4, None), (6, 5, 6), (1, 1, 1)
+    ]  # fmt: skip
+    shown = [re.split("  +", line)[5] for line in groups("describe", "moving").out.splitlines()[2:]]
+    assert shown == ["ZooKeeper", "Kafka (ZooKeeper: 5)", "both"]
+    assert we_say(groups, "moving") == kafka_says(bench, "moving")
+
+
+def test_a_reset_goes_where_the_offsets_are(bench: Bench, groups: Call) -> None:
+    bench.put("dual", {"0": b"4"})
+    bench.commit_to_kafka("dual", {0: 5})
+    bench.put("zk-only", {"0": b"4"})
+    bench.zk.ensure_path(f"/consumers/kafka-only/owners/{TOPIC}")
+    bench.commit_to_kafka("kafka-only", {0: 5})
+    words = ("reset-offsets", "dual", "zk-only", "kafka-only", "new", "--topic", f"{TOPIC}:0", "--to-offset", 7)
+    plan = groups(*words)
+    assert plan.out.splitlines()[-1] == "This is the plan; nothing was changed. --execute carries it out."
+    assert bench.offsets("dual") == {"0": 4}
+    assert groups(*words, "--execute").out.splitlines()[-1] == "Committed 4 offsets."
+    assert [bench.offsets(name).get("0") for name in ("dual", "zk-only", "kafka-only", "new")] == [7, 7, None, 7]
+    assert [bench.in_kafka(name).get((TOPIC, 0)) for name in ("dual", "zk-only", "kafka-only", "new")] == [
+        7, None, 7, None
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("goal", "new"),
+    [
+        (["--to-earliest"], [0, 0]),
+        (["--to-latest"], [10, 10]),
+        (["--shift-by", "-2"], [2, 7]),
+        (["--to-datetime", "@3500"], [4, 4]),
+        (["--to-current"], [4, 9]),
+        (["--to-offset", "99"], [10, 10]),
+    ],
+)
+def test_resets_have_the_plans_of_groups_in_kafka(bench: Bench, groups: Call, goal: list[str], new: list[int]) -> None:
+    if not bench.offsets("planned"):
+        bench.put("planned", {"0": b"4", "1": b"9"})
+    said = groups("reset-offsets", "planned", "--all-topics", *goal, "--json")
+    assert [line["new"] for line in json.loads(said.out)["offsets"]] == new, said
+
+
+def test_groups_and_offsets_are_deleted(bench: Bench, groups: Call) -> None:
+    bench.put("gone", {"0": b"4", "1": b"5", "2": b"6"})
+    bench.put("gone", {"0": b"1"}, OTHER)
+    assert groups("delete-offsets", "gone", "--topic", f"{TOPIC}:0,7") == (
+        1, "", f"kafkapy: group 'gone' has committed nothing for {TOPIC}:7 in ZooKeeper.\n"
+    )  # fmt: skip
+    said = groups("delete-offsets", "gone", "--topic", f"{TOPIC}:0-1")
+    assert said.out == f"Deleted 2 offsets of group gone in topic {TOPIC} from ZooKeeper.\n"
+    assert bench.offsets("gone") == {"2": 6}
+    assert groups("delete-offsets", "gone", "--topic", TOPIC).code == 0
+    assert bench.zk.get_children("/consumers/gone/offsets") == [OTHER]
+    assert bench.zk.get_children("/consumers/gone/owners") == [OTHER]
+    assert groups("delete", "gone") == (0, "Deleted group gone from ZooKeeper.\n", "")
+    assert bench.zk.exists("/consumers/gone") is None
+    assert groups("delete", "gone", "--if-exists").out == "Group gone is not there.\n"
+    assert f"there is no group 'gone' in ZooKeeper at {bench.connect}" in groups("delete", "gone").err
+
+
+def test_a_large_group_is_deleted_in_several_changes(bench: Bench, groups: Call) -> None:
+    bench.put("large", {str(number): b"1" for number in range(700)})
+    assert groups("delete", "large").code == 0
+    assert bench.zk.exists("/consumers/large") is None
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_shown(bench: Bench, groups: Call) -> None:
+    bench.put("damaged", {"0": b"4", "1": b"four"})
+    bench.zk.create("/consumers/damaged/ids/damaged_m", b"{", ephemeral=True, makepath=True)
+    said = groups("describe", "damaged")
+    assert said.code == 0
+    assert "damaged_m in ZooKeeper is left out: '{' is not the subscription of a consumer" in said.err
+    assert f"/consumers/damaged/offsets/{TOPIC}/1 in ZooKeeper has b'four', which is no offset." in said.err
+    assert [line.split()[2] for line in said.out.splitlines()[2:]] == ["4", "-", "-"]
+    assert "cannot be read" in groups("describe", "damaged", "--members").out
+    bench.zk.delete("/consumers/damaged/ids/damaged_m")
+    assert groups("reset-offsets", "damaged", "-t", f"{TOPIC}:1", "--to-latest", "--execute").code == 0
+    assert bench.offsets("damaged") == {"0": 4, "1": 10}
+
+
+def test_without_brokers_there_is_what_zookeeper_has(bench: Bench, run: Call) -> None:
+    for path in ("/brokers/ids", "/brokers/topics", "/consumers/g/offsets/t"):
+        bench.zk.ensure_path(f"/alone{path}")
+    bench.zk.create("/alone/consumers/g/offsets/t/0", b"5")
+    bench.zk.create("/alone/consumers/g/offsets/t/8-0", b"6")
+    connect = f"{bench.connect}/alone"
+    said = run("groups", "describe", "g", "--zookeeper", connect)
+    assert said.out.splitlines()[1:] == [
+        "topic  partition  committed  end  lag  kept in",
+        "t              0          5    -    -  ZooKeeper",
+        "t            8-0          6    -    -  ZooKeeper",
+    ]
+    assert "no broker with a plain text listener is registered" in said.err
+    assert run("groups", "delete", "g", "--zookeeper", connect).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["describe", "nobody"], 1, "there is no group 'nobody' in ZooKeeper at"),
+        (["describe", "a/b"], 2, "a group called 'a/b' cannot be in ZooKeeper"),
+        (["describe", "--state"], 2, "--state does not go with --zookeeper"),
+        (["list", "--state", "stable"], 2, "--state and --type do not go with --zookeeper"),
+        (["list", "-b", "127.0.0.1:9092"], 2, "one of --bootstrap-server and --zookeeper"),
+        (["delete-offsets", "nobody", "-t", "t"], 1, "there is no group 'nobody'"),
+        (["export-offsets", "nobody"], 1, "there is no group 'nobody' in ZooKeeper"),
+    ],
+)
+def test_what_cannot_be_done_is_said(groups: Call, words: list[str], code: int, says: str) -> None:
+    said = groups(*words)
+    assert (said.code, said.out, said.err.count("\n")) == (code, "", 1)
+    assert says in said.err
+
+
+def test_a_wrong_address_is_said(bench: Bench, run: Call, tmp_path: Path) -> None:
+    said = run("groups", "list", "--zookeeper", f"{bench.connect}/wrong")
+    assert (said.code, said.out) == (1, "")
+    assert "has no /brokers/ids: is the chroot of the cluster missing, as in HOST:2181/kafka?" in said.err
+    quick = tmp_path / "quick.properties"
+    quick.write_text("zookeeper.connection.timeout.ms=300\n")
+    said = run("groups", "list", "--zookeeper", "127.0.0.1:1/kafka", "--command-config", quick)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("kafkapy: ZooKeeper at 127.0.0.1:1 does not answer within 0.3 s")
+
+
+def test_kafkas_files_of_offsets_are_ours(bench: Bench, groups: Call, run: Call, tmp_path: Path) -> None:
+    bench.put("exported", {"0": b"4", "1": b"5", "2": b"10"})
+    theirs, ours, back = (tmp_path / name for name in ("theirs.txt", "ours.txt", "back.txt"))
+    words = ("--zkconnect", bench.connect, "--group", "exported", "--output-file", theirs)
+    kafka("0.8.2.2", "kafka.tools.ExportZkOffsets", *words)
+    said = groups("export-offsets", "exported", "--output", ours)
+    assert said.out == f"Wrote 3 offsets of 1 group to {ours}.\n"
+    assert sorted(ours.read_text().splitlines()) == sorted(theirs.read_text().splitlines())
+    assert ours.read_text().splitlines()[0] == f"/consumers/exported/offsets/{TOPIC}/0:4"
+
+    # Theirs to Kafka and back, as a file that theirs reads.
+    assert groups("delete", "exported").code == 0
+    plan = run("groups", "import-offsets", theirs)
+    assert plan.out.splitlines()[-1] == "This is the plan; nothing was changed. --execute carries it out."
+    assert bench.in_kafka("exported") == {}
+    assert run("groups", "import-offsets", theirs, "--execute").out.splitlines()[-1] == "Committed 3 offsets."
+    assert bench.in_kafka("exported") == {(TOPIC, 0): 4, (TOPIC, 1): 5, (TOPIC, 2): 10}
+    assert run("groups", "export-offsets", "exported", "-o", back).code == 0
+    assert back.read_text() == ours.read_text()
+    kafka("0.8.2.2", "kafka.tools.ImportZkOffsets", "--zkconnect", bench.connect, "--input-file", back)
+    assert bench.offsets("exported") == {"0": 4, "1": 5, "2": 10}
+
+    back.write_text(back.read_text().replace("/0:4", "/0:8"))
+    row = groups("import-offsets", back, "exported", "--execute").out.splitlines()[1]
+    assert row.split() == ["exported", TOPIC, "0", "4", "8"]
+    assert bench.offsets("exported") == {"0": 8, "1": 5, "2": 10}
+
+
+def test_offsets_of_kafka_0_7_stay_in_zookeeper(bench: Bench, groups: Call, run: Call, tmp_path: Path) -> None:
+    file = tmp_path / "old.txt"
+    file.write_text("/consumers/seven/offsets/two-partitions/8-0:137\n/consumers/seven/offsets/two-partitions/8-1:0\n")
+    assert groups("import-offsets", file, "--execute").code == 0
+    assert groups("export-offsets", "seven").out == file.read_text()
+    said = run("groups", "import-offsets", file, "--execute")
+    assert (said.code, "two-partitions/8-0 is a partition of Kafka 0.7" in said.err) == (1, True)
+
+
+def test_an_import_into_a_group_with_members_is_refused(bench: Bench, groups: Call, tmp_path: Path) -> None:
+    file = tmp_path / "offsets.txt"
+    file.write_text(f"/consumers/busy/offsets/{TOPIC}/0:1\n")
+    bench.zk.create("/consumers/busy/ids/busy_m", b"{}", ephemeral=True, makepath=True)
+    said = groups("import-offsets", file, "--execute")
+    assert (said.code, said.out, "stop them first" in said.err) == (1, "", True)
+    assert bench.offsets("busy") == {}
