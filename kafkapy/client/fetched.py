@@ -54,18 +54,19 @@ def read_records(
     found: list[ConsumerRecord] = []
     coming = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
     aborting: set[int] = set()
+    start = position
     for header in iter_entries(data):
         while coming and coming[-1].first_offset <= header.last_offset:
             aborting.add(coming.pop().producer_id)
         if header.is_control:
             if header.producer_id in aborting and _is_abort(data, header):
                 aborting.discard(header.producer_id)
-        elif header.last_offset >= position and not (header.is_transactional and header.producer_id in aborting):
+        elif header.last_offset >= start and not (header.is_transactional and header.producer_id in aborting):
             # Not ConsumerRecord(...): what a NamedTuple adds to a call costs more than all the rest.
             found += [
                 new(ConsumerRecord, (topic, partition, offset, timestamp, key, value, headers))
                 for offset, timestamp, key, value, headers, _ in records_of(data, header)
-                if offset >= position
+                if offset >= start
             ]
         position = max(position, header.last_offset + 1)
     return found, position

@@ -108,7 +108,10 @@ class BrokerFetcher:
     def _hand_on(self, owned: OwnedPartition, fetched: Fetched) -> None:
         start = owned.fetch_from
         assert start is not None
-        if fetched.after is None:
+        if fetched.problem:
+            told = f"{owned} at offset {start}: {fetched.problem}"
+            owned.stream.fail(owned, KafkaError(Errors.CORRUPT_MESSAGE, told))
+        elif fetched.after is None:
             owned.stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE, self._too_large(owned, fetched.size)))
         else:
             owned.fetch_from = max(start, fetched.after)

@@ -17,13 +17,16 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.errors import ClientError, ConnectionFailed, UnsupportedByBroker
 from kafkapy.client.original.assignment import Partition, Thread
+from kafkapy.client.original.brokers_07 import Brokers07
+from kafkapy.client.original.cluster_tree import ClusterTree
 from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
-from kafkapy.client.original.fetch_wire import KafkaBrokers
+from kafkapy.client.original.fetch_wire import Brokers, KafkaBrokers
 from kafkapy.client.original.fetchers import Fetchers
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.client.original.group_tree import GroupTree
+from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
 from kafkapy.client.original.rebalance import Rebalancer
 from kafkapy.client.original.settings import consumer_settings
@@ -31,6 +34,7 @@ from kafkapy.client.original.streams import Decoder, OwnedPartition, Stream
 from kafkapy.client.original.subscriptions import Subscription
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, close, connected
+from kafkapy.runtime.config_def import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +78,10 @@ class ConsumerConnector:
         self._client = connected(keeper, keeper.servers + keeper.chroot, self._on_state)
         patience_s = settings.zookeeper_session_timeout_ms / 1000
         self._tree = GroupTree(self._client, settings.group_id, patience_s=patience_s)
-        self._check_the_tree()
+        brokers = self._brokers(self._found())
         self._offsets_cluster: Cluster | None = None
         self._store: OffsetStore | None = None
-        self._fetchers = Fetchers(settings, KafkaBrokers(settings, self.open_cluster))
+        self._fetchers = Fetchers(settings, brokers)
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None
         self._streams: list[Stream] = []
@@ -144,6 +148,7 @@ class ConsumerConnector:
             if offsets is None:
                 self._commit(list(self._held.values()))
                 return
+            self._not_of_07("commit offsets that are given")
             named = {(topic, str(number)): offset for (topic, number), offset in offsets.items()}
             ours = {where: offset for where, offset in named.items() if where in self._held}
             for where, offset in ours.items():
@@ -168,7 +173,9 @@ class ConsumerConnector:
             self._offsets_cluster.close()
 
     def open_cluster(self) -> Cluster:
-        """Connects to the brokers that are there now, for who wants to ask them more. Raises ConnectionFailed."""
+        """Connects to the brokers that are there now, for who wants to ask them more. Raises ConnectionFailed;
+        UnsupportedByBroker for those of Kafka 0.7."""
+        self._not_of_07("be asked as later ones")
         try:
             brokers = self._tree.brokers()
         except (KazooException, KazooTimeoutError) as error:
@@ -218,15 +225,27 @@ class ConsumerConnector:
             self._fetchers.start(begun)
         log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
 
-    def _check_the_tree(self) -> None:
+    def _found(self) -> ClusterTree:
         try:
             if self._tree.has_brokers():
-                return
+                return self._tree.cluster
             problem = "has no /brokers/ids: no cluster lives there. Is the path at its end right?"
         except (KazooException, KazooTimeoutError) as error:
             problem = f"does not answer: {type(error).__name__}"
         close(self._client)
         raise KeeperError(f"zookeeper.connect is {self.settings.zookeeper_connect!r}, which {problem}")
+
+    def _not_of_07(self, what: str) -> None:
+        if self._tree.cluster.layout is Layout.V07:
+            raise UnsupportedByBroker(f"groups and brokers of Kafka 0.7, as ZooKeeper has them here, cannot {what}")
+
+    def _brokers(self, cluster: ClusterTree) -> Brokers:
+        if cluster.layout is Layout.V08:
+            return KafkaBrokers(self.settings, self.open_cluster)
+        if self.settings.offsets_storage == "kafka":
+            close(self._client)
+            raise ConfigError("offsets.storage", "kafka", "must be zookeeper: the brokers are of Kafka 0.7")
+        return Brokers07(self.settings, cluster)
 
     # The member's own threads
 

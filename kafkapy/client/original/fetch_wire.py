@@ -27,6 +27,7 @@ class Fetched(NamedTuple):
 
     after: where to fetch next; None: nothing is whole, for the first batch is larger than the fetch.
     size: of that batch, 0 where that is not known.
+    problem: what is wrong with the data, if it is known already.
     """
 
     where: TopicPartition
@@ -34,6 +35,7 @@ class Fetched(NamedTuple):
     data: memoryview
     after: int | None
     size: int = 0
+    problem: str = ""
 
 
 class FetchWire(Protocol):

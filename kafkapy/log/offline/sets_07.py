@@ -1,15 +1,14 @@
-"""Messages of Kafka 0.7 as sets of format 0, which whatever reads later formats can take."""
+"""Segment files of Kafka 0.7 as sets of format 0, which whatever reads later formats can take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
 from kafkapy.log.offline.files_07 import Reader07
-from kafkapy.record.kafka07 import CorruptMessage, messages_in
-from kafkapy.record.legacy import build_set
+from kafkapy.record.conversion_07 import as_format_0
+from kafkapy.record.kafka07 import CorruptMessage
 
 GROUP = 1 << 18  # bytes that are handed on at a time
 
@@ -32,8 +31,7 @@ def sets_of_07(path: Path, base_offset: int) -> Iterator[Set07]:
     with Reader07(path) as reader:
         try:
             for message in reader.messages():
-                inner = ((-1, None, one.payload) for one in messages_in(message))
-                group += build_set(inner, 0, offsets=repeat(base_offset + message.position))
+                group += as_format_0(message, base_offset + message.position)
                 end = message.end
                 if len(group) >= GROUP:
                     yield Set07(group, end)

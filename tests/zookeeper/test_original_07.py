@@ -1,0 +1,172 @@
+"""The original consumer on a cluster of Kafka 0.7: its znodes, its wire, its offsets of bytes."""
+
+import base64
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness.broker_07 import Broker07, RealBroker07, start_broker_07
+from harness.zookeeper import SESSION_MS, eventually
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from kafkapy.client.errors import UnsupportedByBroker
+from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.errors import ConsumerTimeout
+from kafkapy.client.original.filters import Whitelist
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.runtime.config_def import ConfigError
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-0.7.2"
+Open = Callable[..., ConsumerConnector]
+
+
+@pytest.fixture
+def zk(connect: str) -> Iterator[KazooClient]:
+    server, _, chroot = connect.partition("/")
+    root = KazooClient(server)
+    root.start()
+    root.ensure_path(chroot)
+    client = KazooClient(connect)
+    client.start()
+    yield client
+    for one in (client, root):
+        one.stop()
+        one.close()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(GOLDEN / "data", tmp_path / "data"))
+
+
+@pytest.fixture
+def broker(zk: KazooClient, connect: str, data: Path) -> Iterator[Broker07 | RealBroker07]:
+    broker = start_broker_07(data, connect, {"two-partitions": 2})
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def consumer(connect: str, broker: object) -> Iterator[Open]:
+    opened: list[ConsumerConnector] = []
+
+    def opener(**settings: str) -> ConsumerConnector:
+        given = {"zk.connect": connect, "groupid": "g", "zk.sessiontimeout.ms": str(SESSION_MS)}
+        given |= {"rebalance.backoff.ms": "100", "autooffset.reset": "smallest", "consumer.timeout.ms": "10000"}
+        connector = ConsumerConnector(given | {name.replace("_", "."): value for name, value in settings.items()})
+        opened.append(connector)
+        return connector
+
+    yield opener
+    for connector in opened:
+        connector.shutdown()
+
+
+def expected(partition: str) -> list[tuple[int, int, bytes]]:
+    """Offset of each message's entry, that of the next entry, and the payload, as 0.7.2's own consumer saw them."""
+    found = []
+    for line in (GOLDEN / "expected" / f"{partition}.jsonl").read_text().splitlines():
+        stored = json.loads(line)
+        for message in stored["messages"]:
+            payload = message["payload"]
+            found.append((stored["offset"], stored["nextOffset"], payload_bytes(payload)))
+    return found
+
+
+def payload_bytes(payload: object) -> bytes:
+    if isinstance(payload, dict):
+        return base64.b64decode(payload["base64"])
+    return str(payload).encode()
+
+
+@pytest.mark.parametrize("topic", ["none", "gzip", "snappy", "small-segments", "gzip-segments", "magic0", "mixed"])
+def test_every_message_comes_with_its_position(consumer: Open, topic: str) -> None:
+    wanted = expected(f"{topic}-0")
+    (stream,) = consumer(fetch_size="2000").create_message_streams({topic: 1})[topic]
+    got = [next(stream) for _ in wanted]
+    assert [(one.offset, one.value) for one in got] == [(offset, payload) for offset, _, payload in wanted]
+    assert {(one.topic, one.partition, one.key, one.timestamp) for one in got} == {(topic, 0, None, -1)}
+
+
+def test_members_register_share_and_own_as_those_of_0_7_do(consumer: Open, zk: KazooClient) -> None:
+    golden = {one["path"]: one["data"] for one in map(json.loads, (GOLDEN / "znodes.jsonl").read_text().splitlines())}
+    for name in ("one", "two"):
+        consumer(groupid="group-a", consumerid=name).create_message_streams({"two-partitions": 1})
+    consumer(groupid="group-white", consumerid="three").create_message_streams_by_filter(Whitelist("(gzip|none)"), 2)
+    named = {path: data for path, data in golden.items() if re.search("/(ids|owners)/.*[^/]+$", path)}
+    wanted = {path: data for path, data in named.items() if path.startswith("/consumers") and data is not None}
+    assert len(wanted) == 7
+    eventually(lambda: {path: text_at(zk, path) for path in wanted} == wanted)
+
+
+def test_offsets_are_those_behind_what_was_handed_out(consumer: Open, zk: KazooClient) -> None:
+    wanted = {partition: expected(f"two-partitions-{partition}") for partition in (0, 1)}
+    first = consumer(autocommit_enable="false")
+    (stream,) = first.create_message_streams({"two-partitions": 1})["two-partitions"]
+    taken: Counter[int] = Counter()
+    for _ in range(sum(map(len, wanted.values()))):
+        record = next(stream)
+        assert (record.offset, record.value) == wanted[record.partition][taken[record.partition]][::2]
+        taken[record.partition] += 1
+        first.commit_offsets()
+        # In the middle of a compressed message it is the beginning of that, where a consumer can go on.
+        rest = wanted[record.partition][taken[record.partition] :]
+        after = rest[0][0] if rest else wanted[record.partition][-1][1]
+        assert text_at(zk, f"/consumers/g/offsets/two-partitions/8-{record.partition}") == str(after)
+    first.shutdown()
+    (stream,) = consumer(consumer_timeout_ms="300").create_message_streams({"two-partitions": 1})["two-partitions"]
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+
+
+def test_a_member_goes_on_where_the_last_one_of_0_7_stopped(consumer: Open, zk: KazooClient) -> None:
+    wanted = expected("none-0")
+    middle = wanted[len(wanted) // 2][0]
+    zk.create("/consumers/g/offsets/none/8-0", str(middle).encode(), makepath=True)
+    (stream,) = consumer().create_message_streams({"none": 1})["none"]
+    assert next(stream).offset == middle
+
+
+def test_an_offset_that_is_gone_goes_on_where_the_setting_says(consumer: Open, zk: KazooClient) -> None:
+    zk.create("/consumers/g/offsets/none/8-0", b"99999999", makepath=True)
+    (stream,) = consumer().create_message_streams({"none": 1})["none"]
+    assert next(stream).offset == 0
+
+
+def test_a_message_that_is_larger_than_a_fetch_is_told(consumer: Open) -> None:
+    (stream,) = consumer(fetch_size="20").create_message_streams({"gzip": 1})["gzip"]
+    with pytest.raises(KafkaError, match=r"gzip-8-0 at offset 0 has a message of \d+ bytes .* larger than 20"):
+        next(stream)
+
+
+def test_bytes_that_are_no_message_are_told_with_their_place(consumer: Open, data: Path) -> None:
+    segment = data / "none-0" / f"{0:020}.kafka"
+    stored = bytearray(segment.read_bytes())
+    (at, _, _), *_ = expected("none-0")[1:]
+    stored[at + 8] ^= 1  # in the checksum
+    segment.write_bytes(stored)
+    (stream,) = consumer().create_message_streams({"none": 1})["none"]
+    assert next(stream).offset == 0
+    with pytest.raises(KafkaError, match=f"none-8-0 at offset {at}: .* has CRC") as raised:
+        next(stream)
+    assert raised.value.code == Errors.CORRUPT_MESSAGE
+
+
+def test_what_0_7_does_not_have_is_refused(consumer: Open) -> None:
+    with pytest.raises(ConfigError, match=r"offsets\.storage=kafka: must be zookeeper: the brokers are of Kafka 0\.7"):
+        consumer(offsets_storage="kafka")
+    member = consumer()
+    with pytest.raises(UnsupportedByBroker, match=r"Kafka 0\.7"):
+        member.open_cluster()
+
+
+def text_at(zk: KazooClient, path: str) -> str | None:
+    try:
+        return zk.get(path)[0].decode()
+    except NoNodeError:
+        return None
