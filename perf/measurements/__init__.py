@@ -20,6 +20,7 @@ from perf.measurements.rebalance import Rebalance
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
+from perf.measurements.small_requests import SmallRequests
 from perf.measurements.spark_log import SparkLog
 from perf.measurements.spark_read import SparkRead
 from perf.measurements.spark_sink import SparkSink
@@ -36,6 +37,7 @@ ALL: tuple[Measurement, ...] = (
     Consume(),
     ZeroCopy(),
     Requests(),
+    SmallRequests(),
     Latency(),
     GroupCommit(),
     Start(),

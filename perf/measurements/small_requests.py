@@ -1,0 +1,154 @@
+"""One record a request on 1, 16, 64 and 256 connections, one request on the way on each; and fetches at the tail.
+
+At the tail every record wakes as many consumers as there are connections, each with a fetch that waits for it.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from confluent_kafka import Producer
+
+from perf import frames
+from perf.brokers import Broker
+from perf.closed_loop import closed_loop
+from perf.cpu import used
+from perf.measurement import Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import TIMEOUT, RawClient, Refused
+from perf.stats import percentile
+
+CONNECTIONS = (1, 16, 64, 256)
+SIZE = 100
+SHARES = {"p50": (0.5, None), "p99": (0.99, Goal(0.3)), "p99.9": (0.999, None)}
+TOPIC, TAIL, LIBRDKAFKA = "small", "tail", "small-librdkafka"
+
+
+def _rows_of(kind: str, what: str, count: int) -> list[Row]:
+    who = f"{what}, connections: {count}"
+    key = f"small.{kind}.{count}"
+    return [
+        Row(f"{key}.rate", who, "/s", "higher"),
+        Row(f"{key}.cpu", f"broker CPU a 100,000, {who}", "s", "lower", Goal(0.3), digits=2),
+        *(Row(f"{key}.{share}", f"{share}, {who}", "ms", "lower", goal, 3) for share, (_, goal) in SHARES.items()),
+    ]
+
+
+class SmallRequests(Measurement):
+    name = "small-requests"
+    about = f"one record of {SIZE} B a request or a fetch, 1 to 256 connections, one on the way each; librdkafka beside"
+    quick = False
+    rows = (
+        *(row for count in CONNECTIONS for row in _rows_of("produce", "one record a request", count)),
+        *(row for count in CONNECTIONS for row in _rows_of("tail", "records to waiting fetches", count)),
+        Row("small.librdkafka.rate", "one record a request, librdkafka, linger 0", "/s", "higher", Goal(3.0)),
+        Row("small.librdkafka.cpu", "broker CPU a 100,000 of librdkafka's", "s", "lower", Goal(0.3), digits=2),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.broker(kind) as broker:
+            with RawClient(broker.port) as client:
+                for topic in (TOPIC, TAIL, LIBRDKAFKA):
+                    client.create_topic(topic)
+            for count in CONNECTIONS:
+                found |= _produce(bench, broker, count)
+                found |= _tail(bench, broker, count)
+            found |= _librdkafka(bench, broker)
+        return found
+
+
+def _produce(bench: Bench, broker: Broker, connections: int) -> Figures:
+    frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
+    many = [frame] * connections
+    requests = max(4 * connections, bench.scale.requests // 2)
+    with ExitStack() as ending:
+        clients = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
+        closed_loop(clients, many, max(connections, requests // 4))
+        with used(broker.pid) as usage:
+            seconds, latencies = closed_loop(clients, many, requests)
+    return _figures("produce", connections, requests, seconds, usage.cpu, latencies)
+
+
+def _tail(bench: Bench, broker: Broker, connections: int) -> Figures:
+    frame = frames.produce(TAIL, frames.batch(frames.plain_values(SIZE, 1)), 1)
+    rounds = max(20, bench.scale.requests // 2 // max(16, connections))
+    with ExitStack() as ending:
+        producer = ending.enter_context(RawClient(broker.port))
+        consumers = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
+        fetch = frames.FetchFrame(TAIL)
+        _deliver(producer, frame, consumers, fetch, max(5, rounds // 4))
+        with used(broker.pid) as usage:
+            seconds, latencies = _deliver(producer, frame, consumers, fetch, rounds)
+    return _figures("tail", connections, rounds * connections, seconds, usage.cpu, latencies)
+
+
+def _deliver(
+    producer: RawClient, frame: bytes, consumers: Sequence[RawClient], fetch: frames.FetchFrame, rounds: int
+) -> tuple[float, list[float]]:
+    """Each round a record is produced when all consumers wait for it. Returns seconds, and the time from the call that
+    sends a record to the moment at which each consumer has it."""
+    answer = fetch.head + len(frames.batch(frames.plain_values(SIZE, 1)))
+    acknowledgement = producer.produce_once(frame)
+    offset = producer.end_offset(TAIL)
+    latencies: list[float] = []
+    buffer = memoryview(bytearray(4096))
+    poller = select.epoll()
+    by_fd = {client.socket.fileno(): client.socket for client in consumers}
+    try:
+        for fd in by_fd:
+            poller.register(fd, select.EPOLLIN)
+        began = time.perf_counter()
+        for _ in range(rounds):
+            asked = bytes(fetch.at(offset))
+            for socket in by_fd.values():
+                socket.sendall(asked)
+            missing = dict.fromkeys(by_fd, answer)
+            sent_at = time.perf_counter()
+            producer.socket.sendall(frame)
+            left = acknowledgement
+            while left:
+                left -= producer.socket.recv_into(buffer[:left])
+            while missing:
+                ready = poller.poll(TIMEOUT)
+                if not ready:
+                    raise Refused(f"a fetch at the tail was not answered in {TIMEOUT:.0f} s")
+                for fd, _ in ready:
+                    missing[fd] -= by_fd[fd].recv_into(buffer)
+                    if not missing[fd]:
+                        del missing[fd]
+                        latencies.append(time.perf_counter() - sent_at)
+            offset += 1
+        return time.perf_counter() - began, latencies
+    finally:
+        poller.close()
+
+
+def _librdkafka(bench: Bench, broker: Broker) -> Figures:
+    """One connection, requests of one record each, as many on the way as it sends by itself."""
+    count = bench.scale.requests // 2
+    settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.num.messages": 1, "acks": 1}
+    producer = Producer(settings)
+    messages = [{"value": value} for value in frames.plain_values(SIZE, 100)]
+
+    def send(wanted: int) -> None:
+        for _ in range(wanted // len(messages)):
+            while len(producer) > 50_000:
+                producer.poll(0.001)
+            producer.produce_batch(LIBRDKAFKA, messages, partition=0)
+        producer.flush()
+
+    send(count // 4)
+    with used(broker.pid) as usage:
+        send(count)
+    sent = count // len(messages) * len(messages)
+    return {"small.librdkafka.rate": sent / usage.wall, "small.librdkafka.cpu": usage.cpu * 100_000 / max(1, sent)}
+
+
+def _figures(kind: str, connections: int, count: int, seconds: float, cpu: float, latencies: list[float]) -> Figures:
+    latencies.sort()
+    key = f"small.{kind}.{connections}"
+    found = {f"{key}.{share}": percentile(latencies, part) * 1e3 for share, (part, _) in SHARES.items()}
+    return found | {f"{key}.rate": count / seconds, f"{key}.cpu": cpu * 100_000 / count}
