@@ -224,6 +224,12 @@ class TransactionalProducer(RecordProducer):
             self._link.close()
             super().close()
 
+    def drop(self) -> None:
+        """Closes, and ends nothing: what is open is for the next producer with this id to abort, or for its time-out.
+        For one that cannot wait."""
+        self._link.close()
+        super().close()
+
     def _end(self, state: State) -> None:
         self._state = state
         if self._begun is not False:

@@ -53,7 +53,9 @@ class AtLeastOnce:
         self._counts = counts
         self._linger_s = target.linger_s
         self._topics = TargetTopics(
-            target_cluster(target), options.create_topics, keep_partitions=options.keep_partitions
+            target_cluster(target),
+            options.create_topics,
+            same_numbers="records are to keep their partition" if options.keep_partitions else None,
         )
         self._recoder = Recoder(
             batch_bytes=target.batch_bytes, codec=target.codec, keep_partitions=options.keep_partitions

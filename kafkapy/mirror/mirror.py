@@ -13,8 +13,10 @@ from kafkapy.client.original.filters import TopicFilter
 from kafkapy.mirror.at_least_once import AtLeastOnce
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import target_cluster
+from kafkapy.mirror.exactly_once import ExactlyOnce
+from kafkapy.mirror.group_member import GroupMember
 from kafkapy.mirror.options import MirrorOptions
-from kafkapy.mirror.source_settings import SourceSettings
+from kafkapy.mirror.source_settings import GroupSource, SourceSettings
 from kafkapy.mirror.sources import member_of
 from kafkapy.mirror.target_settings import TargetSettings
 
@@ -101,6 +103,8 @@ class Mirror:
             CannotMirror: a source is the target, or options do not go together.
             ConnectionFailed, KeeperError: nobody answers at one of the addresses.
         """
+        if self.options.exactly_once:
+            self._check_exactly_once()
         with target_cluster(self.target) as cluster:
             cluster.refresh([])
             self._target_id = cluster.cluster_id
@@ -161,7 +165,15 @@ class Mirror:
                     f"{source.file} and {self.target.file} are about the same cluster, {cluster_id}: topics keep their "
                     "names, so that copies would be copied for ever; name another cluster in one of them"
                 )
-            return AtLeastOnce(member, self.target, self.options, counts)
+            if not self.options.exactly_once:
+                return AtLeastOnce(member, self.target, self.options, counts)
+            assert isinstance(member, GroupMember)
+            if cluster_id is None:
+                raise CannotMirror(
+                    f"{source.file}: the cluster has no id, as those before Kafka 0.10.1 have none, and exactly-once "
+                    "keeps offsets under it; mirror it at least once"
+                )
+            return ExactlyOnce(member, f"{source.group_id}.{cluster_id}", self.target, self.options, counts)
         except BaseException:
             member.close()
             raise
@@ -172,3 +184,21 @@ class Mirror:
         for stream in self._streams:
             stream.thread.join(max(0.0, deadline - time.monotonic()))
         return not any(stream.thread.is_alive() for stream in self._streams)
+
+    def _check_exactly_once(self) -> None:
+        if not self.options.abort_on_send_failure:
+            raise CannotMirror(
+                "exactly-once does not go with abort-on-send-failure=false: what is lost is not there once"
+            )
+        if self.target.acks != -1 or not self.target.idempotent:
+            raise CannotMirror(f"{self.target.file}: exactly-once needs acks=all and enable.idempotence=true")
+        for source in self.sources:
+            if not isinstance(source, GroupSource):
+                raise CannotMirror(
+                    f"{source.file}: exactly-once needs a source with bootstrap.servers; a group in ZooKeeper begins "
+                    "where its own offsets say, and not where the target's do"
+                )
+            if source.isolation != "read_committed":
+                raise CannotMirror(
+                    f"{source.file}: isolation.level is {source.isolation}; exactly-once needs read_committed"
+                )

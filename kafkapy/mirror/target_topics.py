@@ -26,12 +26,13 @@ class TargetTopics:
 
     Args:
         cluster: the target, with connections of its own.
+        same_numbers: why each partition must have one of the same number in the target; None: it need not.
     """
 
-    def __init__(self, cluster: Cluster, create: CreateTopics, *, keep_partitions: bool) -> None:
+    def __init__(self, cluster: Cluster, create: CreateTopics, *, same_numbers: str | None = None) -> None:
         self._cluster = cluster
         self._create = create
-        self._keep = keep_partitions
+        self._same_numbers = same_numbers
         self._counts: dict[str, tuple[int, float]] = {}
 
     def partition_count(self, topic: str, in_source: Callable[[], int], partition: int) -> int:
@@ -44,17 +45,17 @@ class TargetTopics:
             NoTopic, KafkaError, ClientError.
         """
         count, look_at = self._counts.get(topic, (0, 0.0))
-        if time.monotonic() >= look_at or (self._keep and partition >= count):
+        is_missing = self._same_numbers is not None and partition >= count
+        if is_missing or time.monotonic() >= look_at:
             first = not count
             count = self._look(topic, in_source)
             if first and count != (source := in_source()):
                 log.warning("topic %r has %d partitions in the target and %d in the source", topic, count, source)
             self._counts[topic] = count, time.monotonic() + LOOK_EVERY_S
-        if self._keep and partition >= count:
+        if self._same_numbers is not None and partition >= count:
             raise NoTopic(
-                f"topic {topic!r} has {count} partitions in the target, and records of partition {partition} are to "
-                "keep their partition; give it as many as in the source (kafkapy topics alter --partitions), or do "
-                "without --keep-partitions"
+                f"topic {topic!r} has no partition {partition} in the target, only {count}, but {self._same_numbers}; "
+                "give it as many as in the source (kafkapy topics alter --partitions)"
             )
         return count
 

@@ -1,0 +1,49 @@
+"""Where a mirror stands, as its target knows it: offsets of a group that are written with the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkapy.client.answers import check
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.coordinator_link import CoordinatorLink
+from kafkapy.client.errors import UnsupportedByBroker
+from kafkapy.client.group_offsets import ONE_GROUP_UNTIL, STABLE_FROM, fetch_request
+from kafkapy.protocol.apis import OFFSET_FETCH
+
+
+class TargetOffsets:
+    """For one thread. The cluster is closed with it."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._link = CoordinatorLink(cluster, group)
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those that are committed; partitions without one are left out. Transactions that are ending are waited for.
+
+        Raises:
+            UnsupportedByBroker: the target is older than Kafka 2.5, and does not say whether an offset is decided.
+            KafkaError, ConnectionFailed: as the coordinator says, when the time is up.
+        """
+        wanted = list(partitions)
+        return self._link.retry(lambda: self._ask(wanted))
+
+    def close(self) -> None:
+        self._link.close()
+        self._cluster.close()
+
+    def _ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL) < STABLE_FROM:
+            raise UnsupportedByBroker("The target is older than Kafka 2.5, whose offsets may not be decided yet.")
+        request = fetch_request(self._link.key, partitions, stable=True)
+        answer = self._link.call(OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL)
+        check(answer.error_code, f"the offsets of group {self._link.key!r}")
+        found = {}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                where = topic.name, one.partition_index
+                check(one.error_code, f"the offset of group {self._link.key!r} in {where[0]}-{where[1]}")
+                if one.committed_offset >= 0:
+                    found[where] = one.committed_offset
+        return found
