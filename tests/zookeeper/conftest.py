@@ -1,11 +1,13 @@
 """A ZooKeeper server for all tests here, a chroot of its own for each, and brokers that live there."""
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.client import KazooClient
 
 from kafkapy.metadata.keeper_client import KeeperSettings
 from kafkapy.metadata.tree import Tree
@@ -15,6 +17,8 @@ from kafkapy.server.config import BrokerConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from harness.broker_07 import Broker07, RealBroker07, start_broker_07
+from harness.golden_07 import GOLDEN_07
 from harness.zookeeper import SESSION_MS, ZooKeeper
 
 OpenTree = Callable[..., ZooKeeperTree]
@@ -84,3 +88,30 @@ def start(connect: str, tmp_path: Path) -> Iterator[Start]:
     yield starter
     for server in running:
         server.stop()
+
+
+@pytest.fixture
+def zk(zookeeper: ZooKeeper, connect: str) -> Iterator[KazooClient]:
+    """A client in the chroot, which it makes."""
+    chroot = connect.partition("/")[2]
+    client = KazooClient(zookeeper.address)
+    client.start()
+    client.ensure_path(chroot)
+    client.chroot = f"/{chroot}"
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def data_07(tmp_path: Path) -> Path:
+    """A copy of what Kafka 0.7.2 wrote, for a broker that may write to it."""
+    return Path(shutil.copytree(GOLDEN_07 / "data", tmp_path / "kafka-0.7"))
+
+
+@pytest.fixture
+def broker_07(zk: KazooClient, connect: str, data_07: Path) -> Iterator[Broker07 | RealBroker07]:
+    """With two partitions of the topics two-partitions and sent."""
+    broker = start_broker_07(data_07, connect, {"two-partitions": 2, "sent": 2})
+    yield broker
+    broker.stop()

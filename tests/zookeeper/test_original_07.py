@@ -1,15 +1,13 @@
 """The original consumer on a cluster of Kafka 0.7: its znodes, its wire, its offsets of bytes."""
 
-import base64
 import json
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.broker_07 import Broker07, RealBroker07, start_broker_07
+from harness.golden_07 import GOLDEN_07, TOPICS_07, expected
 from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
@@ -21,38 +19,11 @@ from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-0.7.2"
 Open = Callable[..., ConsumerConnector]
 
 
 @pytest.fixture
-def zk(connect: str) -> Iterator[KazooClient]:
-    server, _, chroot = connect.partition("/")
-    root = KazooClient(server)
-    root.start()
-    root.ensure_path(chroot)
-    client = KazooClient(connect)
-    client.start()
-    yield client
-    for one in (client, root):
-        one.stop()
-        one.close()
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(GOLDEN / "data", tmp_path / "data"))
-
-
-@pytest.fixture
-def broker(zk: KazooClient, connect: str, data: Path) -> Iterator[Broker07 | RealBroker07]:
-    broker = start_broker_07(data, connect, {"two-partitions": 2})
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def consumer(connect: str, broker: object) -> Iterator[Open]:
+def consumer(connect: str, broker_07: object) -> Iterator[Open]:
     opened: list[ConsumerConnector] = []
 
     def opener(**settings: str) -> ConsumerConnector:
@@ -67,34 +38,19 @@ def consumer(connect: str, broker: object) -> Iterator[Open]:
         connector.shutdown()
 
 
-def expected(partition: str) -> list[tuple[int, int, bytes]]:
-    """Offset of each message's entry, that of the next entry, and the payload, as 0.7.2's own consumer saw them."""
-    found = []
-    for line in (GOLDEN / "expected" / f"{partition}.jsonl").read_text().splitlines():
-        stored = json.loads(line)
-        for message in stored["messages"]:
-            payload = message["payload"]
-            found.append((stored["offset"], stored["nextOffset"], payload_bytes(payload)))
-    return found
-
-
-def payload_bytes(payload: object) -> bytes:
-    if isinstance(payload, dict):
-        return base64.b64decode(payload["base64"])
-    return str(payload).encode()
-
-
-@pytest.mark.parametrize("topic", ["none", "gzip", "snappy", "small-segments", "gzip-segments", "magic0", "mixed"])
-def test_every_message_comes_with_its_position(consumer: Open, topic: str) -> None:
-    wanted = expected(f"{topic}-0")
-    (stream,) = consumer(fetch_size="2000").create_message_streams({topic: 1})[topic]
-    got = [next(stream) for _ in wanted]
-    assert [(one.offset, one.value) for one in got] == [(offset, payload) for offset, _, payload in wanted]
-    assert {(one.topic, one.partition, one.key, one.timestamp) for one in got} == {(topic, 0, None, -1)}
+def test_every_message_comes_with_its_position(consumer: Open) -> None:
+    wanted = {topic: expected(f"{topic}-0") for topic in TOPICS_07}
+    streams = consumer(fetch_size="2000").create_message_streams(dict.fromkeys(TOPICS_07, 1))
+    for topic, (stream,) in streams.items():
+        got = [next(stream) for _ in wanted[topic]]
+        assert [(one.offset, one.value) for one in got] == [(offset, payload) for offset, _, payload in wanted[topic]]
+        assert {(one.topic, one.partition, one.key, one.timestamp) for one in got} == {(topic, 0, None, -1)}
 
 
 def test_members_register_share_and_own_as_those_of_0_7_do(consumer: Open, zk: KazooClient) -> None:
-    golden = {one["path"]: one["data"] for one in map(json.loads, (GOLDEN / "znodes.jsonl").read_text().splitlines())}
+    golden = {
+        one["path"]: one["data"] for one in map(json.loads, (GOLDEN_07 / "znodes.jsonl").read_text().splitlines())
+    }
     for name in ("one", "two"):
         consumer(groupid="group-a", consumerid=name).create_message_streams({"two-partitions": 1})
     consumer(groupid="group-white", consumerid="three").create_message_streams_by_filter(Whitelist("(gzip|none)"), 2)
@@ -144,8 +100,8 @@ def test_a_message_that_is_larger_than_a_fetch_is_told(consumer: Open) -> None:
         next(stream)
 
 
-def test_bytes_that_are_no_message_are_told_with_their_place(consumer: Open, data: Path) -> None:
-    segment = data / "none-0" / f"{0:020}.kafka"
+def test_bytes_that_are_no_message_are_told_with_their_place(consumer: Open, data_07: Path) -> None:
+    segment = data_07 / "none-0" / f"{0:020}.kafka"
     stored = bytearray(segment.read_bytes())
     (at, _, _), *_ = expected("none-0")[1:]
     stored[at + 8] ^= 1  # in the checksum

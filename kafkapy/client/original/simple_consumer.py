@@ -15,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
-from kafkapy.client.connection import Connection
-from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
-from kafkapy.client.fetched import NAMES_UNTIL
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.original.simple_consumer_07 import SimpleWire07
 from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageSet, MessageTooLarge
-from kafkapy.errors import Errors, KafkaError, message_of
-from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
+from kafkapy.client.original.simple_consumer_wire import KafkaSimpleWire, SimpleWire
+from kafkapy.errors import Errors, KafkaError
 
 LATEST, EARLIEST = -1, -2
 MAX_BUFFER = 64 << 20
@@ -43,6 +42,8 @@ class SimpleConsumer:
         properties: of Kafka's consumer; `auto.offset.reset` (0.7: `autooffset.reset`) counts: with smallest or
             largest `fetch` begins there when the partition does not have the offset, else it raises OffsetOutOfRange.
         max_wait_ms, min_bytes: how long the broker waits for how much, when there is less.
+        broker_version: "0.7" for a broker of Kafka 0.7, whose offsets are positions of bytes in the log: messages that
+            were compressed together have one, and the next fetch begins at `next_offset`. It does not wait.
     Raises, all calls:
         ConnectionFailed: the broker cannot be reached, or does not answer.
         KafkaError: what the broker says, such as NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
@@ -59,15 +60,17 @@ class SimpleConsumer:
         max_wait_ms: int = 0,
         min_bytes: int = 1,
         properties: Mapping[str, Any] | None = None,
+        broker_version: str = "",
     ) -> None:
         self._reset = _reset_of(properties or {})
-        self._place = host, port
-        self._client_id = client_id
-        self._timeout_s = timeout_s
         self._max_buffer = max_buffer
-        self._max_wait_ms = max_wait_ms
-        self._min_bytes = min_bytes
-        self._connection: Connection | None = None
+        self._wire: SimpleWire
+        if broker_version == "0.7":
+            self._wire = SimpleWire07(host, port, timeout_s)
+        elif broker_version:
+            raise ValueError(f"broker_version is {broker_version!r}; it can be 0.7, and is nothing for all later ones")
+        else:
+            self._wire = KafkaSimpleWire(host, port, client_id, timeout_s, max_wait_ms, min_bytes)
 
     def __enter__(self) -> SimpleConsumer:
         return self
@@ -76,9 +79,7 @@ class SimpleConsumer:
         self.close()
 
     def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._wire.close()
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> MessageSet:
         """Messages from an offset on; empty at the end of the partition.
@@ -112,24 +113,17 @@ class SimpleConsumer:
         wanted = {(one.topic, one.partition): one for one in requests}
         if len(wanted) < len(requests):
             raise ValueError("a partition can be in a request only once")
-        answers = self._fetch(requests) if requests else {}
-        return [self._set_of(one, answers.get((one.topic, one.partition))) for one in requests]
+        found = self._wire.fetch(requests) if requests else []
+        for one in found:
+            if one.error is not None and one.error.code == Errors.OFFSET_OUT_OF_RANGE:
+                one.error = self._out_of_range(one)
+        return found
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_offsets: int) -> list[int]:
         """Where segments begin that were written by `time` (ms since 1970), and the end of the partition where that
         is before it: the newest first, `max_offsets` at most. LATEST (-1): also the end; EARLIEST (-2): the first
         offset alone."""
-        shape = LIST_OFFSETS.Request.Topics
-        asked = shape.Partitions(partition_index=partition, timestamp=time, max_num_offsets=max_offsets)
-        request = LIST_OFFSETS.Request(replica_id=-1, topics=[shape(name=topic, partitions=[asked])])
-        response = self._call(LIST_OFFSETS, request, at_most=0)
-        for one in response.topics:
-            for answer in one.partitions:
-                if one.name == topic and answer.partition_index == partition:
-                    if answer.error_code:
-                        raise _error(topic, partition, answer.error_code)
-                    return list(answer.old_style_offsets)
-        raise _error(topic, partition, Errors.UNKNOWN_SERVER_ERROR)
+        return self._wire.offsets_before(topic, partition, time, max_offsets)
 
     def _fits(self, found: MessageSet, max_bytes: int) -> bool:
         """Whether there is a whole message, or nothing at all. Brokers since 0.10.1 send the first one whole, however
@@ -139,59 +133,14 @@ class SimpleConsumer:
             raise MessageTooLarge(found.topic, found.partition, found.offset, size, self._max_buffer)
         return bool(found.valid_bytes) or not found.is_partial
 
-    def _fetch(self, requests: Sequence[FetchRequest]) -> dict[tuple[str, int], Any]:
-        topics: dict[str, list[Any]] = {}
-        for one in requests:
-            asked = FETCH.Request.Topics.Partitions(
-                partition=one.partition, fetch_offset=one.offset, partition_max_bytes=one.max_bytes
-            )
-            topics.setdefault(one.topic, []).append(asked)
-        request = FETCH.Request(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            topics=[FETCH.Request.Topics(topic=name, partitions=parts) for name, parts in topics.items()],
-        )
-        response = self._call(FETCH, request, at_most=NAMES_UNTIL)
-        if response.error_code:
-            raise KafkaError(response.error_code)
-        return {(one.topic, part.partition_index): part for one in response.responses for part in one.partitions}
-
-    def _set_of(self, request: FetchRequest, answer: Any) -> MessageSet:
-        if answer is None:
-            return MessageSet(request, error=_error(request.topic, request.partition, Errors.UNKNOWN_SERVER_ERROR))
-        if answer.error_code == Errors.OFFSET_OUT_OF_RANGE:
-            return MessageSet(request, error=self._out_of_range(request))
-        if answer.error_code:
-            return MessageSet(request, error=_error(request.topic, request.partition, answer.error_code))
-        return MessageSet(request, memoryview(answer.records or b""), answer.high_watermark)
-
-    def _out_of_range(self, request: FetchRequest) -> OffsetOutOfRange:
-        where = request.topic, request.partition
+    def _out_of_range(self, found: MessageSet) -> OffsetOutOfRange:
+        where = found.topic, found.partition
         try:
             earliest = self.get_offsets_before(*where, EARLIEST, 1)[0]
             latest = self.get_offsets_before(*where, LATEST, 1)[0]
         except (KafkaError, ConnectionFailed, IndexError):
             earliest = latest = -1
-        return OffsetOutOfRange(*where, request.offset, earliest, latest)
-
-    def _call(self, api: Api, request: Any, *, at_most: int) -> Any:
-        fresh = self._connection is None or self._connection.closed
-        try:
-            return self._connected().call(api, request, at_most=at_most)
-        except BrokerTimedOut:
-            raise
-        except ConnectionFailed:
-            if fresh:
-                raise
-            return self._connected().call(api, request, at_most=at_most)
-
-    def _connected(self) -> Connection:
-        if self._connection is None or self._connection.closed:
-            host, port = self._place
-            self._connection = Connection(
-                host, port, client_id=self._client_id, timeout_s=self._timeout_s, old_brokers=True
-            )
-        return self._connection
+        return OffsetOutOfRange(*where, found.offset, earliest, latest)
 
 
 def _reset_of(properties: Mapping[str, Any]) -> int | None:
@@ -203,7 +152,3 @@ def _reset_of(properties: Mapping[str, Any]) -> int | None:
                 raise ValueError(f"{name} is {word!r}; it can be smallest, largest or none")
             return _RESETS[word]
     return None
-
-
-def _error(topic: str, partition: int, code: int) -> KafkaError:
-    return KafkaError(code, f"{topic}-{partition}: {message_of(code)}")

@@ -58,7 +58,8 @@ class MessageTooLarge(ClientError):
 class MessageSet:
     """The messages of one partition from `offset` on. Iterable any number of times, as (offset, Message).
 
-    high_watermark: the offset behind the last message that consumers may see; -1 where the answer is an error.
+    high_watermark: the offset behind the last message that consumers may see; -1 where the answer is an error, and
+        from brokers of Kafka 0.7, which do not tell it.
     error: what the broker said of this partition; iterating raises it.
     size_in_bytes, valid_bytes: of what came, and of the messages in it that are whole.
     is_partial: whether the last message was cut off by the size of the fetch; it comes whole with a next one.
@@ -81,15 +82,25 @@ class MessageSet:
         self.high_watermark = high_watermark
         self.error = error
         self.size_in_bytes = len(data)
-        self.valid_bytes, size, after = entries_end(data)
+        self.valid_bytes, size, after = self._end(data)
         self.next_offset = max(after, request.offset)
         self.is_partial = self.valid_bytes < len(data) and size >= 0
-        self.first_size = max(0, entries_end(data[:FIRST])[1])
+        self.first_size = self._first_size(data)
         self._data = data[: self.valid_bytes] if self.is_partial else data
 
     def __iter__(self) -> Iterator[tuple[int, Message]]:
         if self.error is not None:
             raise self.error
+        yield from self._messages()
+
+    def _end(self, data: Buffer) -> tuple[int, int, int]:
+        """As `entries_end` has it."""
+        return entries_end(data)
+
+    def _first_size(self, data: Buffer) -> int:
+        return max(0, entries_end(data[:FIRST])[1])
+
+    def _messages(self) -> Iterator[tuple[int, Message]]:
         for header in iter_entries(self._data):
             check(self._data, header)
             if header.is_control or header.last_offset < self.offset:
