@@ -12,6 +12,9 @@ from kafkapy._ext.batch cimport BatchHeader
 from kafkapy._ext.varint cimport VARINT_SHORT, get_varint32, get_varint64
 
 
+cdef int64_t LEAST = -<int64_t>0x7FFFFFFFFFFFFFFF - 1
+
+
 class CorruptRecords(ValueError):
     """The records of a batch are not what its header says, or are no records; the message says where and why."""
 
@@ -194,12 +197,23 @@ def decode_records(payload, BatchHeader header, kind=tuple) -> list:
     such as a NamedTuple. key and value are bytes or None, headers a tuple of (str, bytes or None); sequence is -1
     where the batch has none. Raises CorruptRecords when the payload is not exactly the `count` records.
     """
+    return _decoded(payload, header, kind, None, None, LEAST)
+
+
+def decode_records_of(payload, BatchHeader header, kind, topic not None, partition, int64_t position) -> list:
+    """The records from offset `position` on, as a consumer gives them: each is made as
+    kind((topic, partition, offset, timestamp, key, value, headers)). Raises as decode_records."""
+    return _decoded(payload, header, kind, topic, partition, position)
+
+
+# With a topic records begin with it and its partition, without one they end with their sequence.
+cdef list _decoded(payload, BatchHeader header, kind, topic, partition, int64_t position):
     cdef Py_buffer held
     cdef Walk walk
     cdef RecordView record
     cdef const uint8_t *at
     cdef const uint8_t *end
-    cdef int64_t missing = 0
+    cdef int64_t missing = 0, offset
     cdef int32_t i
     cdef Step step
     cdef list records = []
@@ -216,14 +230,19 @@ def decode_records(payload, BatchHeader header, kind=tuple) -> list:
             if step != STEP_DONE:
                 raise CorruptRecords(explain(step, i, missing))
             at = record.end
-            fields = (
-                header.base_offset + record.offset_delta,
-                timestamp_of(&walk, &record),
-                None if record.key == NULL else (<const char *>record.key)[:record.key_length],
-                None if record.value == NULL else (<const char *>record.value)[:record.value_length],
-                () if record.header_count == 0 else _decode_headers(&record),
-                (<int64_t>header.base_sequence + record.offset_delta) & 0x7FFFFFFF if numbered else -1,
-            )
+            offset = header.base_offset + record.offset_delta
+            if offset < position:
+                continue
+            timestamp = timestamp_of(&walk, &record)
+            key = None if record.key == NULL else (<const char *>record.key)[:record.key_length]
+            value = None if record.value == NULL else (<const char *>record.value)[:record.value_length]
+            headers = () if record.header_count == 0 else _decode_headers(&record)
+            if topic is None:
+                sequence = (<int64_t>header.base_sequence + record.offset_delta) & 0x7FFFFFFF if numbered else -1
+                fields = (offset, timestamp, key, value, headers, sequence)
+            else:
+                fields = (topic, partition, offset, timestamp, key, value, headers)
+            # Not kind(...): what a NamedTuple adds to a call costs more than all the rest.
             records.append(fields if kind is tuple else tuple.__new__(kind, fields))
         if at != end:
             raise CorruptRecords(f"{end - at} bytes are left after the {header.count} records")

@@ -6,8 +6,11 @@ Source: Kafka's CompletedFetch.
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
+from kafkapy._ext.batch import BatchHeader
+from kafkapy._ext.legacy import MessageHeader
+from kafkapy._ext.records import decode_records_of
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.record.batch import records_of
+from kafkapy.record.batch import payload_of, records_of
 from kafkapy.record.control import ABORT, control_record_of
 from kafkapy.record.legacy import iter_entries
 
@@ -49,8 +52,6 @@ def read_records(
         aborted: the answer's aborted transactions, each with `producer_id` and `first_offset`; their records are left
             out. A transaction's records lie between its first offset and its abort marker.
     """
-    topic, partition = where
-    new = tuple.__new__
     found: list[ConsumerRecord] = []
     coming = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
     aborting: set[int] = set()
@@ -62,14 +63,23 @@ def read_records(
             if header.producer_id in aborting and _is_abort(data, header):
                 aborting.discard(header.producer_id)
         elif header.last_offset >= start and not (header.is_transactional and header.producer_id in aborting):
-            # Not ConsumerRecord(...): what a NamedTuple adds to a call costs more than all the rest.
-            found += [
-                new(ConsumerRecord, (topic, partition, offset, timestamp, key, value, headers))
-                for offset, timestamp, key, value, headers, _ in records_of(data, header)
-                if offset >= start
-            ]
+            found += _records_of(where, data, header, start)
         position = max(position, header.last_offset + 1)
     return found, position
+
+
+def _records_of(
+    where: TopicPartition, data: memoryview, header: BatchHeader | MessageHeader, start: int
+) -> list[ConsumerRecord]:
+    if isinstance(header, BatchHeader):
+        payload = payload_of(data, header) if header.count else b""
+        return decode_records_of(payload, header, ConsumerRecord, *where, start)
+    new, (topic, partition) = tuple.__new__, where
+    return [
+        new(ConsumerRecord, (topic, partition, offset, timestamp, key, value, headers))
+        for offset, timestamp, key, value, headers, _ in records_of(data, header)
+        if offset >= start
+    ]
 
 
 def _is_abort(data: memoryview, header: Any) -> bool:

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from kafkapy._ext import batch
 from kafkapy._ext.record_writer import RecordsEncoder, coordinator_batch, renumber
-from kafkapy._ext.records import CorruptRecords, decode_records, find_timestamp
+from kafkapy._ext.records import CorruptRecords, decode_records, decode_records_of, find_timestamp
 from kafkapy._ext.varint import encode_varint, encode_varlong
+from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.record import batch as batches
 from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, Record, build, records_of
@@ -53,6 +54,18 @@ def test_batches_round_trip_in_every_codec(codec):
 def test_append_time_is_every_records_timestamp():
     data = build([(5, None, b"", ()), (9, None, b"", ())], timestamp_type=1)
     assert [one.timestamp for one in records_of(data, batch.check(data))] == [9, 9]
+
+
+@given(RECORDS, st.integers(0, 1), st.integers(-3, 15))
+def test_what_a_consumer_gets_are_the_records_from_its_position_on_under_their_partition(records, kind, position):
+    data = build(records, base_offset=5, timestamp_type=kind)
+    head = batch.check(data)
+    wanted = [("t", 7, *one[:5]) for one in decode_records(data[61:], head) if one[0] >= position]
+    found = decode_records_of(data[61:], head, ConsumerRecord, "t", 7, position)
+    assert found == wanted
+    assert {type(one) for one in found} <= {ConsumerRecord}
+    with pytest.raises(CorruptRecords, match=f"1 bytes are left after the {len(records)} records"):
+        decode_records_of(data[61:] + b"x", head, ConsumerRecord, "t", 7, position)
 
 
 def test_timestamps_wrap_as_javas_do():
