@@ -3,13 +3,17 @@
 import enum
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kafkapy.client.cluster import Cluster
 from kafkapy.client.consumer import Consumer, ConsumerRecord
-from kafkapy.tools.errors import CallError
-from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of, timestamp_of
+from kafkapy.client.original.filters import TopicFilter
+from kafkapy.tools.consumed_topics import BlacklistOption, WhitelistOption, matching, pattern_of, wanted_topics
+from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of, through_zookeeper, timestamp_of
 from kafkapy.tools.output import progress
 from kafkapy.tools.record_formats import Format, line_maker
 
@@ -20,7 +24,10 @@ class Isolation(str, enum.Enum):
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    context: typer.Context,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC")] = None,
+    whitelist: WhitelistOption = None,
+    blacklist: BlacklistOption = None,
     start: Annotated[
         str, typer.Option("--from", "-f", metavar="earliest|latest|OFFSET|TIMESTAMP", help="Where to begin.")
     ] = "earliest",
@@ -40,14 +47,29 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     separator: Annotated[str, typer.Option("--key-separator", "-K", help="Between key and value.")] = "\t",
     servers: Servers = DEFAULT_SERVER,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            "--zookeeper",
+            "-z",
+            metavar="HOST:PORT/CHROOT",
+            help="As a member of a group in ZooKeeper, as Kafka's consumers of 0.7 to 0.10.",
+        ),
+    ] = None,
+    consumer_config: Annotated[
+        Path | None, typer.Option("--consumer-config", metavar="FILE", help="With --zookeeper: a consumer.properties.")
+    ] = None,
 ) -> None:
-    """Print the records of a topic, in order within each partition, up to where it ends now.
+    """Print the records of a topic or several, in order within each partition, up to where they end now.
 
     --from takes earliest, latest, an offset (-5: five before the end of each partition), an ISO 8601 time
     (2024-01-31, 2024-01-31T12:00:00Z; UTC if it names no zone) or @ and milliseconds since 1970.
 
     With --group the partitions are shared with the other members of the group, and what is printed is committed; --from
     then says where partitions begin of which nothing is committed. Ctrl-C leaves the group.
+
+    With --zookeeper the group is there, beside Kafka's own consumers of 0.7 to 0.10. Without --group it is one of its
+    own, console-consumer-NUMBER, and nothing is left of it.
 
     Examples:
 
@@ -58,16 +80,38 @@ def consume(
         kafkapy consume flights --from latest --follow --format full
 
         kafkapy consume flights --group reports --follow
+
+        kafkapy consume --whitelist 'flights|weather.*' --format full
+
+        kafkapy consume flights --zookeeper localhost:2181/kafka --group old-reports --follow
     """
-    show = line_maker(Format.JSON if as_json else form, separator)
+    wanted = wanted_topics(topic, whitelist, blacklist)
+    by_filter = isinstance(wanted, TopicFilter)
+    show = line_maker(Format.JSON if as_json else form, separator, with_topic=by_filter)
+    if through_zookeeper(context, zookeeper, None):
+        from kafkapy.tools.consume_zookeeper import consume_zookeeper
+
+        properties = _consumer_properties(consumer_config)
+        group = properties.get("group.id") if group is None else group
+        if isolation is Isolation.READ_COMMITTED:
+            raise CallError("--isolation read_committed does not go with --zookeeper: such a consumer reads everything")
+        _check_group("console-consumer" if group is None else group, start, partition)
+        properties.setdefault("auto.offset.reset", "largest" if start == "latest" else "smallest")
+        if not consume_zookeeper(str(zookeeper), wanted, properties, group=group, most=most, follow=follow, show=show):
+            raise KeyboardInterrupt
+        return
+    if consumer_config is not None:
+        raise CallError("--consumer-config goes with --zookeeper")
     if group is not None:
         from kafkapy.tools.consume_group import consume_group
 
         _check_group(group, start, partition)
         with cluster_of(servers) as cluster:
+            if isinstance(wanted, TopicFilter) and not follow:
+                matching(wanted, _all_topics(cluster))
             finished = consume_group(
                 cluster,
-                topic,
+                pattern_of(wanted) if isinstance(wanted, TopicFilter) else wanted,
                 group,
                 reset="latest" if start == "latest" else "earliest",
                 isolation=isolation.value,
@@ -80,16 +124,23 @@ def consume(
         return
     begin = _beginning(start)
     out = sys.stdout.buffer
+    if by_filter and partition:
+        raise CallError("--partition goes with one TOPIC, not with --whitelist and --blacklist")
     with cluster_of(servers) as cluster:
-        count = len(cluster.topic(topic).partitions)
-        wanted = sorted(set(partition)) if partition else list(range(count))
+        names = matching(wanted, _all_topics(cluster)) if isinstance(wanted, TopicFilter) else [wanted]
         consumer = Consumer(cluster, isolation=isolation.value)
-        consumer.assign([(topic, index) for index in wanted])
+        consumer.assign(
+            [
+                (name, index)
+                for name in names
+                for index in (sorted(set(partition)) if partition else range(len(cluster.topic(name).partitions)))
+            ]
+        )
         ends = consumer.end_offsets()
         begin(consumer, ends)
         ahead = sum(max(0, end - consumer.positions[where]) for where, end in ends.items())
         records = _for_ever(consumer) if follow else consumer.records(until=ends)
-        with progress(f"Reading {topic}", None if follow else ahead, unit="records") as advance:
+        with progress(f"Reading {' '.join(names)}", None if follow else ahead, unit="records") as advance:
             if most != 0:
                 for number, record in enumerate(records, 1):
                     out.write(show(record))
@@ -98,6 +149,22 @@ def consume(
                     if number == most:
                         break
             out.flush()
+
+
+def _all_topics(cluster: Cluster) -> list[str]:
+    cluster.refresh()
+    return list(cluster.topics)
+
+
+def _consumer_properties(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    from kafkapy.server.config_properties import load_properties
+
+    try:
+        return load_properties(file)
+    except OSError as error:
+        raise ToolError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _check_group(group: str, start: str, partitions: list[int] | None) -> None:

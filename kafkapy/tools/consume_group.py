@@ -4,6 +4,7 @@ A record counts as done once its line has left this process: after a crash betwe
 whoever gets the partition, and none is left out.
 """
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,7 @@ Offsets = dict[TopicPartition, int]
 
 def consume_group(
     cluster: Cluster,
-    topic: str,
+    topics: str | re.Pattern[str],
     group: str,
     *,
     reset: Literal["earliest", "latest"],
@@ -36,15 +37,20 @@ def consume_group(
     show: Callable[[ConsumerRecord], bytes],
 ) -> bool:
     """Prints and commits until `most` records were printed, or, unless it is to follow, until it has reached the ends
-    that its partitions had when it got them. Returns False if it was interrupted before."""
-    cluster.topic(topic)  # raises for one that is not there, before a group is made for it
+    that its partitions had when it got them. Returns False if it was interrupted before.
+
+    Args:
+        topics: the name of one, or a pattern that is looked for in the names of all.
+    """
+    if isinstance(topics, str):
+        cluster.topic(topics)  # raises for one that is not there, before a group is made for it
     out = sys.stdout.buffer
     with (
         GroupConsumer(cluster, group, auto_offset_reset=reset, auto_commit=False, isolation=isolation) as consumer,
         until_interrupted() as interrupted,
     ):
         done = _Done(consumer)
-        consumer.subscribe([topic], done)
+        consumer.subscribe([topics] if isinstance(topics, str) else topics, done)
         count = 0
         tell_at = time.monotonic() + PATIENCE_S
         while not interrupted.is_set() and count != most:

@@ -16,8 +16,12 @@ class Format(str, enum.Enum):
     JSON = "json"
 
 
-def line_maker(form: Format, separator: str = "\t") -> Callable[[ConsumerRecord], bytes]:
-    """Makes a record's line, its end included; `separator` stands between key and value."""
+def line_maker(form: Format, separator: str = "\t", *, with_topic: bool = False) -> Callable[[ConsumerRecord], bytes]:
+    """Makes a record's line, its end included; `separator` stands between key and value. `with_topic` is for the full
+    form of records of several topics."""
+    if with_topic and form is Format.FULL:
+        rest = _full(separator)
+        return lambda record: f"{record.topic}:".encode() + rest(record)
     return _FORMATS[form](separator)
 
 

@@ -10,71 +10,17 @@ from typing import Any, NamedTuple
 
 import pytest
 from harness import toolchain
+from harness.group_bench import OTHER, TOPIC, Bench, group_bench
 from harness.original import OLD, OWN, Member
-from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
-from kazoo.client import KazooClient
+from harness.zookeeper import ZooKeeper, eventually
 
-from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.group_types import OffsetAndMetadata
-from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
 from kafkapy.tools.main import main
-
-TOPIC, OTHER, PARTITIONS, RECORDS = "flights", "weather", 3, 10
-
-
-class Bench(NamedTuple):
-    """A cluster of one broker with two topics, each partition with ten records."""
-
-    connect: str
-    bootstrap: str
-    zk: KazooClient
-
-    def put(self, group: str, offsets: dict[str, bytes], topic: str = TOPIC) -> None:
-        """What an old consumer that has left has committed, by partition."""
-        for path in ("ids", f"owners/{topic}", f"offsets/{topic}"):
-            self.zk.ensure_path(f"/consumers/{group}/{path}")
-        for partition, data in offsets.items():
-            self.zk.create(f"/consumers/{group}/offsets/{topic}/{partition}", data)
-
-    def offsets(self, group: str, topic: str = TOPIC) -> dict[str, int]:
-        path = f"/consumers/{group}/offsets/{topic}"
-        names = self.zk.get_children(path) if self.zk.exists(path) else []
-        return {name: int(self.zk.get(f"{path}/{name}")[0]) for name in sorted(names)}
-
-    def in_kafka(self, group: str) -> dict[tuple[str, int], int]:
-        with Cluster(self.bootstrap) as cluster:
-            found = GroupAdmin(cluster).offsets([group])[group]
-        assert isinstance(found, dict)
-        return {where: one.offset for where, one in found.items()}
-
-    def commit_to_kafka(self, group: str, offsets: dict[int, int]) -> None:
-        with Cluster(self.bootstrap) as cluster:
-            wanted = {(TOPIC, number): OffsetAndMetadata(offset) for number, offset in offsets.items()}
-            GroupAdmin(cluster).commit(group, wanted)
 
 
 @pytest.fixture(scope="module")
 def bench(zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    connect = f"{zookeeper.address}/group-commands"
-    settings = {"log.dirs": str(tmp_path_factory.mktemp("log")), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    settings |= {"broker.id": "0", "zookeeper.connect": connect, "offsets.topic.num.partitions": "1"}
-    server = BrokerServer(BrokerConfig({**settings, "zookeeper.session.timeout.ms": str(5 * SESSION_MS)}))
-    server.start()
-    assert server.wait_until_loaded(30)
-    zk = KazooClient(connect)
-    zk.start()
-    with Admin(server.bootstrap_servers) as admin, RecordProducer(server.bootstrap_servers) as producer:
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS), NewTopic(OTHER, 1)])
-        for number in range(RECORDS):
-            for partition in range(PARTITIONS):
-                producer.send(TOPIC, b"%d-%d" % (partition, number), partition=partition, timestamp=1000 * number)
-            producer.send(OTHER, b"rain %d" % number)
-    yield Bench(connect, server.bootstrap_servers, zk)
-    zk.stop()
-    zk.close()
-    server.stop()
+    with group_bench(f"{zookeeper.address}/group-commands", tmp_path_factory.mktemp("log")) as bench:
+        yield bench
 
 
 class Said(NamedTuple):

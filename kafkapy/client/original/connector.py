@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
+from kafkapy.client.admin import LATEST
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed, UnsupportedByBroker
 from kafkapy.client.original.assignment import Partition, Thread
@@ -154,6 +155,22 @@ class ConsumerConnector:
             for where, offset in ours.items():
                 self._held[where].stream.mark(self._held[where], offset)
             self._commit_at(ours)
+
+    def positions(self) -> dict[Partition, int | None]:
+        """Behind what was handed out of each partition that is ours; None until it is known where to begin."""
+        with self._holding:
+            return {owned.partition: owned.consumed for owned in self._held.values()}
+
+    def end_offsets(self) -> dict[Partition, int]:
+        """Where the partitions that are ours end now. Raises ClientError, KafkaError."""
+        with self._holding:
+            held = list(self._held.values())
+        brokers = self._brokers(self._tree.cluster)  # with connections of its own
+        try:
+            brokers.look_up(held)
+            return {owned.partition: brokers.edge(owned, LATEST) for owned in held}
+        finally:
+            brokers.close()
 
     def shutdown(self) -> None:
         """Ends all streams, commits if auto.commit.enable, and leaves the group. Does nothing the second time."""

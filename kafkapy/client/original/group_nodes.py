@@ -15,11 +15,11 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEm
 from kazoo.exceptions import RuntimeInconsistency as NotTried
 
 from kafkapy.client.original.assignment import Partition
-from kafkapy.client.original.group_tree import BROKERS, TOPICS, GroupTree
+from kafkapy.client.original.group_tree import GroupTree
 from kafkapy.client.original.layouts import Layout, layout_of_topic, partitions_07, partitions_in
 from kafkapy.client.original.subscriptions import Subscription, read_subscription
 from kafkapy.errors import KafkaError
-from kafkapy.metadata.paths import CONSUMERS
+from kafkapy.metadata.paths import BROKER_IDS, CONSUMERS, TOPICS
 from kafkapy.metadata.refresh import ahead
 
 # ZooKeeper takes 1 MiB in one change, and a path is some hundred bytes long.
@@ -53,11 +53,15 @@ class GroupNodes:
 
     def is_a_cluster(self) -> bool:
         """Whether a cluster lives here, or has lived here."""
-        return self._wait(self._client.exists_async(BROKERS)) is not None
+        return self._wait(self._client.exists_async(BROKER_IDS)) is not None
 
     def brokers(self) -> list[str]:
         """HOST:PORT of the registered brokers that listen in plain text."""
         return GroupTree(self._client, "", patience_s=self._patience_s).brokers()
+
+    def topics(self) -> list[str]:
+        """Of the cluster."""
+        return self._children(TOPICS)
 
     def names(self) -> list[str]:
         return self._children(CONSUMERS)
