@@ -2,14 +2,16 @@
 
 cachestat(2) (Linux 6.5) counts the cached pages of a range in 0.3 to 7 us. Its "absent" is reliable; "present" it also
 says of pages that are still being read, so `ready` asks besides for the last byte with preadv2(RWF_NOWAIT), which
-never waits. Where cachestat is missing or refused, mincore(2) on a short mapping answers.
+never waits. Where cachestat is missing or refused, mincore(2) on a short mapping answers; also where a file system does
+not know RWF_NOWAIT (FUSE, NFS, some overlays): mincore counts a page only when it can be read.
 """
 
 from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOSYS, EOPNOTSUPP, EPERM, errno
-from libc.stdint cimport uint64_t
+from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS, EOPNOTSUPP, EPERM, errno
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport strerror
 from posix.types cimport off_t
 from posix.uio cimport iovec
@@ -78,34 +80,42 @@ def cachestat(int fd, off_t position, Py_ssize_t length):
     return pages
 
 
-def resident_pages(int fd, off_t position, Py_ssize_t length):
-    """The same count by mincore(2). Costs a mapping and an unmapping; pages beyond the end of the file do not count."""
+cdef int64_t pages_there(int fd, off_t position, Py_ssize_t length) noexcept nogil:
+    """By mincore: how many pages of the range can be read at once; -errno if nobody can say."""
     cdef off_t start = position - <off_t>(<uint64_t>position % PAGE)
-    cdef size_t size, index, pages
-    cdef void *mapping
+    cdef size_t size = <size_t>(position + length - start)
+    cdef size_t index, pages = (size + PAGE - 1) // PAGE
     cdef unsigned char *flags
-    cdef int failure
-    cdef uint64_t count = 0
-    check_range(position, length)
-    size = <size_t>(position + length - start)
-    pages = (size + PAGE - 1) // PAGE
-    mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, start)
+    cdef int64_t count = 0
+    cdef void *mapping = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, start)
     if mapping == MAP_FAILED:
-        PyErr_SetFromErrno(OSError)
-    flags = <unsigned char *>PyMem_Malloc(pages)
+        return -errno
+    flags = <unsigned char *>malloc(pages)
     if flags is NULL:
-        munmap(mapping, size)
-        raise MemoryError()
-    failure = mincore(mapping, size, flags)
-    if failure == 0:
+        count = -ENOMEM
+    elif mincore(mapping, size, flags) < 0:
+        count = -errno
+    else:
         for index in range(pages):
             count += flags[index] & 1
-    else:
-        failure = errno
     munmap(mapping, size)
-    PyMem_Free(flags)
-    if failure != 0:
-        raise OSError(failure, strerror(failure).decode())
+    free(flags)
+    return count
+
+
+cdef bint readable(int fd, off_t position, Py_ssize_t length) noexcept nogil:
+    cdef int64_t last = (position + length - 1) // <int64_t>PAGE
+    return pages_there(fd, position, length) > last - position // <int64_t>PAGE
+
+
+def resident_pages(int fd, off_t position, Py_ssize_t length):
+    """The same count by mincore(2), without those that are being read. Costs a mapping and an unmapping; pages beyond
+    the end of the file do not count."""
+    cdef int64_t count
+    check_range(position, length)
+    count = pages_there(fd, position, length)
+    if count < 0:
+        raise OSError(-count, strerror(<int>-count).decode())
     return count
 
 
@@ -136,14 +146,16 @@ def ready(int fd, off_t position, Py_ssize_t length):
     cdef char byte
     if not resident(fd, position, length):
         return False
-    if has_nowait and c_pread_now(fd, &byte, 1, position + length - 1) < 0:
+    if has_nowait:
+        if c_pread_now(fd, &byte, 1, position + length - 1) >= 0:
+            return True
         if errno == EAGAIN:
             return False
         if errno == ENOSYS:
             has_nowait = False
         elif errno != EOPNOTSUPP and errno != EINVAL:
             PyErr_SetFromErrno(OSError)
-    return True
+    return readable(fd, position, length)
 
 
 def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t position):
@@ -165,7 +177,7 @@ def read_now(int fd, buffer not None, Py_ssize_t start, Py_ssize_t end, off_t po
             if not asked and errno == ENOSYS:
                 has_nowait = False
         if not asked:  # this file system cannot say: its pages can
-            if not resident(fd, position, end - start):
+            if not readable(fd, position, end - start):
                 return -1
             n = c_pread(fd, <char *>view.buf + start, end - start, position)
     finally:

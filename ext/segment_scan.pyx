@@ -19,6 +19,7 @@ from libc.string cimport memcpy, memmove, memset
 from kafkapy._ext.crc32 cimport crc_of as crc32_of
 from kafkapy._ext.crc32c cimport crc_of as crc32c_of
 from kafkapy._ext.cursor cimport load16, load32, load64
+from kafkapy._ext.residency cimport readable
 
 import os
 
@@ -72,7 +73,9 @@ cdef Py_ssize_t read_at(int fd, void *into, Py_ssize_t size, int64_t position, i
             if errno == EINTR:
                 continue
             if flags and (errno == EOPNOTSUPP or errno == ENOSYS):
-                flags = 0       # this file system cannot say, so it may have to wait
+                if not readable(fd, position + done, size - done):
+                    return -EAGAIN
+                flags = 0       # this file system cannot say, but its pages are there
                 continue
             return -errno
         if n == 0:
@@ -110,15 +113,20 @@ cdef Py_ssize_t read_some(Walk *walk, Py_ssize_t kept, Py_ssize_t size, Py_ssize
     """Reads up to `size` bytes behind the `kept` ones, at least so many that `wanted` are there."""
     cdef iovec part
     cdef Py_ssize_t done = 0, n
+    cdef int flags = walk.flags
     while done < size and kept + done < wanted:
         part.iov_base = walk.window + kept + done
         part.iov_len = size - done
-        n = preadv2(walk.fd, &part, 1, walk.window_at + kept + done, walk.flags)
+        n = preadv2(walk.fd, &part, 1, walk.window_at + kept + done, flags)
         if n < 0:
             if errno == EINTR:
                 continue
-            if walk.flags and (errno == EOPNOTSUPP or errno == ENOSYS):
-                walk.flags = 0
+            if flags and (errno == EOPNOTSUPP or errno == ENOSYS):
+                if not readable(walk.fd, walk.window_at + kept + done, wanted - kept - done):
+                    return -EAGAIN
+                # This file system cannot say, but its pages are there. What is beyond them may not be.
+                size = wanted - kept
+                flags = 0
                 continue
             return -errno
         if n == 0:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.read_pools import ReadPools
 
 MOST_HELD = 64 << 20  # bytes of all pieces that sockets have no room for
 
@@ -36,15 +38,23 @@ class Pieces:
     """`length` bytes, which `make(offset)` gives piece by piece: what follows from that byte of them on.
 
     The offset is where the piece before ended, or lies inside of that one, which was let go of. `ready` may be the
-    first piece. `make` runs on the disk pool, never twice at a time. What it gives beyond the length is cut off; an
-    exception, or an empty piece before the length is reached, closes the connection, for the frame cannot be completed.
+    first piece. `make` runs on the disk pool, or on the threads of the disk that `source` is on; never twice at a time.
+    What it gives beyond the length is cut off; an exception, or an empty piece before the length is reached, closes the
+    connection, for the frame cannot be completed.
     """
 
-    __slots__ = ("_begin", "_piece", "_size", "length", "make")
+    __slots__ = ("_begin", "_piece", "_size", "length", "make", "source")
 
-    def __init__(self, length: int, make: Callable[[int], bytes | memoryview], ready: bytes = b"") -> None:
+    def __init__(
+        self,
+        length: int,
+        make: Callable[[int], bytes | memoryview],
+        ready: bytes = b"",
+        source: FileHandle | None = None,
+    ) -> None:
         self.length = length
         self.make = make
+        self.source = source
         self._begin = 0  # offset in the part at which the piece begins
         self._piece = _NOTHING
         self._size = 0  # of the object that the piece lies in
@@ -81,9 +91,11 @@ class Pieces:
 class PieceMaker:
     """Has pieces made, for one processor."""
 
-    def __init__(self, pool: DiskPool) -> None:
+    def __init__(self, pool: DiskPool, read_pools: ReadPools) -> None:
         self._pool = pool
+        self._read_pools = read_pools
 
     def make(self, part: Pieces, offset: int, done: Callable[[bytes | memoryview, BaseException | None], None]) -> None:
         """`done(piece, None)`, or `done(b"", error)`, on a pool thread."""
-        self._pool.submit(part.make, offset, done=lambda piece, error: done(b"" if error is not None else piece, error))
+        pool = self._pool if part.source is None else self._read_pools.of_file(part.source.fd)
+        pool.submit(part.make, offset, done=lambda piece, error: done(b"" if error is not None else piece, error))

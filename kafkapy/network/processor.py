@@ -31,6 +31,7 @@ from kafkapy.network.serving import Serving
 from kafkapy.network.settings import NetworkSettings
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.read_pools import ReadPools
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Processor:
         settings: NetworkSettings,
         limits: ConnectionLimits,
         disk_pool: DiskPool,
+        read_pools: ReadPools,
         clock: Clock,
         pages: Residency,
     ) -> None:
@@ -61,9 +63,10 @@ class Processor:
         self._pool = BufferPool(settings.buffer_pool_bytes)
         self._receiver = Receiver(self._pool, settings.max_frames_a_turn, settings.socket_request_max_bytes)
         self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
-        self._cold = ColdReads(disk_pool)
-        maker = PieceMaker(disk_pool)
-        self._serving = Serving(self, handler, self._receiver, self._sender, self._cold, maker)
+        window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
+        self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all)
+        maker = PieceMaker(disk_pool, read_pools)
+        self._serving = Serving(self, handler, self._receiver, self._sender, self._cold, maker, pages)
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
         self._epoll = select.epoll()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -140,6 +143,10 @@ class Processor:
     @property
     def cold_reads(self) -> int:
         return self._cold.count
+
+    @property
+    def reads_ahead(self) -> int:
+        return self._cold.ahead
 
     @property
     def pool(self) -> BufferPool:
@@ -253,6 +260,7 @@ class Processor:
         del self._connections[conn.fd]
         conn.sock.close()
         conn.outbox.clear()
+        self._serving.forget_reader(conn)
         self._receiver.release(conn)
         self._limits.release(conn.listener, conn.peer[0])
         pending, conn.pending = conn.pending, None

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkapy._ext import residency, syscalls
 from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import Part, Send
 from kafkapy.record.file_region import FileHandle, FileRegion
+
+if TYPE_CHECKING:
+    from kafkapy.network.read_ahead import ReadAhead
 
 WINDOW = 256 << 10  # a region is asked for and sent in such steps
 SCRATCH = 128 << 10  # about what a socket with 100 KiB of send buffer takes at once
@@ -34,6 +37,8 @@ class Residency(Protocol):
 
     def ready(self, fd: int, position: int, length: int) -> bool: ...
 
+    def resident(self, fd: int, position: int, length: int) -> bool: ...
+
     def read_now(self, fd: int, buffer: bytearray, start: int, end: int, position: int) -> int: ...
 
 
@@ -41,6 +46,7 @@ class PageCache:
     """The real one."""
 
     ready = staticmethod(residency.ready)
+    resident = staticmethod(residency.resident)
     read_now = staticmethod(residency.read_now)
 
 
@@ -51,7 +57,7 @@ class RegionEnded(OSError):
 class Outbox:
     """The unsent part of a connection's replies: parts[index:], without the first `offset` bytes."""
 
-    __slots__ = ("index", "marks", "offset", "others", "parts", "warmed")
+    __slots__ = ("ahead", "index", "marks", "offset", "others", "parts", "warmed")
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
@@ -59,6 +65,7 @@ class Outbox:
         self.offset = 0
         self.others = 0  # how many of the parts are no buffers
         self.warmed = 0  # the current part was just read from disk up to here: no need to ask again
+        self.ahead: ReadAhead | None = None  # of a connection whose replies come from disk
         self.marks: list[tuple[int, Callable[[], object]]] = []  # (parts before it, what to call then)
 
     def add(self, send: Send) -> None:
@@ -128,7 +135,10 @@ class Sender:
             else:
                 sent = self._send_mixed(fd, box)
             if sent < 0:
-                return COLD if self.cold is not None else UNMADE if self.unmade is not None else BLOCKED
+                if self.cold is not None:
+                    return COLD
+                box.warmed = 0  # by the time that the socket has room it may be gone again
+                return UNMADE if self.unmade is not None else BLOCKED
             self.bytes_out += sent
             box.advance(sent)
             while box.marks and box.marks[0][0] <= box.index:

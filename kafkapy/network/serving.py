@@ -14,9 +14,10 @@ from kafkapy._ext.frames import BadFrameSize
 from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import PieceMaker, Pieces
+from kafkapy.network.read_ahead import ReadAhead
 from kafkapy.network.receive import PeerClosed, Receiver
 from kafkapy.network.replies import CLOSE, NO_REPLY, Handler, Pending, Reply, Timed
-from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Sender
+from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency, Sender
 
 if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
@@ -35,6 +36,7 @@ class Serving:
         sender: Sender,
         cold: ColdReads,
         maker: PieceMaker,
+        pages: Residency,
     ) -> None:
         self._processor = processor
         self._handler = handler
@@ -42,6 +44,7 @@ class Serving:
         self._sender = sender
         self._cold = cold
         self._maker = maker
+        self._pages = pages
         self.frames_in = 0
 
     def serve(self, conn: Connection) -> None:
@@ -124,9 +127,13 @@ class Serving:
     def _answer(self, conn: Connection, reply: Reply) -> None:
         if type(reply) is list:
             conn.outbox.add(reply)
+            if conn.outbox.ahead is not None:
+                conn.outbox.ahead.note(reply)
         elif type(reply) is Timed:
             conn.outbox.add(reply.parts)
             conn.outbox.mark(reply.on_sent)
+            if conn.outbox.ahead is not None:
+                conn.outbox.ahead.note(reply.parts)
         elif isinstance(reply, Pending):
             conn.pending = reply
         elif reply is CLOSE:
@@ -137,16 +144,18 @@ class Serving:
     def _send(self, conn: Connection) -> bool:
         """True when everything is out; otherwise the connection waits for what it needs to go on."""
         state = self._sender.flush(conn.fd, conn.outbox)
+        if state == COLD:
+            self._park(conn)
+        if conn.outbox.ahead is not None and not conn.outbox.ahead.go_on(conn.outbox):
+            self.forget_reader(conn)
         if state == DONE:
             return True
         if state == LATER:
             self._processor.queue(conn)
-        elif state == COLD:
-            self._park(conn)
         elif state == UNMADE:
             self._have_made(conn)
         else:
-            assert state == BLOCKED  # epoll will tell when there is room
+            assert state in (BLOCKED, COLD)  # epoll will tell when there is room, the disk's thread what is there
         return False
 
     def _park(self, conn: Connection) -> None:
@@ -154,15 +163,28 @@ class Serving:
         handle, position, length = self._sender.cold
         self._sender.cold = None
         conn.parked = True
-        self._cold.fetch(handle, position, length, lambda warmed: self._processor.post(self._unpark, conn, warmed))
+        box = conn.outbox
+        if box.ahead is None:
+            box.ahead = ReadAhead(self._cold, self._pages)
+            box.ahead.note(box.parts)
+        self._cold.count += 1
+        box.ahead.demand(handle, position, length, lambda warmed, error: self._unpark(conn, warmed, error))
 
-    def _unpark(self, conn: Connection, warmed: int) -> None:
-        if not conn.closed:
-            conn.parked = False
-            # Without asking again: were the pages gone by now, it would go on in a circle. If the disk failed,
-            # sendfile finds that out too and closes the connection with the reason.
-            conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
-            self._processor.queue(conn)
+    def _unpark(self, conn: Connection, warmed: int, error: BaseException | None) -> None:
+        conn.parked = False
+        if error is not None:
+            log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
+            self._close(conn)
+            return
+        # Without asking again: were the pages gone by now, it would go on in a circle.
+        conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
+        self._processor.queue(conn)
+
+    def forget_reader(self, conn: Connection) -> None:
+        """Nothing is read ahead of it any more."""
+        ahead, conn.outbox.ahead = conn.outbox.ahead, None
+        if ahead is not None:
+            ahead.drop()
 
     def _have_made(self, conn: Connection) -> None:
         part, self._sender.unmade = self._sender.unmade, None

@@ -41,6 +41,8 @@ class NetworkSettings:
 
     zero_copy: bool = True  # kafkapy.zero.copy.enable
     copy_below: int = 8192  # regions shorter than this are copied: sendfile costs more
+    read_ahead_bytes: int = 8 << 20  # kafkapy.read.ahead.bytes: of one reader; 0: nothing is read ahead
+    read_ahead_max_bytes: int = 64 << 20  # kafkapy.read.ahead.max.bytes: of all together
     max_frames_a_turn: int = 64  # of one connection, handed to the handler at once
     buffer_pool_bytes: int = 32 << 20  # free receive buffers a processor keeps warm
     drain_s: float = 5.0  # how long a stop waits for replies that are under way

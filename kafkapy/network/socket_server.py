@@ -20,6 +20,7 @@ from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
+from kafkapy.runtime.read_pools import ReadPools
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ SWITCH_INTERVAL_S = 0.0005
 class SocketServer:
     """Receives frames on all listeners and sends what the handler answers.
 
-    `bind`, then `start`; `stop_accepting` and `stop` in this order, or `stop` alone. The disk pool must outlive it.
+    `bind`, then `start`; `stop_accepting` and `stop` in this order, or `stop` alone. The pools must outlive it.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class SocketServer:
         settings: NetworkSettings,
         counters: Registry,
         disk_pool: DiskPool,
+        read_pools: ReadPools,
         clock: Clock = SYSTEM_CLOCK,
         pages: Residency | None = None,
     ) -> None:
@@ -49,7 +51,7 @@ class SocketServer:
         self._counters = counters
         self.limits = ConnectionLimits(settings, self._listeners)
         self._processors = [
-            Processor(index, handler, settings, self.limits, disk_pool, clock, pages or PageCache())
+            Processor(index, handler, settings, self.limits, disk_pool, read_pools, clock, pages or PageCache())
             for index in range(settings.num_network_threads)
         ]
         self._sockets: list[tuple[Listener, socket.socket]] = []
@@ -143,6 +145,7 @@ class SocketServer:
                 ("network_idle_seconds", "Time the network thread had nothing to do", "sleeping_s"),
                 ("network_connections_closed_idle", "Connections closed for connections.max.idle.ms", "closed_idle"),
                 ("network_cold_reads", "Times a reply had to be read from disk first", "cold_reads"),
+                ("network_reads_ahead", "Reads from disk that no reply waited for yet", "reads_ahead"),
             ):
                 counters.sampled(name, help, lambda p=processor, a=attribute: getattr(p, a), labels)  # type: ignore[misc]
             counters.gauge(

@@ -54,7 +54,7 @@ class FetchPlan:
     `cut`: the limits count for the first batch too, which is cut off where it is larger; else it comes whole.
     """
 
-    __slots__ = ("cut", "isolation", "max_bytes", "min_bytes", "wanted")
+    __slots__ = ("blocked", "cut", "isolation", "max_bytes", "min_bytes", "wanted")
 
     def __init__(
         self,
@@ -70,6 +70,7 @@ class FetchPlan:
         self.max_bytes = max_bytes
         self.isolation = isolation
         self.cut = cut
+        self.blocked: Partition | None = None  # where the last read would have had to wait
 
     def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
         """(one read a partition, bytes in all, whether the answer should not wait: an error or a divergence).
@@ -82,9 +83,10 @@ class FetchPlan:
         for partition, asked in self.wanted:
             read = self._read_one(partition, asked, left, min_one, blocking)
             if read is None:
-                if not busy_is_empty:
-                    return None
                 assert isinstance(partition, Partition)
+                if not busy_is_empty:
+                    self.blocked = partition
+                    return None
                 log = partition.log
                 read = FetchRead(Errors.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset)
             if read.error_code != Errors.NONE or read.diverging is not None:

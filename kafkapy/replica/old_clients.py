@@ -61,11 +61,12 @@ def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, mos
         raise refusal
     if not isinstance(read.records, FileRegion):
         return 0
+    source = read.records.handle
     conversion = partition.log.down_convert(read.records, magic, offset)
     if conversion is None:
         return 0
     if not allowed:
         raise refusal
     first = conversion.take_first(most_kept)
-    read.records = Pieces(conversion.length, conversion.make, first)
+    read.records = Pieces(conversion.length, conversion.make, first, source)
     return len(first)

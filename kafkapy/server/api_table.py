@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkapy.protocol.apis import Api
+    from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.server.services import Services
 
 Handler = Callable[..., Any]
+ChoosePool = Callable[["Services", Any], "DiskPool"]  # for a request
 
 
 class Served:
-    """One API as this broker serves it: versions `low` to `high`; `pooled` handlers run on the disk pool."""
+    """One API as this broker serves it: versions `low` to `high`; `pooled` handlers run on the disk pool, or on the one
+    that is chosen for a request."""
 
     __slots__ = ("api", "handler", "high", "low", "pooled")
 
-    def __init__(self, api: Api, handler: Handler, low: int, high: int, pooled: bool) -> None:
+    def __init__(self, api: Api, handler: Handler, low: int, high: int, pooled: bool | ChoosePool) -> None:
         self.api = api
         self.handler = handler
         self.low = low
@@ -31,7 +35,7 @@ class ApiTable:
         self._served: dict[int, Served] = {}
 
     def serves(
-        self, api: Api, *, low: int | None = None, high: int | None = None, pooled: bool = False
+        self, api: Api, *, low: int | None = None, high: int | None = None, pooled: bool | ChoosePool = False
     ) -> Callable[[Handler], Handler]:
         """Registers a handler: `handler(broker, call, request)` returns a response message or a Later.
 

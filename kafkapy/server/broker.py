@@ -26,6 +26,7 @@ from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
+from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.cleaner import cleaner_settings
@@ -80,6 +81,7 @@ class BrokerServer:
         services.meters = RequestMeters(services.counters, timed=bool(config.kafkapy_metrics_listen))
         services.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         services.disk_pool = DiskPool(config.kafkapy_disk_pool_threads)
+        services.read_pools = ReadPools(config.kafkapy_read_threads_per_disk)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
         services.conversion_pool = DiskPool(CONVERSION_THREADS, "conversion")
         # Syncs of rolled segments have threads of their own: a flood of small segments must not hold up the appends
@@ -221,9 +223,12 @@ class BrokerServer:
                 connections_max_idle_ms=config.connections_max_idle_ms,
                 inter_broker_listener=config.inter_broker_listener,
                 zero_copy=config.kafkapy_zero_copy_enable,
+                read_ahead_bytes=config.kafkapy_read_ahead_bytes,
+                read_ahead_max_bytes=config.kafkapy_read_ahead_max_bytes,
             ),
             services.counters,
             services.disk_pool,
+            services.read_pools,
             services.clock,
         )
 
@@ -348,6 +353,7 @@ class BrokerServer:
         self._scheduler.stop()
         self._timer.stop()
         self.services.disk_pool.stop()
+        self.services.read_pools.stop()
         self.services.conversion_pool.stop()
         self.services.append_pool.stop()
         self._background_pool.stop()

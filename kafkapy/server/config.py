@@ -43,6 +43,9 @@ class BrokerConfig:
     kafkapy_disk_pool_threads: int
     kafkapy_log_level: str
     kafkapy_metrics_listen: str
+    kafkapy_read_ahead_bytes: int
+    kafkapy_read_ahead_max_bytes: int
+    kafkapy_read_threads_per_disk: int
     kafkapy_retention_policy: str
     kafkapy_stall_threshold_ms: float
     kafkapy_zero_copy_enable: bool

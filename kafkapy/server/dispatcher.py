@@ -147,7 +147,8 @@ class Dispatcher:
             return as_reply(call, _answer(self._broker, served, call, request))
         later = Later(call)
         # Decoded strings and numbers are copies, so the receive buffer may go on while the pool works.
-        self._broker.disk_pool.submit(_run_pooled, self._broker, served, call, request, later)
+        pool = self._broker.disk_pool if served.pooled is True else served.pooled(self._broker, request)
+        pool.submit(_run_pooled, self._broker, served, call, request, later)
         return later.pending
 
 

@@ -21,6 +21,7 @@ def register_gauges(services: Services) -> None:
     )
     counters.gauge("append_pool_depth", "Appends that wait or run off the network", lambda: services.append_pool.depth)
     counters.gauge("disk_pool_depth", "Calls that wait or run on the disk pool", lambda: services.disk_pool.depth)
+    counters.gauge("read_pools_depth", "Reads for consumers that wait or run", lambda: services.read_pools.depth)
     counters.gauge("fetch_sessions", "Incremental fetch sessions", lambda: len(services.fetch_sessions))
     counters.sampled(
         "fetch_session_evictions", "Fetch sessions given up for others", lambda: services.fetch_sessions.evictions

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
     from kafkapy.runtime.counters import Registry
     from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.runtime.read_pools import ReadPools
     from kafkapy.server.config import BrokerConfig
     from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.dynamic_config import DynamicConfig
@@ -56,6 +57,7 @@ class Services:
     log_manager: LogManager
     meters: RequestMeters
     producer_ids: ProducerIds
+    read_pools: ReadPools
     replicas: ReplicaManager
     topics: TopicRegistry
 

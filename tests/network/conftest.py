@@ -21,6 +21,7 @@ from kafkapy.record.file_region import FileHandle, FileRegion
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.read_pools import ReadPools
 
 LONG = 20  # seconds: no test waits so long unless it fails
 
@@ -99,6 +100,17 @@ class Echo:
         return [framed(frame)]
 
 
+class OnePool(ReadPools):
+    """Reads on the test's own pool."""
+
+    def __init__(self, pool: DiskPool) -> None:
+        super().__init__(1)
+        self.pool = pool
+
+    def of_file(self, fd: int) -> DiskPool:
+        return self.pool
+
+
 class Running:
     """A started server on a free port."""
 
@@ -114,7 +126,9 @@ class Running:
         self.handler = handler
         self.counters = Registry()
         self.disk_pool = disk_pool or DiskPool(2)
-        self.server = SocketServer(listeners, handler, settings, self.counters, self.disk_pool, clock, pages)
+        self.server = SocketServer(
+            listeners, handler, settings, self.counters, self.disk_pool, OnePool(self.disk_pool), clock, pages
+        )
         self.ports = self.server.bind()
         self.port = next(iter(self.ports.values()))
         self.server.start()

@@ -9,6 +9,7 @@ from kafkapy.network.settings import Listener, NetworkSettings
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.read_pools import ReadPools
 
 from .conftest import Echo, Serve
 
@@ -50,7 +51,12 @@ def test_a_port_in_use_is_named_and_nothing_stays_open() -> None:
         port = taken.getsockname()[1]
         pool = DiskPool(1)
         server = SocketServer(
-            [Listener("FREE", "127.0.0.1", 0), Listener("TAKEN", "127.0.0.1", port)], Echo(), SETTINGS, Registry(), pool
+            [Listener("FREE", "127.0.0.1", 0), Listener("TAKEN", "127.0.0.1", port)],
+            Echo(),
+            SETTINGS,
+            Registry(),
+            pool,
+            ReadPools(1),
         )
         with pytest.raises(ListenError, match=rf"cannot listen on TAKEN://127\.0\.0\.1:{port}: the port is in use"):
             server.bind()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkapy._ext.hotpath import FetchRequest, encode_fetch_response
@@ -21,9 +22,11 @@ from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later, as_reply
 from kafkapy.server.fetch_sessions import FetchContext, FetchPartition
+from kafkapy.server.reading import pool_of, pool_of_first
 
 if TYPE_CHECKING:
     from kafkapy.replica.old_clients import OldClientReads
+    from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.fetch")
@@ -38,7 +41,8 @@ ZSTD_SINCE = 10
 # Partitions of one fetch: more take milliseconds, a million of them ten seconds, in which the network thread would
 # serve nobody else. A session asks for all of its partitions in thirty bytes.
 MOST_INLINE = 1000
-TURN_S = 0.05  # of converting for one request, then other work of the disk pool has its turn
+TURN_S = 0.05  # of converting for one request, then other work of the pool has its turn
+_LOOKED_AT = 16  # partitions, for one that says which disk is read from
 NO_RECORDS = b""  # never null: librdkafka takes that for a broken response
 
 
@@ -91,8 +95,20 @@ def _on_the_pool(
     plan: FetchPlan | None = None,
 ) -> Later:
     later = Later(call)
-    broker.disk_pool.submit(_read_and_answer, broker, call, request, context, plan, later)
+    if plan is not None and plan.blocked is not None:
+        pool = pool_of(broker, plan.blocked)
+    else:
+        pool = _pool_of_first(broker, call, request, context)
+    pool.submit(_read_and_answer, broker, call, request, context, plan, later, pool)
     return later
+
+
+def _pool_of_first(broker: Services, call: Call, request: FetchRequest, context: FetchContext | None) -> DiskPool:
+    if context is not None:
+        names = ((one.topic, one.index) for one in context.partitions)
+    else:
+        names = ((name, one[0]) for name, _, partitions in request.topics for one in partitions)
+    return pool_of_first(broker, ((name, index) for name, index in islice(names, _LOOKED_AT) if name))
 
 
 def _read_and_answer(
@@ -102,8 +118,9 @@ def _read_and_answer(
     context: FetchContext | None,
     plan: FetchPlan | None,
     later: Later,
+    pool: DiskPool,
 ) -> None:
-    """On the disk pool: the same for a reader whose place is not in memory, or of very many partitions."""
+    """On a thread of the disk: the same for a reader whose place is not in memory, or of very many partitions."""
     try:
         if context is None:
             context = _context(broker, call, request)
@@ -111,7 +128,7 @@ def _read_and_answer(
             plan = _plan(broker, call, request, context)
         outcome = plan.read(blocking=True)
         if outcome is not None and _answers_now(broker, request, context, plan, outcome):
-            _answer_on_the_pool(broker, call, context, plan, later, outcome[0])
+            _answer_on_the_pool(broker, call, context, plan, later, outcome[0], pool)
         else:
             _delay(broker, call, request, context, plan, later)
     except Exception:
@@ -132,7 +149,8 @@ def _delay(
 
     def respond() -> None:
         if call.version < FORMAT_2_SINCE or len(plan.wanted) > MOST_INLINE:
-            broker.disk_pool.submit(_answer_with_what_is_there, broker, call, context, plan, later)
+            pool = _pool_of_first(broker, call, request, context)
+            pool.submit(_answer_with_what_is_there, broker, call, context, plan, later, pool)
         else:
             later.complete_with(answer)
 
@@ -151,19 +169,25 @@ def _delay(
 
 
 def _answer_with_what_is_there(
-    broker: Services, call: Call, context: FetchContext, plan: FetchPlan, later: Later
+    broker: Services, call: Call, context: FetchContext, plan: FetchPlan, later: Later, pool: DiskPool
 ) -> None:
     try:
         outcome = plan.read(blocking=True)
         assert outcome is not None
-        _answer_on_the_pool(broker, call, context, plan, later, outcome[0])
+        _answer_on_the_pool(broker, call, context, plan, later, outcome[0], pool)
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)
 
 
 def _answer_on_the_pool(
-    broker: Services, call: Call, context: FetchContext, plan: FetchPlan, later: Later, reads: list[FetchRead]
+    broker: Services,
+    call: Call,
+    context: FetchContext,
+    plan: FetchPlan,
+    later: Later,
+    reads: list[FetchRead],
+    pool: DiskPool,
 ) -> None:
     """The records in a message format that the client knows."""
     if call.version >= FORMAT_2_SINCE:
@@ -172,13 +196,13 @@ def _answer_on_the_pool(
     from kafkapy.replica.old_clients import OldClientReads  # rarely needed: a start that does without it is shorter
 
     magic = 1 if call.version >= FORMAT_1_SINCE else 0
-    _convert_and_answer(broker, call, context, OldClientReads(plan.wanted, reads, magic), later)
+    _convert_and_answer(broker, call, context, OldClientReads(plan.wanted, reads, magic), later, pool)
 
 
 def _convert_and_answer(
-    broker: Services, call: Call, context: FetchContext, conversion: OldClientReads, later: Later
+    broker: Services, call: Call, context: FetchContext, conversion: OldClientReads, later: Later, pool: DiskPool
 ) -> None:
-    """In turns with what else waits for the disk pool: a request may name so much that it takes minutes.
+    """In turns with what else waits for the pool: a request may name so much that it takes minutes.
 
     Nobody waits for the answer when the connection is gone.
     """
@@ -189,7 +213,7 @@ def _convert_and_answer(
         elif conversion.convert_some(lambda: time.monotonic() >= until):
             later.complete(_send(broker, call, context, conversion.reads))
         else:
-            broker.disk_pool.submit(_convert_and_answer, broker, call, context, conversion, later)
+            pool.submit(_convert_and_answer, broker, call, context, conversion, later, pool)
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)

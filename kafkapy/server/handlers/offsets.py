@@ -15,8 +15,10 @@ from kafkapy.protocol.apis import LIST_OFFSETS
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.reading import pool_of_first
 
 if TYPE_CHECKING:
+    from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.services import Services
 
 MAX_TIMESTAMP = -3
@@ -30,7 +32,20 @@ Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 where there 
 NOTHING: Found = (-1, -1, -1)
 
 
-@serves(LIST_OFFSETS, pooled=True)
+def _pool(broker: Services, request: Any) -> DiskPool:
+    """What is not asked for by a record's time is known without a look into a file, and waits for no slow disk."""
+    return pool_of_first(
+        broker,
+        (
+            (topic.name, one.partition_index)
+            for topic in request.topics
+            for one in topic.partitions
+            if one.timestamp >= 0 or one.timestamp == MAX_TIMESTAMP
+        ),
+    )
+
+
+@serves(LIST_OFFSETS, pooled=_pool)
 def handle(broker: Services, call: Call, request: Any) -> Any:
     make = LIST_OFFSETS.Response
     find_offsets = _find_segments if call.version == 0 else _find

@@ -1,0 +1,28 @@
+"""Whose threads wait for a disk that a request reads from: those of the disk that its partition is on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import KafkaError
+from kafkapy.replica.partition import Partition
+from kafkapy.runtime.disk_pool import DiskPool
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+
+def pool_of(broker: Services, partition: Partition) -> DiskPool:
+    return broker.read_pools.of_directory(os.path.dirname(partition.log.directory))
+
+
+def pool_of_first(broker: Services, asked: Iterable[tuple[str, int]]) -> DiskPool:
+    """Of the first of these partitions that is here; of nobody in particular if none is."""
+    for topic, index in asked:
+        try:
+            return pool_of(broker, broker.replicas.get(topic, index))
+        except KafkaError:
+            continue
+    return broker.disk_pool

@@ -1,0 +1,100 @@
+"""A disk whose reads wait for as long as a test likes: a FUSE file system in a mount namespace of its own."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness import fuse_server
+
+PATIENCE_S = 60
+
+
+class SlowDisk:
+    """`path` is what programs started with `prefix` see; what they write is in `source`."""
+
+    def __init__(self, path: Path, source: Path) -> None:
+        self.path = path
+        self.source = source
+        path.mkdir(parents=True)
+        source.mkdir(parents=True)
+        mounting = [sys.executable, "-S", fuse_server.__file__, str(path), str(source)]
+        self._server = subprocess.Popen(
+            ["unshare", "--user", "--map-root-user", "--mount", *mounting],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._news = threading.Condition()
+        self._said: list[str] = []
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._wait_for(lambda: bool(self._said))
+        if self._said != ["mounted"]:
+            assert self._server.stderr is not None
+            raise RuntimeError(
+                "this machine lets nobody mount a FUSE file system in a namespace of their own "
+                f"({self._server.stderr.read().strip()}); the tests of a slow disk need that: in a container, give it "
+                "/dev/fuse and allow unshare (--device /dev/fuse --security-opt seccomp=unconfined)"
+            )
+        enter = ["nsenter", "--preserve-credentials", "--user", "--mount", "--target", str(self._server.pid), "--"]
+        self.prefix = enter
+
+    def hold(self, text: str) -> None:
+        """From now on every read of a file whose path has `text` waits; what is in memory is not read."""
+        self._tell(f"hold {text}")
+
+    def release(self) -> None:
+        self._tell("release")
+
+    def forget(self, text: str) -> None:
+        """Drops from memory what the kernel has of such files. Nothing of them may be held."""
+        self._tell(f"forget {text}")
+
+    @property
+    def held(self) -> list[str]:
+        """The names of the files whose reads had to wait so far, one for each read."""
+        with self._news:
+            return [line[5:] for line in self._said if line.startswith("held ")]
+
+    def wait_until_held(self, reads: int = 1) -> None:
+        """Returns when so many reads in all had to wait."""
+        self._wait_for(lambda: sum(line.startswith("held ") for line in self._said) >= reads)
+
+    def close(self) -> None:
+        assert self._server.stdin is not None
+        self._server.stdin.close()
+        self._server.wait(PATIENCE_S)
+
+    def _tell(self, command: str) -> None:
+        assert self._server.stdin is not None
+        done = self._said.count("done")
+        self._server.stdin.write(command + "\n")
+        self._server.stdin.flush()
+        self._wait_for(lambda: self._said.count("done") > done)
+
+    def _wait_for(self, condition) -> None:
+        with self._news:
+            assert self._news.wait_for(condition, PATIENCE_S), self._said[-20:]
+
+    def _listen(self) -> None:
+        assert self._server.stdout is not None
+        for line in self._server.stdout:
+            with self._news:
+                self._said.append(line.rstrip("\n"))
+                self._news.notify_all()
+        with self._news:
+            self._said.append("ended")
+            self._news.notify_all()
+
+
+@contextmanager
+def slow_disk(where: Path) -> Iterator[SlowDisk]:
+    """Mounts it at `where`/mnt over `where`/source. What uses it must have ended when the block ends."""
+    disk = SlowDisk(where / "mnt", where / "source")
+    try:
+        yield disk
+    finally:
+        disk.close()
