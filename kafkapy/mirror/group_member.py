@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Mapping, Sequence
 
-from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.errors import CommitFailed, ConnectionFailed
 from kafkapy.client.group_batches import GroupBatches
 from kafkapy.client.group_types import RebalanceListener
@@ -13,6 +15,8 @@ from kafkapy.client.original.filters import Blacklist, TopicFilter
 from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.mirror.source_settings import GroupSource
 from kafkapy.mirror.sources import Listener, NotCommitted, Piece
+
+log = logging.getLogger(__name__)
 
 COMMIT_S = 5.0  # how long a commit is tried: the next one comes soon
 
@@ -52,7 +56,12 @@ class GroupMember:
         self._consumer.subscribe(self._pattern, _Told(listener))
 
     def poll(self, timeout_s: float) -> Sequence[Piece]:
-        pieces = [Piece(*one) for one in self._consumer.poll_batches(timeout_s)]
+        try:
+            pieces = [Piece(*one) for one in self._consumer.poll_batches(timeout_s)]
+        except ConnectionFailed as error:  # the first time; `cluster_id` has found it, so that it will come back
+            log.info("%s: tries again: %s", self._settings.file, error)
+            time.sleep(BACKOFF_S)
+            return []
         self._lags = self._consumer.lags()
         return pieces
 

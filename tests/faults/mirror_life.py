@@ -1,0 +1,197 @@
+"""Two clusters, records that are written to one of them all the time, and mirrors of it in processes of their own."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from harness.brokers import Broker, KafkaBroker, KafkapyBroker, Process, free_port, kafkapy_command
+
+from kafkapy.client import Admin, Consumer, RecordProducer
+from kafkapy.client.errors import ClientError
+from kafkapy.client.fetched import Isolation
+from kafkapy.errors import KafkaError
+
+TOPIC = "t"
+PARTITIONS = 3
+PATIENCE_S = 120.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+SESSION_MS = 1500
+KINDS = {"kafkapy": KafkapyBroker, "kafka": KafkaBroker}
+
+
+class Side:
+    """A broker that is killed and comes back at the same address."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        self._kind = KINDS[kind]
+        self._directory = directory
+        self._port = free_port()
+        self._keeper: str | None = None
+        self.broker: Broker = self._kind(directory, SETTINGS, port=self._port)
+        self.address = self.broker.bootstrap
+
+    def kill(self) -> None:
+        """And starts it again. Apache Kafka's ZooKeeper lives on."""
+        self.broker.process.kill()
+        if isinstance(self.broker, KafkaBroker):
+            first = self.broker
+            self.broker = KafkaBroker(self._directory, SETTINGS, port=self._port, zookeeper=first.zookeeper)
+            self.broker._keeper, first._keeper = first._keeper, None
+        else:
+            self.broker = KafkapyBroker(self._directory, SETTINGS, port=self._port)
+
+    def end(self) -> None:
+        self.broker.kill()
+
+
+class Writing:
+    """Numbers, each once, by key or without one, until it is told that it is enough."""
+
+    def __init__(self, servers: str) -> None:
+        self.written = 0
+        self.failure: BaseException | None = None
+        self._enough = threading.Event()
+        self._servers = servers
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._enough.set()
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive()
+        assert self.failure is None, self.failure
+
+    def _run(self) -> None:
+        try:
+            with RecordProducer(self._servers, timeout_s=PATIENCE_S, batch_bytes=1000) as producer:
+                number = 0
+                while not self._enough.is_set():
+                    for _ in range(50):
+                        key = b"%d" % (number % 7) if number % 3 else None
+                        producer.send(TOPIC, b"%d" % number, key)
+                        number += 1
+                    producer.flush()
+                    self.written = number
+                    self._enough.wait(0.005)
+        except BaseException as error:
+            self.failure = error
+
+
+class MirrorProcess:
+    """`kafkapy mirror`, or a program that does the same and dies at a moment of its own choice."""
+
+    def __init__(self, directory: Path, name: str, words: list[str], moment: str | None = None) -> None:
+        command = [*kafkapy_command()]
+        if moment is not None:
+            command = [sys.executable, str(Path(__file__).with_name("dying_mirror.py")), moment]
+        self._command = [*command, "mirror", *words]
+        self.log = directory / f"{name}.log"
+        self.process = Process(self._command, self.log)
+
+    def wait_until_it_has_begun(self) -> None:
+        """It has found both sides: from now on it waits for them when they are away."""
+        deadline = time.monotonic() + PATIENCE_S
+        while "kafkapy: mirroring" not in self.log.read_text():
+            assert self.runs, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    @property
+    def runs(self) -> bool:
+        return self.process.child.poll() is None
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, until it has lost its session."""
+        self.process.child.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        self.process.child.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        self.process.child.send_signal(signal.SIGCONT)
+        self.process.kill()
+
+    def stop(self) -> int:
+        return self.process.stop()
+
+
+class Life:
+    """Both sides, the writer, and the properties files of mirrors."""
+
+    def __init__(self, directory: Path, source: str, target: str, *, exactly_once: bool) -> None:
+        self.directory = directory
+        self.exactly_once = exactly_once
+        self.source = Side(source, directory / "source")
+        self.target = Side(target, directory / "target")
+        with Admin(self.source.address) as admin:
+            admin.create_topic(TOPIC, PARTITIONS)
+        (directory / "source.properties").write_text(
+            f"bootstrap.servers={self.source.address}\ngroup.id=mirror\nsession.timeout.ms={SESSION_MS}\n"
+            "heartbeat.interval.ms=300\nfetch.max.wait.ms=100\n"
+        )
+        (directory / "target.properties").write_text(
+            f"bootstrap.servers={self.target.address}\nbatch.size=2000\ntransaction.timeout.ms=20000\n"
+        )
+        self.writing = Writing(self.source.address)
+
+    def mirror(self, name: str, moment: str | None = None) -> MirrorProcess:
+        words = ["--consumer", f"{self.directory}/source.properties", "--producer"]
+        words += [f"{self.directory}/target.properties", "--whitelist", TOPIC, "--log-level", "info"]
+        words += ["--offset-commit-interval-ms", "150", "--progress", "1"]
+        return MirrorProcess(self.directory, name, [*words, *(["--exactly-once"] if self.exactly_once else [])], moment)
+
+    @property
+    def isolation(self) -> Isolation:
+        return "read_committed" if self.exactly_once else "read_uncommitted"
+
+    def mirrored(self) -> int:
+        """Offsets in the target's topic, about the number of records; as soon as it can be had."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                with Consumer(self.target.address, isolation=self.isolation) as consumer:
+                    consumer.assign_topic(TOPIC)
+                    return sum(consumer.end_offsets().values())
+            except (ClientError, KafkaError):
+                assert time.monotonic() < deadline, "the target has no topic"
+                time.sleep(0.05)
+
+    def wait_for_more(self, records: int) -> None:
+        """Until so many more are in the target."""
+        wanted = self.mirrored() + records
+        deadline = time.monotonic() + PATIENCE_S
+        while (now := self.mirrored()) < wanted:
+            assert time.monotonic() < deadline, f"nothing comes any more: {now} of {wanted}"
+            assert self.writing.failure is None, self.writing.failure
+            time.sleep(0.02)
+
+    def counted(self) -> Counter[int]:
+        """How often each number is in the target, when all are."""
+        self.writing.stop()
+        found: Counter[int] = Counter()
+        deadline = time.monotonic() + PATIENCE_S
+        with Consumer(self.target.address, isolation=self.isolation) as consumer:
+            consumer.assign_topic(TOPIC)
+            while len(found) < self.writing.written:
+                for record in consumer.poll():
+                    found[int(record.value or b"-1")] += 1
+                missing = self.writing.written - len(found)
+                assert time.monotonic() < deadline, f"{missing} of {self.writing.written} records never come"
+            for record in consumer.records(until=consumer.end_offsets()):
+                found[int(record.value or b"-1")] += 1
+        assert set(found) == set(range(self.writing.written))
+        return found
+
+    def end(self) -> None:
+        self.source.end()
+        self.target.end()
