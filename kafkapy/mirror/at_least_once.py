@@ -31,10 +31,10 @@ from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import SafeDelivery, target_cluster
 from kafkapy.mirror.options import MirrorOptions
-from kafkapy.mirror.recoding import Recoder
 from kafkapy.mirror.sources import Member, NotCommitted, Piece
 from kafkapy.mirror.target_settings import TargetSettings
 from kafkapy.mirror.target_topics import TargetTopics
+from kafkapy.record.rebatch import Rebatcher
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class AtLeastOnce:
             options.create_topics,
             same_numbers="records are to keep their partition" if options.keep_partitions else None,
         )
-        self._recoder = Recoder(
-            batch_bytes=target.batch_bytes, codec=target.codec, keep_partitions=options.keep_partitions
+        self._rebatcher = Rebatcher(
+            codec=target.codec, batch_bytes=target.batch_bytes, by_number=options.keep_partitions
         )
         self._delivery = SafeDelivery(target, counts, abort=options.abort_on_send_failure)
         self._read: dict[TopicPartition, int] = {}  # behind what was read, and not committed yet
@@ -114,12 +114,12 @@ class AtLeastOnce:
         count = patiently(lambda: self._topics.partition_count(topic, in_source, number), stopped)
         if count is None:
             return  # it is not read, then
-        self._delivery.send(self._recoder.feed(piece, count))
+        self._delivery.send(self._rebatcher.feed(piece.where, piece.data, piece.start, count, aborted=piece.aborted))
         self._read[piece.where] = piece.after
         self._flush_at = min(self._flush_at, time.monotonic() + self._linger_s)
 
     def _flush(self) -> None:
-        self._delivery.send(self._recoder.finish())
+        self._delivery.send(self._rebatcher.finish())
         self._delivery.flush()
         self._flush_at = float("inf")
 

@@ -6,9 +6,9 @@ from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.mirror.delivery import target_cluster
 from kafkapy.mirror.options import MirrorOptions
-from kafkapy.mirror.recoding import Recoder
 from kafkapy.mirror.sources import Piece
 from kafkapy.mirror.target_settings import TargetSettings
+from kafkapy.record.rebatch import Rebatcher
 
 
 class PartitionCopy:
@@ -21,8 +21,8 @@ class PartitionCopy:
     def __init__(self, where: TopicPartition, group: str, target: TargetSettings, options: MirrorOptions) -> None:
         self.where = where
         self._group = group
-        self._recoder = Recoder(
-            batch_bytes=target.batch_bytes, codec=target.codec, keep_partitions=options.keep_partitions
+        self._rebatcher = Rebatcher(
+            codec=target.codec, batch_bytes=target.batch_bytes, by_number=options.keep_partitions
         )
         self._producer = TransactionalProducer(
             target_cluster(target),
@@ -55,7 +55,7 @@ class PartitionCopy:
         if self._after is None:
             self._producer.begin()
             self._after = piece.start
-        for batch in self._recoder.feed(piece, partitions):
+        for batch in self._rebatcher.feed(piece.where, piece.data, piece.start, partitions, aborted=piece.aborted):
             self._records += batch.count
             self._size += batch.size
             self._producer.send_batch(batch)
@@ -65,7 +65,7 @@ class PartitionCopy:
         """Ends the transaction, if there is one, with the offset behind its records: how many, and their bytes."""
         if self._after is None:
             return 0, 0
-        for batch in self._recoder.finish():
+        for batch in self._rebatcher.finish():
             self._records += batch.count
             self._size += batch.size
             self._producer.send_batch(batch)
