@@ -93,6 +93,8 @@ class Broker07:
             self._register(topic)
 
     def stop(self) -> None:
+        if self._listener.fileno() < 0:
+            return
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for connection in list(self._connections):

@@ -15,8 +15,10 @@ from typing import Protocol
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
 from kafkapy.client.original.encoders import Encoder
+from kafkapy.client.original.event_handler_07 import Cluster07, Post07
 from kafkapy.client.original.event_handler_parcels import Item, Parcel, parcels_of
-from kafkapy.client.original.event_handler_post import Post, heals
+from kafkapy.client.original.event_handler_post import KafkaPost, Post, heals
+from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.partitioners import Partitioner
 from kafkapy.client.original.producer_brokers import ZooKeeperBrokers
 from kafkapy.client.original.producer_config import ProducerConfig
@@ -69,10 +71,15 @@ class DefaultEventHandler:
             except ClientError:
                 self._discovery.close()
                 raise
-        self._cluster = Cluster(
-            brokers, client_id=config.client_id, timeout_s=config.request_timeout_s + GRACE_S, old_brokers=True
-        )
-        self._post = Post(self._cluster, config)
+        self._cluster: Cluster | Cluster07
+        if config.brokers_07 or (self._discovery is not None and self._discovery.layout is Layout.V07):
+            self._cluster = Cluster07(config, self._discovery)
+            self._post: Post = Post07(self._cluster, config)
+        else:
+            self._cluster = Cluster(
+                brokers, client_id=config.client_id, timeout_s=config.request_timeout_s + GRACE_S, old_brokers=True
+            )
+            self._post = KafkaPost(self._cluster, config)
         self._refreshed = time.monotonic()
 
     def close(self) -> None:
@@ -115,19 +122,25 @@ class DefaultEventHandler:
             raise FailedToSendMessage(f"{counted(lost)} not stored: {reason}", lost, reason)
 
     def _encoded(self, messages: Sequence[KeyedMessage]) -> tuple[list[Item], list[tuple[KeyedMessage, Exception]]]:
-        encode, encode_key = self._encoder.to_bytes, self._key_encoder.to_bytes
+        encode, encode_key, refuses = self._encoder.to_bytes, self._key_encoder.to_bytes, self._post.refuses
         items: list[Item] = []
         broken: list[tuple[KeyedMessage, Exception]] = []
         for message in messages:
             _, data, key, _ = message
             try:
                 value = None if data is None else encode(data)
-                items.append(Item(message, None if key is None else encode_key(key), value))
+                item = Item(message, None if key is None else encode_key(key), value)
             except Exception as error:
                 self._stats["serialization_errors"] += 1
                 if not self._config.is_async:
                     raise
                 broken.append((message, error))
+                continue
+            refusal = refuses(item)
+            if refusal is None:
+                items.append(item)
+            else:
+                broken.append((message, refusal))
         return items, broken
 
     def _placed(self, items: Iterable[Item], *, patient: bool = False) -> list[Parcel]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
-from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.cluster import Cluster, Topic, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError, ConnectionFailed
-from kafkapy.client.original.event_handler_parcels import Parcel
+from kafkapy.client.original.event_handler_parcels import Item, Parcel
 from kafkapy.client.original.producer_config import ProducerConfig
 from kafkapy.client.outbox import TOO_LARGE
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
@@ -21,14 +21,19 @@ from kafkapy.record.legacy import build_set
 BATCHES_SINCE, TIMES_SINCE = 3, 2  # versions of Produce: batches of format 2, messages of format 1
 
 
-class Post:
-    """A partition's parcels are stored in order. With numbers (`idempotent`) one that comes twice is stored once."""
+class Leaders(Protocol):
+    """The part of Cluster that tells who leads what."""
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._producer: tuple[int, int] | None = None  # its id and epoch
-        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+    topics: dict[str, Topic]
+
+    def refresh(self, topics: Iterable[str]) -> None: ...
+
+
+class Post:
+    """A partition's parcels are stored in order. How they travel is for those below to say."""
+
+    def __init__(self, cluster: Leaders) -> None:
+        self._leaders = cluster
 
     def send(self, parcels: Iterable[Parcel]) -> list[Parcel]:
         """Sends each, after those before it of its partition; those that did not arrive, with their errors. An error
@@ -59,11 +64,12 @@ class Post:
                     del lanes[where]
         return failed
 
+    def refuses(self, item: Item) -> Exception | None:
+        """Why a message can never be stored."""
+        return None
+
     def give_up(self, parcel: Parcel) -> None:
-        """It is not tried again: the numbers behind it would not be taken, so they begin anew."""
-        if parcel.numbers is not None:
-            self._producer = None
-            self._sequences.clear()
+        """It is not tried again."""
 
     def _deliver(self, parcels: list[Parcel]) -> None:
         """The first parcels of partitions, all at once; each with an error afterwards, or none."""
@@ -72,18 +78,11 @@ class Post:
             node = self._leader(parcel)
             if node >= 0:
                 by_leader[node].append(parcel)
-        sent: list[tuple[Connection, list[Parcel]]] = []
-        for node, of_node in by_leader.items():
-            try:
-                sent.append((self._request(node, of_node), of_node))
-            except (ClientError, KafkaError) as error:
-                _fail(of_node, error)
-        for connection, of_node in sent if self._config.acks else ():
-            try:
-                _, answer = connection.receive()
-                self._note(of_node, answer)
-            except (ClientError, KafkaError) as error:
-                _fail(of_node, error)
+        self._to_leaders(by_leader)
+
+    def _to_leaders(self, by_leader: Mapping[int, list[Parcel]]) -> None:
+        """Sends to all of them; each parcel has an error afterwards, or none."""
+        raise NotImplementedError
 
     def _leader(self, parcel: Parcel) -> int:
         """-1, and why is the parcel's error, when there is none."""
@@ -92,18 +91,49 @@ class Post:
             return -1
         parcel.error = None
         try:
-            if topic not in self._cluster.topics:
-                self._cluster.refresh([topic])
+            if topic not in self._leaders.topics:
+                self._leaders.refresh([topic])
         except (ClientError, KafkaError) as error:
             parcel.error = error
             return -1
-        known = self._cluster.topics.get(topic)
+        known = self._leaders.topics.get(topic)
         place = known.partitions.get(partition) if known is not None else None
         if place is None or place.leader < 0:
             code = Errors.LEADER_NOT_AVAILABLE
             parcel.error = KafkaError(code, f"{topic}-{partition}: {message_of(code)}")
             return -1
         return place.leader
+
+
+class KafkaPost(Post):
+    """To brokers of Kafka 0.8 and later. With numbers (`idempotent`) a parcel that comes twice is stored once."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        super().__init__(cluster)
+        self._cluster = cluster
+        self._config = config
+        self._producer: tuple[int, int] | None = None  # its id and epoch
+        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+
+    def give_up(self, parcel: Parcel) -> None:
+        """The numbers behind it would not be taken, so they begin anew."""
+        if parcel.numbers is not None:
+            self._producer = None
+            self._sequences.clear()
+
+    def _to_leaders(self, by_leader: Mapping[int, list[Parcel]]) -> None:
+        sent: list[tuple[Connection, list[Parcel]]] = []
+        for node, of_node in by_leader.items():
+            try:
+                sent.append((self._request(node, of_node), of_node))
+            except (ClientError, KafkaError) as error:
+                fail(of_node, error)
+        for connection, of_node in sent if self._config.acks else ():
+            try:
+                _, answer = connection.receive()
+                self._note(of_node, answer)
+            except (ClientError, KafkaError) as error:
+                fail(of_node, error)
 
     def _request(self, node: int, parcels: list[Parcel]) -> Connection:
         connection = self._cluster.connection(node)
@@ -176,6 +206,6 @@ def heals(error: Exception | None) -> bool:
     return is_retriable(error.code) if isinstance(error, KafkaError) else isinstance(error, ConnectionFailed)
 
 
-def _fail(parcels: Iterable[Parcel], error: Exception) -> None:
+def fail(parcels: Iterable[Parcel], error: Exception) -> None:
     for parcel in parcels:
         parcel.error = error

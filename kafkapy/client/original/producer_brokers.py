@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import threading
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.runtime.addresses import host_port
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from kafkapy.client.original.cluster_tree import Address, ClusterTree
 
-IDS, TOPICS = "/brokers/ids", "/brokers/topics"
+T = TypeVar("T")
+
+IDS = "/brokers/ids"
 
 
 class ZooKeeperBrokers:
@@ -20,17 +22,25 @@ class ZooKeeperBrokers:
 
     def __init__(self, connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
         try:
+            from kafkapy.client.original.cluster_tree import cluster_tree
+            from kafkapy.client.original.keeper_nodes import KeeperNodes
             from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, connected
         except ImportError as error:
             raise ConnectionFailed("zk.connect needs kazoo: pip install 'kafkapy[zookeeper]'.") from error
         settings = KeeperSettings(connect, session_timeout_ms, connection_timeout_ms)
         self._connect = connect
-        self._timeout_s = connection_timeout_ms / 1000
         self._news = threading.Event()
         try:
             self._client: Any = connected(settings, connect, lambda _: self._news.set())
         except KeeperError as error:
             raise ConnectionFailed(str(error)) from error
+        nodes = KeeperNodes(self._client, connection_timeout_ms / 1000)
+        try:
+            self._tree: ClusterTree = self._read(lambda: cluster_tree(nodes))
+        except ConnectionFailed:
+            self.close()
+            raise
+        self.layout = self._tree.layout
 
     def has_news(self) -> bool:
         """Whether brokers or topics, or the connection, may have changed since `addresses`."""
@@ -38,55 +48,38 @@ class ZooKeeperBrokers:
 
     def addresses(self) -> list[str]:
         """Of all brokers there are, in the order of their ids; leaves watches behind."""
-        from kazoo.exceptions import KazooException, NoNodeError
-        from kazoo.handlers.threading import KazooTimeoutError
+        return [host_port(*address) for address in self.brokers().values()]
 
+    def brokers(self) -> dict[int, Address]:
+        """The same by their ids."""
         self._news.clear()
-        found: list[str] = []
-        try:
-            for one in sorted(filter(str.isdecimal, self._ask("get_children", IDS, self._changed)), key=int):
-                data, _ = self._ask("get", f"{IDS}/{one}")
-                if (address := _address(f"{IDS}/{one}", data)) is not None:
-                    found.append(address)
-            self._ask("get_children", TOPICS, self._changed)
-        except NoNodeError:
-            self._news.set()  # no watch could be left: the next look has to be soon
-        except (KazooException, KazooTimeoutError) as error:
-            self._news.set()
-            raise ConnectionFailed(f"The brokers in ZooKeeper at {self._connect} cannot be read: {error!r}.") from error
+        found = self._read(lambda: self._tree.brokers(self._changed))
+        self._read(lambda: self._tree.topics(self._changed))
         if not found:
+            self._news.set()
             raise ConnectionFailed(
                 f"ZooKeeper at {self._connect} has no broker at {IDS}. Is one running, and the chroot the right one?"
             )
         return found
+
+    def partitions(self, topic: str) -> list[str]:
+        """Their names in ZooKeeper; leaves a watch behind."""
+        return self._read(lambda: self._tree.partitions(topic, self._changed))
 
     def close(self) -> None:
         from kafkapy.metadata.keeper_client import close
 
         close(self._client)
 
-    def _ask(self, what: str, *given: Any) -> Any:
-        """Kazoo alone would wait for a lost connection for ever."""
-        return getattr(self._client, f"{what}_async")(*given).get(timeout=self._timeout_s)
+    def _read(self, ask: Callable[[], T]) -> T:
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return ask()
+        except (KazooException, KazooTimeoutError) as error:
+            self._news.set()  # no watch could be left: the next look has to be soon
+            raise ConnectionFailed(f"The brokers in ZooKeeper at {self._connect} cannot be read: {error!r}.") from error
 
     def _changed(self, _: Any) -> None:
         self._news.set()
-
-
-def _address(path: str, data: bytes) -> str | None:
-    """HOST:PORT of a broker's node: JSON since 0.8, creator:host:port in 0.7. A node that is neither is named in the
-    log, and the other brokers are used."""
-    text = data.decode(errors="replace")
-    try:
-        if not text.startswith("{"):
-            _, host, port = text.split(":")
-            return host_port(host, int(port))
-        node = json.loads(text)
-        if node.get("host"):
-            return host_port(node["host"], int(node["port"]))
-        plain = next(one for one in node["endpoints"] if one.startswith("PLAINTEXT://"))
-        host, _, port = plain.partition("://")[2].rpartition(":")
-        return host_port(host.strip("[]"), int(port))
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
-        log.warning("%s in ZooKeeper has no address of a broker that can be used: %.200s", path, text)
-        return None

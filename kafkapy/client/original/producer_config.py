@@ -52,6 +52,8 @@ NAMES = (
     ("callback.handler",),
     ("callback.handler.props",),
     ("enable.idempotence",),
+    ("kafkapy.broker.version",),
+    ("max.message.size",),
 )
 # Of sockets and of polling, which this client does its own way.
 WITHOUT_EFFECT = {
@@ -75,6 +77,8 @@ class ProducerConfig:
 
     enqueue_timeout_s: how long a full queue is waited for; None: as long as it takes.
     compressed_topics: none means all.
+    brokers_07: the listed ones are of Kafka 0.7; ZooKeeper tells by itself.
+    max_message_size: what these take.
     properties: as given, for classes of the caller's own.
     """
 
@@ -97,6 +101,8 @@ class ProducerConfig:
     refresh_s: float
     client_id: str
     idempotent: bool
+    brokers_07: bool
+    max_message_size: int
 
 
 class _Reader:
@@ -179,6 +185,8 @@ def read_config(properties: Properties) -> ProducerConfig:
         refresh_s=float("inf") if refresh_ms < 0 else refresh_ms / 1000,
         client_id=read.text("client.id", "kafkapy"),
         idempotent=idempotent,
+        brokers_07=read.one_of("kafkapy.broker.version", {"": False, "0.7": True}, ""),
+        max_message_size=read.number("max.message.size", 1_000_000, 1),
     )
 
 

@@ -53,7 +53,7 @@ class Connection07:
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self.address = host_port(host, port)
-        self._place = host, port
+        self.place = host, port
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
 
@@ -117,7 +117,7 @@ class Connection07:
     def _send(self, key: int, body: bytes) -> None:
         try:
             if self._socket is None:
-                self._socket = socket.create_connection(self._place, CONNECT_S)
+                self._socket = socket.create_connection(self.place, CONNECT_S)
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._socket.settimeout(self._timeout_s)
             self._socket.sendall(_SIZE.pack(2 + len(body)) + _KEY.pack(key) + body)
