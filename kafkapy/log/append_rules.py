@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from kafkapy._ext.batch import HEADER
@@ -18,6 +19,12 @@ _FOREVER = (1 << 63) - 1
 
 # What may be held of sets that were built anew, before they are appended.
 MOST_HELD = 4 << 20
+
+
+@lru_cache(maxsize=256)
+def rules_of(config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> AppendRules:
+    """The same for all logs that share their settings: there may be thousands."""
+    return AppendRules(config, max_decompressed)
 
 
 class AppendRules:

@@ -39,6 +39,7 @@ def would_wait(log: LogState, sets: Sequence[memoryview], leader_epoch: int, now
     filled = segment.size
     if (
         leader_epoch != log.leader_epochs.latest_epoch
+        or not segment.growing
         or filled > config.segment_bytes - sum(map(len, sets))
         or segment.entries_left() <= len(sets)
     ):

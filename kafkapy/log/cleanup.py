@@ -89,7 +89,7 @@ def truncate_fully(log: LogState, offset: int) -> None:
     # A new segment may need the name of an old one, so the names change before the list does: until then nobody who
     # has the old list must open a file by its name.
     for segment in gone:
-        segment.open_all()
+        segment.pin_all()
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} begins anew")
     new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
     log.leader_epochs.clear()

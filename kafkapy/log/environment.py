@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,6 +51,7 @@ class Environment:
         "max_decompressed",
         "producer_expiration_ms",
         "retention",
+        "upkeep",
     )
 
     def __init__(
@@ -75,6 +77,7 @@ class Environment:
         self.retention = retention
         self.failure: LogDirFailure | None = None
         self.cleaner_offsets = CleanerOffsets(files, log_dir)
+        self.upkeep = threading.Condition(threading.Lock())  # of all logs: see Upkeep
         self._on_failure = on_failure
 
     def failed(self, doing: str, cause: BaseException) -> LogDirFailure:

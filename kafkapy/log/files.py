@@ -16,9 +16,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkapy._ext import segment_scan, syscalls
+from kafkapy.log.open_files import OpenFiles
 from kafkapy.record.file_region import FileHandle
 
 _IOV_MAX = 1024
+_READ = 1 << 16
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 Buffer = bytes | bytearray | memoryview
 
@@ -33,7 +36,12 @@ class Entry(NamedTuple):
 
 
 class Files:
-    """The real file system. Every method raises OSError as the system does."""
+    """The real file system. Every method raises OSError as the system does.
+
+    Where the process has no descriptor left, files that the logs only keep open are closed, and it is tried again.
+    """
+
+    open_files = OpenFiles()  # those that are kept open; whoever wants a limit puts another one here
 
     # --- names and whole files
 
@@ -77,8 +85,14 @@ class Files:
             return
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        fd = self._open_fd(path, os.O_RDONLY)
+        try:
+            parts = []
+            while part := os.read(fd, _READ):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
 
     def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Makes or replaces the file, not atomically."""
@@ -105,7 +119,7 @@ class Files:
 
     def sync_dir(self, path: str) -> None:
         """Makes names (creations, renames) in the directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._open_fd(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
@@ -115,7 +129,15 @@ class Files:
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         """For reading and writing; closed when nobody holds the handle any more."""
-        return FileHandle(os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644), path)
+        return FileHandle(self._open_fd(path, os.O_RDWR | (os.O_CREAT if create else 0)), path)
+
+    def _open_fd(self, path: str, flags: int) -> int:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR or not self.open_files.shed():
+                raise
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def pwritev(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
         """One system call; may write less than all."""

@@ -36,14 +36,15 @@ class Flusher:
 
     __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "_truncations", "flushed_ms")
 
-    def __init__(self, log: LogState) -> None:
+    def __init__(self, log: LogState, *, settled: bool) -> None:
+        """`settled`: loading has found everything in order and on the disk, and changed nothing."""
         self._log = log
         self._lock = threading.Lock()
         # These under the log's lock: what the next sync has to take along.
         self._done: list[Segment] = []
         self._snapshots: list[str] = []
-        self._names_changed = True  # loading may have made, renamed and removed files
-        self._indexed = _NOWHERE  # up to here the indexes of the active segment are durable
+        self._names_changed = not settled
+        self._indexed = log.end[0] if settled else _NOWHERE  # up to here the indexes of the active segment are durable
         self._truncations = 0
         self.flushed_ms = log.clock.time_ms()
 
@@ -57,6 +58,11 @@ class Flusher:
         if snapshot is not None:
             self._snapshots.append(snapshot)
         self._names_changed = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing but records and the indexes of the active segment may have changed since the last sync."""
+        return not self._names_changed and not self._done
 
     def truncated(self) -> None:
         """The log has lost its end, and will have another one. Under the log's lock."""

@@ -8,7 +8,7 @@ matter: the segment was not flushed either, and recovery builds its indexes anew
 
 A sealed index is only in its file, trimmed to its entries, and searched there. One that was there before this start is
 checked when it is first searched: it may be another broker's, or come from a disk that lost a part of it. Damage is
-no disaster, for every search can begin at the segment's start; `on_damage` has the index made anew.
+no disaster, for every search can begin at the segment's start; the segment is told, which has it made anew.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 import errno
 import logging
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from kafkapy.log.failures import is_shortage
 from kafkapy.log.files import Files
@@ -44,41 +45,53 @@ def numbers_in(code: str, data: bytes) -> array[int]:
     return numbers
 
 
+class Place(Protocol):
+    """Where an index is: with its segment, which may move."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the segment."""
+        ...
+
+    def path(self, suffix: str) -> str: ...
+    def damaged(self) -> None:
+        """A search has found that the index is damaged; it may be told more than once."""
+        ...
+
+
 class IndexFile(NamedFile):
     """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
 
     __slots__ = (
         "_changed",
         "_max_bytes",
-        "_path",
+        "_place",
         "_trusted",
         "_written",
         "base_offset",
         "count",
         "damage",
         "growing",
-        "on_damage",
     )
 
     width: int
+    suffix: str
 
-    def __init__(self, files: Files, path: Callable[[], str], base_offset: int, max_bytes: int) -> None:
-        """`path` tells where the file is now: it moves with its segment."""
+    def __init__(self, files: Files, place: Place, base_offset: int, max_bytes: int) -> None:
         super().__init__(files)
         self._trusted = True
         self.damage: str | None = None  # a sentence, if the entries cannot be right
-        self.on_damage: Callable[[], object] | None = None  # called once it is found, by whoever searched
         self.base_offset = base_offset
         self.count = 0
         self.growing = False
-        self._path = path
+        self._place = place
         self._max_bytes = max_bytes
         self._written = 0
         self._changed = False  # since the last sync
 
     @property
     def path(self) -> str:
-        return self._path()
+        return self._place.path(self.suffix)
 
     @property
     def capacity(self) -> int:
@@ -110,8 +123,8 @@ class IndexFile(NamedFile):
 
     def create(self) -> None:
         """A new file of full length; an old one of that name is emptied."""
-        self.rebuild()
-        self._reserve()
+        file = self._emptied()
+        self.files.truncate(file, self.capacity * self.width)
 
     def open(self, size_bytes: int) -> None:
         """An index that was closed; the file is opened when it is first asked."""
@@ -136,9 +149,7 @@ class IndexFile(NamedFile):
                 self._trusted = True
                 return True
             self.damage = f"entry {bad} of {self.count} cannot be right" if bad >= 0 else "it is shorter than it was"
-        if self.on_damage is not None:
-            told, self.on_damage = self.on_damage, None
-            told()
+        self._place.damaged()
         return False
 
     def reopen_to_grow(self) -> None:
@@ -154,13 +165,18 @@ class IndexFile(NamedFile):
 
     def rebuild(self) -> None:
         """Empties the index, to be filled anew."""
+        self._emptied()
+
+    def _emptied(self) -> FileHandle:
         self.let_go()
         self.damage, self._trusted = None, True
-        self.files.truncate(self._opened(create=True), 0)
+        file = self._opened(create=True)
+        self.files.truncate(file, 0)
         self._changed = True
         self._clear()
         self.count = self._written = 0
         self.growing = True
+        return file
 
     def trim(self) -> None:
         """Writes what is in memory and cuts the file to its entries; the index may still grow."""
@@ -175,7 +191,7 @@ class IndexFile(NamedFile):
         self._drop()
 
     def _name(self) -> str:
-        return self._path()
+        return self._place.path(self.suffix)
 
     def _opened(self, *, create: bool = False) -> FileHandle:
         """The open file for one operation: an index that grows keeps no descriptor, for there may be thousands."""

@@ -37,8 +37,9 @@ def _repair(log: LogState, segment: Segment) -> None:
         _log.error("%s: %s; it cannot be made anew: %s", segment.path(names.LOG), damage, found.stopped_by)
         return
     room = max(len(found.offset_entries) // 8 + 1, len(found.time_stamps) // 8 + 2) * TimeIndex.width
-    offsets = OffsetIndex(segment.files, lambda: _temporary(segment, names.OFFSET_INDEX), segment.base_offset, room)
-    times = TimeIndex(segment.files, lambda: _temporary(segment, names.TIME_INDEX), segment.base_offset, room)
+    place = _Beside(segment)
+    offsets = OffsetIndex(segment.files, place, segment.base_offset, room)
+    times = TimeIndex(segment.files, place, segment.base_offset, room)
     offsets.rebuild()
     offsets.take(found.offset_entries)
     times.rebuild()
@@ -61,5 +62,15 @@ def _repair(log: LogState, segment: Segment) -> None:
     _log.warning("%s: %s; the indexes are made anew from %d batches", segment.path(names.LOG), damage, found.batches)
 
 
-def _temporary(segment: Segment, suffix: str) -> str:
-    return os.path.join(segment.directory, names.file_name(segment.base_offset, suffix) + TEMPORARY)
+class _Beside:
+    """Where the new indexes are, until they take the names of the old ones."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self.size = segment.size
+
+    def path(self, suffix: str) -> str:
+        return os.path.join(self._segment.directory, names.file_name(self._segment.base_offset, suffix) + TEMPORARY)
+
+    def damaged(self) -> None:
+        """They are new, and in memory."""

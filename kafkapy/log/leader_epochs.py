@@ -34,15 +34,21 @@ class LeaderEpochCache:
     Readers take no lock: `entries` is an immutable tuple that changes replace.
     """
 
-    def __init__(self, files: Files, directory: str, later: Callable[[Callable[[], None]], object] | None = None):
-        """`later` runs a function in the background; None: at once."""
+    __slots__ = ("_closed", "_directory", "_files", "_later", "_lock", "entries", "latest_epoch")
+
+    def __init__(self, files: Files, directory: str, later: Callable[[str, Callable[[], None]], object] | None = None):
+        """`later(name, function)` runs it in the background; None: at once."""
         self._files = files
-        self.path = os.path.join(directory, NAME)
+        self._directory = directory
         self._later = later
         self._lock = threading.Lock()
         self._closed = False
         self.entries: tuple[EpochStart, ...] = ()
         self.latest_epoch = UNDEFINED_EPOCH
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self._directory, NAME)
 
     def load(self) -> None:
         """Reads the file, if there is one; raises CheckpointError."""
@@ -145,7 +151,7 @@ class LeaderEpochCache:
         if self._later is None:
             self._write()
         else:
-            self._later(self._write_if_there)
+            self._later(f"leader epochs of {self._directory}", self._write_if_there)
 
     def close(self) -> None:
         """What still waits to be written is not: the directory goes, and a new log may take its name."""

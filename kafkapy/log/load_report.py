@@ -17,6 +17,11 @@ class LoadReport:
         self._more = 0
         self._serious = False
 
+    @property
+    def notes(self) -> list[str]:
+        """The first of them."""
+        return self._notes
+
     def note(self, text: str, *, serious: bool = True) -> None:
         """Something was found and put right; `serious`: it was damage, and not only what every crash leaves."""
         self._serious |= serious

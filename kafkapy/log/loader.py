@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import names
+from kafkapy.log import leader_epochs, names, partition_metadata
 from kafkapy.log.checkpoints import CheckpointError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
@@ -41,6 +41,7 @@ class LoadedLog(NamedTuple):
     log_start_offset: int
     end_offset: int
     recovery_point: int
+    settled: bool  # everything was in order and on the disk, and nothing was changed
 
 
 class Loader:
@@ -70,19 +71,22 @@ class Loader:
         self._segments = SegmentList()
         self._snapshots = SnapshotFiles(env.files, directory)
         self._snapshots.report = self._report
-        self._epochs = LeaderEpochCache(
-            env.files, directory, lambda write: env.later(f"leader epochs of {directory}", write)
-        )
+        self._epochs = LeaderEpochCache(env.files, directory, env.later)
+        self._entries: dict[str, Entry] = {}
 
     def load(self) -> LoadedLog:
         """Raises OSError, LoadStopped, and KafkaError for a log that must not be touched."""
         began = time.monotonic()
-        entries = clear_leftovers(self._files, self._directory, self._report)
+        try:
+            self._entries = clear_leftovers(self._files, self._directory, self._report)
+        except FileNotFoundError:
+            self._files.make_dir(self._directory)
         self._load_epochs()
-        end = self._load_segments(entries)
+        end = self._load_segments(self._entries)
+        snapshots_found = self._snapshots.offsets
         recovery_point = end if self._clean else min(self._recovery_point, end)
-        self._segments.active.make_active()
-        self._epochs.truncate_from_end(end)
+        # After a clean stop an epoch that began right at the end is no sign of lost records: its leader goes on.
+        self._epochs.truncate_from_end(end + 1 if self._clean else end)
         log_start = max(self._log_start, self._segments.items[0].base_offset)
         self._epochs.truncate_from_start(self._log_start)
         self._snapshots.delete_strays(self._segments.base_offsets)
@@ -100,13 +104,36 @@ class Loader:
             (time.monotonic() - began) * 1000,
             recovered=not self._clean,
         )
-        return LoadedLog(
-            self._segments, self._epochs, producers, self._snapshots, log_start, end, max(recovery_point, log_start)
+        settled = (
+            self._clean
+            and not self._report.notes
+            and not self._segments.active.growing
+            and self._snapshots.offsets == snapshots_found
         )
+        for segment in self._segments:
+            segment.let_go()  # most logs are not asked for anything for long: their files are opened when they are
+        return LoadedLog(
+            self._segments,
+            self._epochs,
+            producers,
+            self._snapshots,
+            log_start,
+            end,
+            max(recovery_point, log_start),
+            settled,
+        )
+
+    def topic_id(self) -> bytes | None:
+        """Of `partition.metadata`, after `load`; None if there is none. Raises PartitionMetadataError, OSError."""
+        if partition_metadata.NAME not in self._entries:
+            return None
+        return partition_metadata.read_topic_id(self._files, self._directory)
 
     def _load_epochs(self) -> None:
         if self._config.record_magic < 2:
             self._epochs.discard()
+            return
+        if leader_epochs.NAME not in self._entries:
             return
         try:
             self._epochs.load()

@@ -80,7 +80,7 @@ class LogDir:
         return (self.was_clean or self.all_loaded) and not self.not_recovered
 
     def forget(self, key: TopicPartition) -> None:
-        """A log that is not open leaves the directory; the checkpoints still speak of it until they are next written."""
+        """A log that is not open leaves the directory; the checkpoints speak of it until they are next written."""
         self.not_loaded.discard(key)
         self.not_recovered.discard(key)
         for checkpoint in self._checkpoints:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names, partition_metadata
-from kafkapy.log.append_rules import AppendRules
+from kafkapy.log.append_rules import rules_of
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.flushing import Flusher
@@ -59,16 +58,19 @@ class LogState:
         active = loaded.segments.active
         self.end: tuple[int, Segment, int] = (loaded.end_offset, active, active.size)
         self.starts = Starts()
-        self.flusher = Flusher(self)
-        self.upkeep = Upkeep()
+        self.flusher = Flusher(self, settled=loaded.settled)
+        self.upkeep = Upkeep(env.upkeep)
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
         self.write_seconds = 0.0  # that the last append has waited for the system to take its bytes
         self.verifies_transactions = False  # whether one may begin only after its coordinator was asked (KIP-890)
         self._limit: tuple[int, tuple[Segment, int]] | None = None
-        self.rules = AppendRules(config, self.env.max_decompressed)
+        self.rules = rules_of(config, self.env.max_decompressed)
+        repair_later = self._repair_later
         for segment in loaded.segments:
-            segment.on_damage(partial(self._repair_later, segment))
+            segment.on_damage = repair_later
+            if segment.offset_index.damage or segment.time_index.damage:
+                segment.damaged()
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.name}, offsets {self.log_start_offset} to {self.log_end_offset}, {self.directory})"
@@ -133,7 +135,7 @@ class LogState:
     def update_config(self, config: LogConfig) -> None:
         """New settings, from the next append on. May wait for the disk where the message format changes."""
         before, self.config = self.config.record_magic, config
-        self.rules = AppendRules(config, self.env.max_decompressed)
+        self.rules = rules_of(config, self.env.max_decompressed)
         if config.record_magic < before:
             _log.warning("%s: the message format goes back from %d to %d", self.name, before, config.record_magic)
         if config.record_magic < 2 <= before:
@@ -250,7 +252,6 @@ class LogState:
         self.flusher.flush_to(offset, active=False)
 
     def _repair_later(self, segment: Segment) -> None:
-        segment.on_damage(None)
         self.env.later(f"make the indexes of {segment} anew", lambda: repair_indexes(self, segment))
 
     def check_open(self) -> None:

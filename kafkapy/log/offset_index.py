@@ -11,11 +11,11 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 
 from kafkapy._ext.index_check import bad_offset_entry
+from kafkapy.log import names
 from kafkapy.log.files import Files
-from kafkapy.log.index_file import IndexFile, numbers_in, parts_of
+from kafkapy.log.index_file import IndexFile, Place, numbers_in, parts_of
 
 _LOW = 0xFFFFFFFF
 
@@ -23,27 +23,21 @@ _LOW = 0xFFFFFFFF
 class OffsetIndex(IndexFile):
     """See IndexFile for its life; lookups take no lock."""
 
-    __slots__ = ("_entries", "_last", "_log_size")
+    __slots__ = ("_entries", "_last")
 
     width = 8
+    suffix = names.OFFSET_INDEX
 
     _entries: array[int] | None
     _last: int | None
 
-    def __init__(
-        self,
-        files: Files,
-        path: Callable[[], str],
-        base_offset: int,
-        max_bytes: int,
-        log_size: Callable[[], int] = lambda: _LOW,
-    ) -> None:
-        """`log_size`: the bytes of the segment that it belongs to."""
-        super().__init__(files, path, base_offset, max_bytes)
-        self._log_size = log_size
+    def __init__(self, files: Files, place: Place, base_offset: int, max_bytes: int) -> None:
+        super().__init__(files, place, base_offset, max_bytes)
+        self._entries = None
+        self._last = None
 
     def _first_bad(self, data: bytes) -> int:
-        return bad_offset_entry(data, self._log_size())
+        return bad_offset_entry(data, self._place.size)
 
     def _clear(self) -> None:
         self._entries = array("Q")
@@ -111,13 +105,13 @@ class OffsetIndex(IndexFile):
         Raises BlockingIOError (nowait) if that would have to wait for the disk, else OSError if reading fails.
         """
         relative = offset - self.base_offset
-        entries = self._entries
+        count, entries = self.count, self._entries  # in this order: it may begin to grow in between
         if entries is not None:
             slot = bisect_right(entries, relative << 32 | _LOW) if relative >= 0 else 0
             return entries[slot - 1] & _LOW if slot else 0
-        if not self.count or not self.check(nowait):
+        if not count or not self.check(nowait):
             return 0
-        found = self.files.floor_entry(self.handle(), self.count, self.width, relative, nowait)
+        found = self.files.floor_entry(self.handle(), count, self.width, relative, nowait)
         return found[2] if found is not None else 0
 
     def offset_after(self, position: int, nowait: bool = False) -> int | None:
@@ -126,20 +120,20 @@ class OffsetIndex(IndexFile):
         As in Kafka, whose search never compares its first entry: where that is exactly at `position` it is the next
         one. Raises as `lookup`.
         """
-        entries = self._entries
+        count, entries = self.count, self._entries
         if entries is not None:
             slot = bisect_left(entries, position, key=lambda entry: entry & _LOW)
             if slot == 0 and entries and entries[0] & _LOW == position:
                 slot = 1
             return self.base_offset + (entries[slot] >> 32) if slot < len(entries) else None
-        if not self.count or not self.check(nowait):
+        if not count or not self.check(nowait):
             return None
         file = self.handle()
-        found = self.files.ceiling_position(file, self.count, position, nowait)
+        found = self.files.ceiling_position(file, count, position, nowait)
         if found is not None and found[1] == position:
-            first = self.files.ceiling_position(file, self.count, 0, nowait)
+            first = self.files.ceiling_position(file, count, 0, nowait)
             if first == found:
-                found = self.files.ceiling_position(file, self.count, position + 1, nowait)
+                found = self.files.ceiling_position(file, count, position + 1, nowait)
         return self.base_offset + found[0] if found is not None else None
 
     def truncate_to(self, offset: int) -> None:

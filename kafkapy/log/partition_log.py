@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkapy._ext.entry_walk import any_older
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import cleanup, log_reader, partition_metadata, time_lookup
+from kafkapy.log import cleanup, log_reader, time_lookup
 from kafkapy.log.appender import Append, Verdict, append_plain, would_wait
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
@@ -65,12 +65,6 @@ class PartitionLog(LogState):
         `topic_id` (16 bytes) goes to partition.metadata where there is none yet; another one than there raises
         KafkaError INCONSISTENT_TOPIC_ID. Raises OSError.
         """
-        env.files.make_dir(directory)
-        try:
-            found_id = partition_metadata.read_topic_id(env.files, directory)
-        except PartitionMetadataError as reason:
-            _log.warning("%s; the topic id is taken from the cluster", reason)
-            found_id = None
         loader = Loader(
             env,
             directory,
@@ -81,7 +75,10 @@ class PartitionLog(LogState):
             watch=watch,
         )
         log = cls(env, directory, topic, partition, config, loader.load())
-        log.topic_id = found_id
+        try:
+            log.topic_id = loader.topic_id()
+        except PartitionMetadataError as reason:
+            _log.warning("%s; the topic id is taken from the cluster", reason)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -350,11 +347,14 @@ class PartitionLog(LogState):
         self.flush()
         with self.lock:
             self.closed = True
+            active = self.segments.active
             try:
-                take_snapshot(self.producers, self.snapshots)
-                self.segments.active.seal()
-                self.segments.active.sync()
-                self.env.files.sync_dir(self.directory)  # the snapshot's name
+                snapshot = take_snapshot(self.producers, self.snapshots)
+                # A broker has many logs that nobody has written to since they were loaded: they are as they were.
+                if snapshot is not None or active.growing or not self.flusher.settled:
+                    active.seal()
+                    active.sync()
+                    self.env.files.sync_dir(self.directory)  # the snapshot's name
             except OSError as error:
                 raise self.disk_error(f"closing {self.name}", error) from error
             for segment in self.segments:

@@ -90,7 +90,9 @@ def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
 
 
 class SnapshotFiles:
-    """The snapshots of one partition's directory; `offsets` is kept ascending."""
+    """The snapshots of one partition's directory; `offsets` is kept ascending, and replaced by every change."""
+
+    __slots__ = ("_files", "directory", "offsets", "report", "taken_at")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files

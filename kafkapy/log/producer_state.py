@@ -153,6 +153,16 @@ class CompletedTxn(NamedTuple):
 class ProducerState:
     """The producers of one log. Guarded by the log's lock; `first_unstable_offset` may be read without it."""
 
+    __slots__ = (
+        "_expiration_ms",
+        "_undecided",
+        "end_offset",
+        "first_unstable_offset",
+        "open",
+        "producers",
+        "verifications",
+    )
+
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}

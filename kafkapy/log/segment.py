@@ -60,7 +60,8 @@ class Segment(SegmentFiles):
         """
         segment = cls(files, directory, base_offset, config, clock)
         segment._suffix = suffix
-        file = segment._handle = files.open(segment.path(names.LOG), create=True)
+        file = files.open(segment.path(names.LOG), create=True)
+        segment._keep(file)
         files.truncate(file, 0)
         if config.preallocate:
             files.truncate(file, config.segment_bytes)
@@ -123,9 +124,13 @@ class Segment(SegmentFiles):
         """The index files were replaced."""
         self._max_timestamp = None
 
+    @property
+    def growing(self) -> bool:
+        """Whether its indexes are in memory, as appends need them."""
+        return self.time_index.growing and self.offset_index.growing
+
     def make_active(self) -> None:
-        """Opens the last segment of a loaded log for appends."""
-        self.handle()
+        """Opens the last segment of a loaded log for appends: at the first one, for most logs may never have any."""
         self.offset_index.reopen_to_grow()
         self.time_index.reopen_to_grow()
 
@@ -176,9 +181,11 @@ class Segment(SegmentFiles):
     def write(self, buffers: list[Buffer]) -> int:
         """Puts the buffers behind the end and returns their size; does not move the end.
 
-        If it raises OSError the file ends where it ended before; if even that cannot be had, the errno is EIO,
-        whatever went wrong first: nothing more may be written here.
+        The first append after a start reads the indexes. If it raises OSError the file ends where it ended before; if
+        even that cannot be had, the errno is EIO, whatever went wrong first: nothing more may be written here.
         """
+        if not self.growing:
+            self.make_active()
         file = self.handle()
         try:
             return self.files.write_all(file, buffers, self.size)

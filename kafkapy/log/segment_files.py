@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from kafkapy.log import names
 from kafkapy.log.files import Files
@@ -21,6 +22,7 @@ class SegmentFiles(NamedFile):
         "base_offset",
         "directory",
         "offset_index",
+        "on_damage",
         "size",
         "time_index",
         "txn_index",
@@ -32,11 +34,10 @@ class SegmentFiles(NamedFile):
         self.base_offset = base_offset
         self.size = 0
         self._suffix = ""
-        self.offset_index = OffsetIndex(
-            files, lambda: self.path(names.OFFSET_INDEX), base_offset, index_bytes, lambda: self.size
-        )
-        self.time_index = TimeIndex(files, lambda: self.path(names.TIME_INDEX), base_offset, index_bytes)
-        self.txn_index = TxnIndex(files, lambda: self.path(names.TXN_INDEX), base_offset)
+        self.on_damage: Callable[[Any], object] | None = None  # called once an index is found to be damaged
+        self.offset_index = OffsetIndex(files, self, base_offset, index_bytes)
+        self.time_index = TimeIndex(files, self, base_offset, index_bytes)
+        self.txn_index = TxnIndex(files, self, base_offset)
 
     def __repr__(self) -> str:
         return f"Segment({self.path(names.LOG)!r}, {self.size} bytes)"
@@ -52,11 +53,11 @@ class SegmentFiles(NamedFile):
     def _name(self) -> str:
         return self.path(names.LOG)
 
-    def open_all(self) -> None:
-        """Opens what readers would open by its name; the transaction index is in memory."""
-        self.handle()
-        self.offset_index.handle()
-        self.time_index.handle()
+    def pin_all(self) -> None:
+        """Keeps open what readers would open by its name; the transaction index is in memory."""
+        self.pin()
+        self.offset_index.pin()
+        self.time_index.pin()
 
     def rename(self, suffix: str) -> None:
         """Changes what the files' names end in ("", ".swap", ".deleted"); a file that is not there is passed over."""
@@ -95,12 +96,11 @@ class SegmentFiles(NamedFile):
                 return f"{os.path.basename(index.path)}: {index.damage}"
         return None
 
-    def on_damage(self, act: Callable[[], object] | None) -> None:
-        """Calls `act` once, when a search finds that an index is damaged; at once if one has."""
-        for index in (self.offset_index, self.time_index):
-            index.on_damage = act
-        if act is not None and (self.offset_index.damage or self.time_index.damage):
-            act()
+    def damaged(self) -> None:
+        """An index has found in a search that it is damaged: whoever wants to know is told, once."""
+        told, self.on_damage = self.on_damage, None
+        if told is not None:
+            told(self)
 
     # --- durability
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from struct import Struct
 
 from kafkapy._ext.index_check import bad_time_entry
+from kafkapy.log import names
 from kafkapy.log.files import Files
-from kafkapy.log.index_file import IndexFile, numbers_in, parts_of
+from kafkapy.log.index_file import IndexFile, Place, numbers_in, parts_of
 
 NO_TIMESTAMP = -1
 
 _ENTRY = Struct(">qi")
+_NONE = array("i")  # of all indexes that are only in their files; nothing is ever added to it
 
 
 # An index may have hundreds of thousands of entries: byte k of all numbers at once is moved by one strided copy.
@@ -52,11 +53,12 @@ class TimeIndex(IndexFile):
     __slots__ = ("_last", "_offsets", "_stamps")
 
     width = _ENTRY.size
+    suffix = names.TIME_INDEX
 
-    def __init__(self, files: Files, path: Callable[[], str], base_offset: int, max_bytes: int) -> None:
-        super().__init__(files, path, base_offset, max_bytes)
+    def __init__(self, files: Files, place: Place, base_offset: int, max_bytes: int) -> None:
+        super().__init__(files, place, base_offset, max_bytes)
         self._stamps: array[int] | None = None
-        self._offsets: array[int] = array("i")
+        self._offsets: array[int] = _NONE
         self._last: tuple[int, int] | None = None
 
     def _first_bad(self, data: bytes) -> int:
@@ -92,7 +94,7 @@ class TimeIndex(IndexFile):
 
     def _drop(self) -> None:
         self._stamps = None
-        self._offsets = array("i")
+        self._offsets = _NONE
 
     def open(self, size_bytes: int) -> None:
         super().open(size_bytes)
@@ -135,14 +137,14 @@ class TimeIndex(IndexFile):
 
         Raises OSError if reading fails.
         """
-        stamps = self._stamps
+        count, stamps = self.count, self._stamps  # in this order: it may begin to grow in between
         if stamps is not None:
             slot = bisect_right(stamps, timestamp)
             if not slot:
                 return NO_TIMESTAMP, self.base_offset
             return stamps[slot - 1], self.base_offset + self._offsets[slot - 1]
-        usable = self.count and self.check()
-        found = self.files.floor_entry(self.handle(), self.count, self.width, timestamp) if usable else None
+        usable = count and self.check()
+        found = self.files.floor_entry(self.handle(), count, self.width, timestamp) if usable else None
         if found is None:
             return NO_TIMESTAMP, self.base_offset
         return found[1], self.base_offset + found[2]

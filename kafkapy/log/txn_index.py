@@ -10,17 +10,20 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from kafkapy.log import names
 from kafkapy.log.failures import is_shortage
 from kafkapy.log.files import Files
+from kafkapy.log.index_file import Place
 from kafkapy.record.file_region import FileHandle
 
 _ENTRY = Struct(">hqqqq")
 _VERSION = 0
 _FIELDS = 4
+_NONE = array("q")  # of the many without an entry; nothing is ever added to it
 
 _log = logging.getLogger(__name__)
 
@@ -39,18 +42,22 @@ class AbortedTxn(NamedTuple):
 class TxnIndex:
     """One writer; readers take no lock. Entries are in the order of their markers, so of `last_offset`."""
 
-    __slots__ = ("_files", "_handle", "_numbers", "_path", "_written", "base_offset")
+    __slots__ = ("_files", "_handle", "_numbers", "_place", "_written", "base_offset")
 
-    def __init__(self, files: Files, path: Callable[[], str], base_offset: int) -> None:
+    def __init__(self, files: Files, place: Place, base_offset: int) -> None:
         self._files = files
-        self._path = path
+        self._place = place
         self._handle: FileHandle | None = None
         self.base_offset = base_offset
-        self._numbers = array("q")  # the fields of AbortedTxn, one entry after the other; only grows, or is replaced
+        self._numbers = _NONE  # the fields of AbortedTxn, one entry after the other; only grows, or is replaced
         self._written = 0  # entries that are in the file
 
     def __len__(self) -> int:
         return len(self._numbers) // _FIELDS
+
+    @property
+    def _path(self) -> str:
+        return self._place.path(names.TXN_INDEX)
 
     @property
     def entries(self) -> tuple[AbortedTxn, ...]:
@@ -74,7 +81,7 @@ class TxnIndex:
 
     def load(self) -> None:
         """Reads the file, which must exist; raises TxnIndexError."""
-        path = self._path()
+        path = self._path
         data = self._files.read(path)
         whole = len(data) - len(data) % _ENTRY.size
         numbers = array("q")
@@ -93,13 +100,16 @@ class TxnIndex:
 
     def append(self, entry: AbortedTxn) -> None:
         """Raises OSError. On a full disk the entry stays in memory until there is room: its marker is in the log."""
-        self._numbers.extend(entry)
+        if self._numbers:
+            self._numbers.extend(entry)
+        else:
+            self._numbers = array("q", entry)
         try:
             self.write_behind()
         except OSError as error:
             if not is_shortage(error):
                 raise
-            _log.warning("%s: %s; its last entries stay in memory", self._path(), error)
+            _log.warning("%s: %s; its last entries stay in memory", self._path, error)
 
     def write_behind(self) -> None:
         """Writes the entries that are only in memory; the file is not synced. Raises OSError."""
@@ -124,7 +134,7 @@ class TxnIndex:
         self.let_go()
         numbers = array("q", [number for entry in entries for number in entry])
         if entries:
-            path, data = self._path(), _encoded(numbers)
+            path, data = self._path, _encoded(numbers)
             if not self._files.exists(path) or self._files.read(path) != data:
                 self._files.replace(path, data)
             else:
@@ -135,7 +145,7 @@ class TxnIndex:
         self._written = len(entries)
 
     def reset(self) -> None:
-        if self._numbers or self._files.exists(self._path()):
+        if self._numbers or self._files.exists(self._path):
             self._files.truncate(self._open(), 0)
         self._numbers = array("q")
         self._written = 0
@@ -146,7 +156,7 @@ class TxnIndex:
 
     def _open(self) -> FileHandle:
         if self._handle is None:
-            self._handle = self._files.open(self._path(), create=True)
+            self._handle = self._files.open(self._path, create=True)
         return self._handle
 
     def let_go(self) -> None:

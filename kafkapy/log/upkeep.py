@@ -25,8 +25,9 @@ class Upkeep:
 
     __slots__ = ("_condition", "_holder", "_wanted")
 
-    def __init__(self) -> None:
-        self._condition = threading.Condition(threading.Lock())
+    def __init__(self, condition: threading.Condition | None = None) -> None:
+        """`condition`: one for all logs, each of which waits for its own; they hardly ever wait at all."""
+        self._condition = condition if condition is not None else threading.Condition(threading.Lock())
         self._holder: int | None = None  # the thread that holds it
         self._wanted = 0  # how many threads are in, or wait for, `interrupting`
 

@@ -48,6 +48,21 @@ class ManualTask:
         self.cancelled = True
 
 
+class At:
+    """Where an index without a segment is."""
+
+    size = 1 << 31
+
+    def __init__(self, path):
+        self._path = str(path)
+
+    def path(self, suffix):
+        return self._path
+
+    def damaged(self):
+        pass
+
+
 class FailingFiles(Files):
     """A disk that fails at the operation of a chosen number, counting those that change something."""
 

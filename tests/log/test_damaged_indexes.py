@@ -9,7 +9,7 @@ from kafkapy.log.offset_index import OffsetIndex
 from kafkapy.log.results import BUSY
 from kafkapy.log.time_index import TimeIndex
 
-from .support import NOW, Bench, batch, contents, values_of
+from .support import NOW, At, Bench, batch, contents, values_of
 
 SETTINGS = {"segment_bytes": 1500, "index_interval_bytes": 100}
 COUNT = 60
@@ -140,7 +140,7 @@ def test_an_interrupted_repair_leaves_nothing_behind(closed):
 @pytest.mark.parametrize("index", [OffsetIndex, TimeIndex])
 def test_an_empty_index_is_in_order(tmp_path, index):
     bench = Bench(tmp_path)
-    made = index(bench.files, lambda: str(tmp_path / "x"), 0, 1200)
+    made = index(bench.files, At(tmp_path / "x"), 0, 1200)
     made.create()
     made.trim()
     made.seal()

@@ -19,7 +19,7 @@ from kafkapy.log.time_index import TimeIndex
 from kafkapy.log.txn_index import TxnIndex
 from kafkapy.runtime.clock import ManualClock
 
-from .support import GOLDEN, ManualScheduler, contents
+from .support import GOLDEN, At, ManualScheduler, contents
 
 DATA = GOLDEN / "kafka-3.9.1-v2" / "data"
 # One file of the golden data is damaged: it holds the text of a hex dump of 3.txnindex instead of an index. What
@@ -66,7 +66,7 @@ def test_indexes_are_written_as_kafka_wrote_them(tmp_path, suffix, kind):
     for path in golden(f"*/*{suffix}"):
         copy = tmp_path / "copy"
         shutil.copy(path, copy)
-        index = kind(Files(), lambda copy=copy: str(copy), names.offset_of(path.name), 10 << 20)
+        index = kind(Files(), At(copy), names.offset_of(path.name), 10 << 20)
         index.open(copy.stat().st_size)
         index.reopen_to_grow()
         copy.write_bytes(b"")
@@ -77,10 +77,10 @@ def test_indexes_are_written_as_kafka_wrote_them(tmp_path, suffix, kind):
 
 def test_transaction_indexes_are_written_as_kafka_wrote_them(tmp_path):
     for path in set(golden("*/*.txnindex")) - {DAMAGED}:
-        read = TxnIndex(Files(), lambda path=path: str(path), names.offset_of(path.name))
+        read = TxnIndex(Files(), At(path), names.offset_of(path.name))
         read.load()
         copy = tmp_path / f"{path.parent.name}-{path.name}"
-        written = TxnIndex(Files(), lambda copy=copy: str(copy), names.offset_of(path.name))
+        written = TxnIndex(Files(), At(copy), names.offset_of(path.name))
         for entry in read.entries:
             written.append(entry)
         assert copy.read_bytes() == path.read_bytes()

@@ -2,6 +2,7 @@
 
 import os
 import struct
+from array import array
 from bisect import bisect_left, bisect_right
 
 import pytest
@@ -13,14 +14,14 @@ from kafkapy.log.offset_index import OffsetIndex
 from kafkapy.log.time_index import TimeIndex
 from kafkapy.log.txn_index import AbortedTxn, TxnIndex, TxnIndexError
 
-from .support import FailingFiles
+from .support import At, FailingFiles
 
 BASE = 5000
 steps = st.lists(st.tuples(st.integers(1, 1000), st.integers(1, 1000)), max_size=60)
 
 
 def made(kind, path, *, files=None, max_bytes=1 << 16):
-    index = kind(files if files is not None else Files(), lambda: str(path), BASE, max_bytes)
+    index = kind(files if files is not None else Files(), At(path), BASE, max_bytes)
     index.create()
     return index
 
@@ -125,24 +126,24 @@ def test_a_long_index_is_written_behind_and_survives_a_full_disk(tmp_path, kind,
 
 def test_aborted_transactions_are_kept_in_their_file(tmp_path):
     path = tmp_path / "txnindex"
-    index = TxnIndex(Files(), lambda: str(path), BASE)
+    index = TxnIndex(Files(), At(path), BASE)
     index.reset()
     assert not path.exists()
     entries = [AbortedTxn(1, BASE, BASE + 10, BASE + 11), AbortedTxn(2, BASE + 5, BASE + 20, BASE + 21)]
     for entry in entries:
         index.append(entry)
     index.truncate_to(BASE + 20)
-    again = TxnIndex(Files(), lambda: str(path), BASE)
+    again = TxnIndex(Files(), At(path), BASE)
     again.load()
     assert again.entries == tuple(entries[:1])
-    wrong = TxnIndex(Files(), lambda: str(path), BASE + 100)
+    wrong = TxnIndex(Files(), At(path), BASE + 100)
     with pytest.raises(TxnIndexError, match="before the segment"):
         wrong.load()
 
 
 def test_aborted_transactions_out_of_order_are_a_damage(tmp_path):
     path = tmp_path / "txnindex"
-    index = TxnIndex(Files(), lambda: str(path), BASE)
+    index = TxnIndex(Files(), At(path), BASE)
     index.append(AbortedTxn(1, BASE, BASE + 20, BASE + 21))
     index.append(AbortedTxn(2, BASE, BASE + 10, BASE + 21))
     with pytest.raises(TxnIndexError, match="before the entry before"):
@@ -157,12 +158,12 @@ def test_aborted_transactions_out_of_order_are_a_damage(tmp_path):
 def test_overlapping_aborted_transactions_are_those_of_kafkas_loop(steps, offset, size):
     """Which begins with the first entry. Here those that end before the offset are passed over."""
     upper = offset + size
-    index = TxnIndex(Files(), lambda: os.devnull, 0)
+    index = TxnIndex(Files(), At(os.devnull), 0)
     last = stable = 0
     for step, length, behind in steps:
         last += step
         stable = max(stable, last + 1 - behind)
-        index._numbers.extend((7, max(last - length, 0), last, stable))
+        index._numbers = index._numbers + array("q", (7, max(last - length, 0), last, stable))
     wanted, complete = [], False
     for entry in index.entries:
         if entry.last_offset >= offset and entry.first_offset < upper:

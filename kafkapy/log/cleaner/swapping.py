@@ -53,9 +53,9 @@ def _prepare(log: LogState, cleaned: Segment, old: Sequence[Segment]) -> None:
     cleaned.rename(names.SWAP)
     log.env.files.sync_dir(log.directory)
     # A reader that has the old list, or gets the new one, must not open a file by its name while that changes hands:
-    # the new segment's log has the name of the first old one's. So all of them are open before.
+    # the new segment's log has the name of the first old one's. So all of them are open before, and stay so.
     for segment in (cleaned, *old):
-        segment.open_all()
+        segment.pin_all()
 
 
 def remove_cleaned(log: LogState, base_offset: int) -> None:
