@@ -18,6 +18,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
+from kafkapy.metadata.keeper_properties import PASSWORD, USER, Values, certificate_file
+
 log = logging.getLogger("kafkapy.metadata.zookeeper")
 
 # How often the first connection is asked whether it was refused for good.
@@ -51,6 +53,18 @@ class KeeperSettings(NamedTuple):
     check_hostname: bool = True
     login: tuple[str, str] | None = None
     make_chroot: bool = True
+
+    def with_trust(self, values: Values) -> KeeperSettings:
+        """And what `values` say of TLS and the login, which have been checked."""
+        algorithm = values["zookeeper.ssl.endpoint.identification.algorithm"]
+        return self._replace(
+            tls=values["zookeeper.ssl.client.enable"],
+            ca_file=values["zookeeper.ssl.truststore.location"],
+            certificate_file=certificate_file(values),
+            key_password=values["zookeeper.ssl.keystore.password"],
+            check_hostname=algorithm.upper() == "HTTPS",
+            login=(values[USER], values[PASSWORD]) if values[USER] else None,
+        )
 
     @property
     def chroot(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkapy.metadata.keeper_client import KeeperSettings
-from kafkapy.server.config_keeper import PASSWORD, USER, certificate_file
 
 if TYPE_CHECKING:
     from kafkapy.server.config import BrokerConfig
@@ -15,16 +14,11 @@ def keeper_settings(config: BrokerConfig) -> KeeperSettings:
     """From Kafka's names; without zookeeper.connection.timeout.ms the session's time-out counts."""
     session_ms = config["zookeeper.session.timeout.ms"]
     connection_ms = config["zookeeper.connection.timeout.ms"]
-    return KeeperSettings(
+    settings = KeeperSettings(
         config["zookeeper.connect"].strip(),
         session_timeout_ms=session_ms,
         connection_timeout_ms=session_ms if connection_ms is None else connection_ms,
         max_in_flight=config["zookeeper.max.in.flight.requests"],
         set_acl=config["zookeeper.set.acl"],
-        tls=config["zookeeper.ssl.client.enable"],
-        ca_file=config["zookeeper.ssl.truststore.location"],
-        certificate_file=certificate_file(config),
-        key_password=config["zookeeper.ssl.keystore.password"],
-        check_hostname=config["zookeeper.ssl.endpoint.identification.algorithm"].upper() == "HTTPS",
-        login=(config[USER], config[PASSWORD]) if config[USER] else None,
     )
+    return settings.with_trust(config)

@@ -1,7 +1,7 @@
 """TLS, a login and ACLs towards a ZooKeeper that asks for them."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +12,15 @@ from harness.zookeeper import SESSION_MS, ZooKeeper
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from kafkapy.client import ConsumerConnector, KeyedMessage, Producer
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.metadata import paths
 from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings
+from kafkapy.metadata.keeper_properties import PASSWORD
 from kafkapy.metadata.tree import Create, Set
 from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.keeper_settings import keeper_settings
 from kafkapy.tools.main import main
@@ -141,3 +146,26 @@ def test_commands_take_tls_and_the_login_from_a_brokers_properties(
     file.write_text("zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/etc/kafka/trust.jks\n")
     assert main([*words, "--command-config", str(file)]) == 1
     assert "must be a PEM file" in capfd.readouterr().err
+
+
+def test_the_original_clients_take_tls_and_the_login(secure: Secure, start: Callable[..., BrokerServer]) -> None:
+    where = f"{secure.tls}/clients"
+    trusted = {"zookeeper_ssl_client_enable": "true", "zookeeper_ssl_truststore_location": str(secure.certificate)}
+    start(where=where, zookeeper_set_acl="true", **LOGIN, **trusted)
+    trust = {name.replace("_", "."): value for name, value in {**LOGIN, **trusted}.items()}
+    with Producer({"zk.connect": where, **trust}) as producer:
+        producer.send(KeyedMessage("t", b"by TLS"))
+    reading = {"zookeeper.connect": where, "group.id": "g", "auto.offset.reset": "smallest", **trust}
+    with ConsumerConnector({**reading, "consumer.timeout.ms": "10000"}) as consumer:
+        (stream,) = consumer.create_message_streams({"t": 1})["t"]
+        assert next(stream).value == b"by TLS"
+    wrong = {PASSWORD: "wrong"}
+    with pytest.raises(KeeperError, match="refuses the login"):
+        ConsumerConnector({**reading, **wrong})
+    with pytest.raises(ConnectionFailed, match="refuses the login"):
+        Producer({"zk.connect": where, **trust, **wrong})
+    for made in (lambda more: ConsumerConnector({**reading, **more}), lambda more: Producer({**reading, **more})):
+        with pytest.raises(ConfigError, match="must be a PEM file"):
+            made({"zookeeper.ssl.truststore.location": "/etc/trust.jks"})
+        with pytest.raises(ConfigError, match="set both or neither"):
+            made({PASSWORD: ""})

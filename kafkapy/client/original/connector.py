@@ -74,7 +74,7 @@ class ConsumerConnector:
             settings.zookeeper_connect,
             settings.zookeeper_session_timeout_ms,
             settings.zookeeper_connection_timeout_ms,
-        )
+        ).with_trust(settings.trust)
         self._rebalancer: Rebalancer | None = None
         self._client = connected(keeper, keeper.servers + keeper.chroot, self._on_state)
         patience_s = settings.zookeeper_session_timeout_ms / 1000
@@ -200,7 +200,7 @@ class ConsumerConnector:
         if not brokers:
             raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
         timeout_s = self.settings.offsets_channel_socket_timeout_ms / 1000
-        return Cluster(brokers, client_id=self.settings.client_id, timeout_s=timeout_s)
+        return Cluster(brokers, client_id=self.settings.client_id, timeout_s=timeout_s, old_brokers=True)
 
     # What the rebalancer asks for
 

@@ -64,7 +64,7 @@ class DefaultEventHandler:
         brokers = config.brokers
         if config.zookeeper:
             self._discovery = ZooKeeperBrokers(
-                config.zookeeper, config.session_timeout_ms, config.connection_timeout_ms
+                config.zookeeper, config.session_timeout_ms, config.connection_timeout_ms, config.trust
             )
             try:
                 brokers = self._discovery.addresses()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkapy.client.errors import ConnectionFailed
+from kafkapy.metadata.keeper_properties import read_trust
 from kafkapy.runtime.addresses import host_port
 
 if TYPE_CHECKING:
@@ -20,14 +22,20 @@ IDS = "/brokers/ids"
 class ZooKeeperBrokers:
     """Raises ConnectionFailed where ZooKeeper cannot be reached or has no broker there, or kazoo is not installed."""
 
-    def __init__(self, connect: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        trust: Mapping[str, Any] = MappingProxyType(read_trust({})),
+    ) -> None:
         try:
             from kafkapy.client.original.cluster_tree import cluster_tree
             from kafkapy.client.original.keeper_nodes import KeeperNodes
             from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, connected
         except ImportError as error:
             raise ConnectionFailed("zk.connect needs kazoo: pip install 'kafkapy[zookeeper]'.") from error
-        settings = KeeperSettings(connect, session_timeout_ms, connection_timeout_ms)
+        settings = KeeperSettings(connect, session_timeout_ms, connection_timeout_ms).with_trust(trust)
         self._connect = connect
         self._news = threading.Event()
         try:

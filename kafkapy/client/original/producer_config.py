@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 
 from kafkapy.client.cluster import parse_addresses
 from kafkapy.client.original.encoders import ENCODERS
+from kafkapy.client.original.old_names import NamedProperties
 from kafkapy.client.original.partitioners import PARTITIONERS
+from kafkapy.metadata.keeper_properties import TRUST, read_trust
 from kafkapy.record import compression
 from kafkapy.runtime.addresses import host_port
 
@@ -66,7 +68,6 @@ WITHOUT_EFFECT = {
     "zk.synctime.ms",
     "zookeeper.sync.time.ms",
 }
-_BY_NAME = {name: names for names in NAMES for name in names}
 _WITH_ID = re.compile(r"\d+:(.+:\d+)")
 _YES_NO = {"true": True, "false": False}
 
@@ -79,6 +80,7 @@ class ProducerConfig:
     compressed_topics: none means all.
     brokers_07: the listed ones are of Kafka 0.7; ZooKeeper tells by itself.
     max_message_size: what these take.
+    trust: of ZooKeeper, as `keeper_properties` has it.
     properties: as given, for classes of the caller's own.
     """
 
@@ -103,24 +105,25 @@ class ProducerConfig:
     idempotent: bool
     brokers_07: bool
     max_message_size: int
+    trust: Mapping[str, Any]
 
 
 class _Reader:
     """Looks properties up by any of their names."""
 
     def __init__(self, properties: Properties) -> None:
-        self._properties = properties
-        for name in properties:
+        self._named = NamedProperties(properties, NAMES)
+        for name in self._named.unknown:
             if name in WITHOUT_EFFECT:
                 log.info("The property %s has no effect here.", name)
-            elif name not in _BY_NAME:
+            elif name not in TRUST:
                 log.warning("The property %s is not one of the producer's, and is left to its classes.", name)
 
     def text(self, name: str, default: str = "") -> str:
-        return str(self._find(name)[1] or default).strip()
+        return str(self._named.find(name)[1] or default).strip()
 
     def number(self, name: str, default: int, least: int, most: int = 0x7FFFFFFF) -> int:
-        known, value = self._find(name)
+        known, value = self._named.find(name)
         if value is None:
             return default
         try:
@@ -132,19 +135,11 @@ class _Reader:
         return number
 
     def one_of(self, name: str, words: Mapping[str, T], default: str) -> T:
-        known, value = self._find(name)
+        known, value = self._named.find(name)
         word = default if value is None else str(value).strip().lower()
         if word not in words:
             raise ValueError(f"{known} is {value!r}; it can be {', '.join(words)}")
         return words[word]
-
-    def _find(self, name: str) -> tuple[str, Any]:
-        """Under which name it was given, and the value; None where it was not."""
-        given = [known for known in _BY_NAME[name] if self._properties.get(known) is not None]
-        if len({str(self._properties[known]) for known in given}) > 1:
-            told = " and ".join(f"{known}={self._properties[known]}" for known in given)
-            raise ValueError(f"{told} are the same property with different values; give one of them")
-        return (given[0], self._properties[given[0]]) if given else (name, None)
 
 
 def read_config(properties: Properties) -> ProducerConfig:
@@ -187,6 +182,7 @@ def read_config(properties: Properties) -> ProducerConfig:
         idempotent=idempotent,
         brokers_07=read.one_of("kafkapy.broker.version", {"": False, "0.7": True}, ""),
         max_message_size=read.number("max.message.size", 1_000_000, 1),
+        trust=read_trust(properties),
     )
 
 

@@ -8,8 +8,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from kafkapy.client.original.old_names import NamedProperties
+from kafkapy.metadata.keeper_properties import TRUST, read_trust
 from kafkapy.runtime.config_def import ConfigError, parse_value
 
 log = logging.getLogger(__name__)
@@ -21,7 +24,7 @@ _NUMBER, _TEXT, _SWITCH = "LONG", "STRING", "BOOLEAN"
 
 
 class ConsumerSettings(NamedTuple):
-    """Times in ms, sizes in bytes. `consumer_timeout_ms` -1: streams wait for ever."""
+    """Times in ms, sizes in bytes. `consumer_timeout_ms` -1: streams wait for ever. `trust` is of ZooKeeper."""
 
     zookeeper_connect: str
     group_id: str
@@ -46,6 +49,7 @@ class ConsumerSettings(NamedTuple):
     offsets_storage: str = "zookeeper"
     offsets_channel_socket_timeout_ms: int = 10_000
     dual_commit_enabled: bool = True
+    trust: Mapping[str, Any] = MappingProxyType(read_trust({}))
 
     @property
     def dual_commit(self) -> bool:
@@ -91,18 +95,16 @@ _MAY_BE_ZERO = ("fetch_wait_max_ms", "rebalance_backoff_ms")
 
 def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
     """The settings in `properties`; what is unknown is warned of. Raises ConfigError."""
-    left = dict(properties)
-    values: dict[str, Any] = {}
+    read = NamedProperties(properties, (names for _, names in _NAMES.values()))
+    values: dict[str, Any] = {"trust": read_trust(properties)}
     for field, (kind, names) in _NAMES.items():
-        given = [name for name in names if name in left]
-        for name in given:
-            values[field] = _checked(field, name, kind, left.pop(name))
-        if len(given) > 1:
-            raise ConfigError(given[1], properties[given[1]], f"is the old name of {given[0]}, which is there too")
+        name, value = read.find(names[0])
+        if value is not None:
+            values[field] = _checked(field, name, kind, value)
     for field in ("zookeeper_connect", "group_id"):
         if not values.get(field):
             raise ConfigError(_NAMES[field][1][0], values.get(field), "must be there")
-    for name in left.keys() - set(_IGNORED):
+    for name in set(read.unknown) - TRUST.keys() - set(_IGNORED):
         log.warning("the setting %s is not one of this consumer's, and has no effect", name)
     return ConsumerSettings(**values)
 
