@@ -18,13 +18,14 @@ from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, Cluster, RecordProducer
 from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.original.assignment import range_assignment
+from kafkapy.client.original.assignment import STRATEGIES
 from kafkapy.client.original.subscriptions import read_subscription
 from kafkapy.errors import KafkaError
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
 PARTITIONS = 6
+MORE = {"t": 6, "u": 3}  # for roundrobin, which spreads all topics over the same threads
 KINDS = (OWN, "0.8.2.2", "0.10.2.2")
 A_FEW = 4
 
@@ -34,7 +35,8 @@ def bootstrap(start: Start) -> str:
     more = {"zookeeper_session_timeout_ms": str(5 * SESSION_MS), "offsets_topic_num_partitions": "1"}
     bootstrap = start(**more).bootstrap_servers
     with Admin(bootstrap) as admin:
-        admin.create_topic(TOPIC, PARTITIONS)
+        for topic, count in MORE.items():
+            admin.create_topic(topic, count)
     return bootstrap
 
 
@@ -42,6 +44,8 @@ class Group:
     """What is known of a group from outside: its znodes, and what its members say."""
 
     def __init__(self, connect: str, bootstrap: str, directory: Path) -> None:
+        self.topics = {TOPIC: PARTITIONS}
+        self.strategy = "range"
         self.connect = connect
         self.directory = directory
         self.zk = KazooClient(connect)
@@ -63,7 +67,9 @@ class Group:
 
     def join(self, kind: str, streams: int = 1, **settings: str) -> Member:
         name = f"m{len(self.members) + len(self.gone)}-{kind}"
-        member = Member(kind, self.directory, self.connect, "g", name, TOPIC, streams, **settings)
+        settings["partition.assignment.strategy"] = self.strategy
+        wanted = TOPIC if len(self.topics) == 1 else f"^{'|'.join(self.topics)}"
+        member = Member(kind, self.directory, self.connect, "g", name, wanted, streams, **settings)
         self.members.append(member)
         member.wait_until_ready()
         return member
@@ -74,8 +80,10 @@ class Group:
         getattr(member, how)()
 
     def produce(self, count: int) -> None:
+        places = [(topic, number) for topic, partitions in self.topics.items() for number in range(partitions)]
         for number in range(count):
-            self.producer.send(TOPIC, b"x", partition=number % PARTITIONS)
+            topic, partition = places[number % len(places)]
+            self.producer.send(topic, b"x", partition=partition)
         self.producer.flush()
         self.produced += count
 
@@ -98,16 +106,21 @@ class Group:
 
     def is_quiet(self) -> bool:
         """The live members are registered, and every partition is with the one that is to have it."""
-        ids, owners = "/consumers/g/ids", f"/consumers/g/owners/{TOPIC}"
+        ids, owners = "/consumers/g/ids", "/consumers/g/owners"
         try:
             registered = {name: self.zk.get(f"{ids}/{name}")[0] for name in self.zk.get_children(ids)}
-            owned = {name: self.zk.get(f"{owners}/{name}")[0].decode() for name in self.zk.get_children(owners)}
+            owned = {
+                (topic, name): self.zk.get(f"{owners}/{topic}/{name}")[0].decode()
+                for topic in self.topics
+                for name in self.zk.get_children(f"{owners}/{topic}")
+            }
         except NoNodeError:
             return False
-        streams = {name: read_subscription(data).streams_of([]) for name, data in registered.items()}
-        computed = range_assignment(streams, {TOPIC: [str(number) for number in range(PARTITIONS)]})
+        streams = {name: read_subscription(data).streams_of(self.topics) for name, data in registered.items()}
+        partitions = {topic: [str(number) for number in range(count)] for topic, count in self.topics.items()}
+        computed = STRATEGIES[self.strategy](streams, partitions)
         live = {member.consumer_id for member in self.members}
-        return set(registered) == live and owned == {name: str(thread) for (_, name), thread in computed.items()}
+        return set(registered) == live and owned == {where: str(thread) for where, thread in computed.items()}
 
 
 @pytest.fixture
@@ -118,7 +131,15 @@ def group(connect: str, bootstrap: str, tmp_path: Path) -> Iterator[Group]:
 
 
 def test_members_of_all_kinds_join_leave_and_are_killed(group: Group) -> None:
-    rounds = int(os.environ.get("KAFKAPY_FAULT_ROUNDS", A_FEW))
+    join_leave_and_kill(group, int(os.environ.get("KAFKAPY_FAULT_ROUNDS", A_FEW)))
+
+
+def test_members_of_all_kinds_share_by_roundrobin(group: Group) -> None:
+    group.topics, group.strategy = MORE, "roundrobin"
+    join_leave_and_kill(group, int(os.environ.get("KAFKAPY_FAULT_ROUNDS", 2)))
+
+
+def join_leave_and_kill(group: Group, rounds: int) -> None:
     choose = random.Random(7)
     again = {"join": 0, "leave": 0, "kill": 0}  # how many records came a second time after what
     did: Counter[str] = Counter()
