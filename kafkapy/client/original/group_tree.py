@@ -66,13 +66,10 @@ class GroupTree:
     def members(self, watch: Watch) -> dict[str, Subscription]:
         """Those that can be read, by consumer id; the others are named in the log, and get nothing."""
         found = {}
-        for consumer in self._nodes.children(self._ids, watch):
-            path = f"{self._ids}/{consumer}"
-            data = self._nodes.data(path)
-            if data is None:
-                continue  # it has left
+        paths = {f"{self._ids}/{consumer}": consumer for consumer in self._nodes.children(self._ids, watch)}
+        for path, data in self._nodes.data_of(paths).items():  # who has left meanwhile is not in it
             try:
-                found[consumer] = read_subscription(data)
+                found[paths[path]] = read_subscription(data)
             except ValueError as error:
                 self._nodes.say_once(path, data, str(error))
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
@@ -51,6 +51,17 @@ class KeeperNodes:
         except NoNodeError:
             return self.data(path, watch) if self._made_meanwhile(path, watch) else None
         return data or b""
+
+    def data_of(self, paths: Iterable[str]) -> dict[str, bytes]:
+        """Of those that are there, by path. All are asked for at once: half the work of one after the other."""
+        found = {}
+        for path, asked in [(path, self._client.get_async(path)) for path in paths]:
+            try:
+                data, _ = self._wait(asked)
+            except NoNodeError:
+                continue
+            found[path] = data or b""
+        return found
 
     def write(self, path: str, data: bytes) -> None:
         """Whether it is there already or not."""
