@@ -12,6 +12,7 @@ import os
 import select
 import struct
 import sys
+import threading
 
 HEADER = struct.Struct("<IIQQIIIHH")
 REPLY = struct.Struct("<IiQ")
@@ -21,7 +22,8 @@ SETATTR = struct.Struct("<IIQQQQQQIIIIIIII")
 ROOT = 1
 VALID_S = 3600  # nobody else changes the files
 KEEP_CACHE = 2
-ASYNC_READ, BIG_WRITES, MAX_PAGES = 1, 1 << 5, 1 << 22
+# Pages are written and kept as on a disk: without WRITEBACK the last page of a file would be read again.
+ASYNC_READ, BIG_WRITES, WRITEBACK, MAX_PAGES = 1, 1 << 5, 1 << 16, 1 << 22
 SET_SIZE, SET_MTIME, SET_MTIME_NOW = 1 << 3, 1 << 5, 1 << 8
 INVALIDATE_INODE = 2
 LARGEST = 1 << 17
@@ -51,10 +53,18 @@ class Server:
             for request in held:
                 self.answer(request)
         elif word == "forget":
-            for node, path in self.paths.items():
-                if text in path:
-                    told = struct.pack("<Qqq", node, 0, 0)
-                    os.write(self.fd, REPLY.pack(REPLY.size + len(told), INVALIDATE_INODE, 0) + told)
+            nodes = [node for node, path in self.paths.items() if text in path]
+            threading.Thread(target=self.forget, args=(nodes,)).start()  # what is dirty is written first: to us
+            return
+        print("done", flush=True)
+
+    def forget(self, nodes: list[int]) -> None:
+        for node in nodes:
+            told = struct.pack("<Qqq", node, 0, 0)
+            try:
+                os.write(self.fd, REPLY.pack(REPLY.size + len(told), INVALIDATE_INODE, 0) + told)
+            except FileNotFoundError:  # the kernel has forgotten all of it
+                continue
         print("done", flush=True)
 
     # --- requests
@@ -80,7 +90,7 @@ class Server:
 
     def init(self, node: int, body: bytes) -> bytes:
         _, _, readahead, flags = struct.unpack_from("<4I", body)
-        flags &= ASYNC_READ | BIG_WRITES | MAX_PAGES
+        flags &= ASYNC_READ | BIG_WRITES | WRITEBACK | MAX_PAGES
         return struct.pack("<4IHHIIHHI28x", 7, 31, readahead, flags, 64, 64, LARGEST, 1, LARGEST // 4096, 0, 0)
 
     def nothing(self, node: int, body: bytes) -> bytes:
@@ -151,13 +161,13 @@ class Server:
 
     def open(self, node: int, body: bytes) -> bytes:
         (flags,) = struct.unpack_from("<I", body)
-        fd = os.open(self.paths[node], flags & (os.O_ACCMODE | os.O_TRUNC) | os.O_CLOEXEC)
+        fd = os.open(self.paths[node], os.O_RDWR | flags & os.O_TRUNC | os.O_CLOEXEC)
         return struct.pack("<QII", fd, KEEP_CACHE, 0)
 
     def create(self, node: int, body: bytes) -> bytes:
         flags, mode = struct.unpack_from("<II", body)
         path = self.child(node, body[16:])
-        fd = os.open(path, flags & (os.O_ACCMODE | os.O_TRUNC | os.O_EXCL) | os.O_CREAT | os.O_CLOEXEC, mode)
+        fd = os.open(path, os.O_RDWR | flags & (os.O_TRUNC | os.O_EXCL) | os.O_CREAT | os.O_CLOEXEC, mode)
         return self.entry(path) + struct.pack("<QII", fd, KEEP_CACHE, 0)
 
     def read(self, node: int, body: bytes) -> bytes:
