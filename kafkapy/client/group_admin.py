@@ -8,7 +8,7 @@ from kafkapy.client.answers import check, error_of, grouped
 from kafkapy.client.cluster import Broker, Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.coordinators import GROUP, Coordinators
-from kafkapy.client.group_offsets import commit_request
+from kafkapy.client.group_offsets import ONE_GROUP_UNTIL, commit_request, fetch_request
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import apis
@@ -119,6 +119,26 @@ class GroupAdmin:
     def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
         """What each group has committed, those of open transactions left out; empty for a group that is not there."""
         return self._coordinators.ask_each(groups, _fetch_offsets)
+
+    def offsets_of(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """What a group has committed for these, as also brokers before 0.10.2 tell it; nothing for a partition that is
+        not there. Raises KafkaError."""
+        request = fetch_request(group, partitions, stable=False)
+        if not request.topics:
+            return {}
+
+        def ask(connection: Connection) -> dict[TopicPartition, int]:
+            response = connection.call(apis.OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL)
+            check(response.error_code, f"the offsets of group {group!r}")
+            found = {}
+            for topic in response.topics:
+                for one in topic.partitions:
+                    if one.error_code != Errors.UNKNOWN_TOPIC_OR_PARTITION:
+                        check(one.error_code, f"the offset of group {group!r} in {topic.name}-{one.partition_index}")
+                        found[topic.name, one.partition_index] = one.committed_offset
+            return {where: offset for where, offset in found.items() if offset >= 0}
+
+        return self._coordinators.ask(group, ask)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commits for a group without members; raises KafkaError, UNKNOWN_MEMBER_ID where it has some."""

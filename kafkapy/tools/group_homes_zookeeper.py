@@ -10,12 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy.client.admin import Admin
-from kafkapy.client.answers import check
-from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.coordinators import GROUP, Coordinators
-from kafkapy.client.group_offsets import ONE_GROUP_UNTIL, fetch_request
-from kafkapy.errors import Errors
-from kafkapy.protocol.apis import OFFSET_FETCH
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.group_answers import complain
 from kafkapy.tools.group_homes import InKafka
@@ -143,7 +139,9 @@ class InBoth(InZooKeeper):
         """What is committed for the group's partitions, and for those in `more`. Raises KafkaError and ClientError."""
         wanted = {*group.partitions, *more}
         in_zookeeper = group.offsets
-        in_kafka = self._in_kafka(group.name, [(topic, int(number)) for topic, number in wanted if number.isdigit()])
+        numbered = [(topic, int(number)) for topic, number in wanted if number.isdigit()]
+        found = GroupAdmin(self.admin.cluster).offsets_of(group.name, numbered)
+        in_kafka = {(topic, str(number)): offset for (topic, number), offset in found.items()}
         return {
             where: Kept(in_zookeeper.get(where), in_kafka.get(where))
             for where in wanted
@@ -162,20 +160,3 @@ class InBoth(InZooKeeper):
             InKafka(self.admin.cluster).commit(name, offsets)
         if not kept or any(one.zookeeper is not None for one in kept):
             self.nodes.set_offsets(name, offsets)
-
-    def _in_kafka(self, name: str, partitions: list[TopicPartition]) -> dict[Partition, int]:
-        """Partitions are named, as brokers before 0.10.2 want it. One that is not there has no offset."""
-        if not partitions:
-            return {}
-        request = fetch_request(name, partitions, stable=False)
-        ask = Coordinators(self.admin.cluster, GROUP).ask
-        response = ask(name, lambda connection: connection.call(OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL))
-        check(response.error_code, f"the offsets of group {name!r}")
-        found = {}
-        for topic in response.topics:
-            for one in topic.partitions:
-                if one.error_code != Errors.UNKNOWN_TOPIC_OR_PARTITION:
-                    check(one.error_code, f"the offset of group {name!r} in {topic.name}-{one.partition_index}")
-                    if one.committed_offset >= 0:
-                        found[topic.name, str(one.partition_index)] = one.committed_offset
-        return found

@@ -103,7 +103,8 @@ def _described(home: InBoth, name: str, *, offsets: bool) -> Described:
     if not offsets or not group.partitions:
         return described
     try:
-        numbered = [(topic, int(number)) for topic, number in group.partitions if number.isdigit()]
+        there = set(home.nodes.topics())  # old brokers make others when they are asked for them
+        numbered = [(topic, int(name)) for topic, name in group.partitions if topic in there and name.isdigit()]
         ends = end_offsets(home.admin, numbered)
         described = described._replace(ends={(topic, str(number)): end for (topic, number), end in ends.items()})
         return described._replace(kept=home.kept(group))

@@ -2,6 +2,7 @@
 and 0.10.2.2, and ours."""
 
 import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -57,11 +58,24 @@ class Member:
         self.process.kill()
 
 
+def kafka(version: str, tool: str, *words: object) -> str:
+    """What Kafka's own tool of that version prints."""
+    classpath = toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)
+    command = [*_java(classpath), tool, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def _program(kind: str) -> list[str]:
     if kind == OWN:
         return [sys.executable, str(Path(__file__).with_name("original_child.py"))]
     classpath = toolchain.maven_classpath(OLD / f"pom-{kind}.xml", kind)
     classes = toolchain.java_classes(JAVA, classpath)
-    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    return [*_java(f"{classes}:{classpath}"), "GroupMember"]
+
+
+def _java(classpath: str) -> list[str]:
+    quick = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
     quiet = f"-Dlog4j.configuration=file:{OLD / 'log4j.properties'}"
-    return [*java, quiet, "-cp", f"{classes}:{classpath}", "GroupMember"]
+    return [toolchain.find("java"), *quick, quiet, "-cp", classpath]

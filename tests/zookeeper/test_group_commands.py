@@ -3,15 +3,13 @@ ExportZkOffsets and ImportZkOffsets of 0.8.2.2; with Kafka's own consumers as me
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harness import toolchain
 from harness.group_bench import OTHER, TOPIC, Bench, group_bench
-from harness.original import OLD, OWN, Member
+from harness.original import OWN, Member, kafka
 from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.tools.main import main
@@ -54,17 +52,6 @@ def described(groups: Call, name: str, *words: str) -> Any:
     said = groups("describe", name, *words, "--json")
     assert (said.code, said.err) == (0, ""), said
     return json.loads(said.out)[0]
-
-
-def kafka(version: str, tool: str, *words: object) -> str:
-    """What Kafka's own tool of that version prints."""
-    classpath = toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)
-    java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-    quiet = f"-Dlog4j.configuration=file:{OLD / 'log4j.properties'}"
-    command = [*java, quiet, "-cp", classpath, tool, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def kafka_says(bench: Bench, group: str) -> set[tuple[str, ...]]:

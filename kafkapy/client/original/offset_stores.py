@@ -57,14 +57,9 @@ class KafkaOffsets:
         self._group = group
 
     def fetch(self, partitions: Iterable[Partition]) -> Found:
-        committed = self._admin.offsets([self._group])[self._group]
-        if isinstance(committed, KafkaError):
-            raise committed
-        found: Found = {}
-        for topic, name in partitions:
-            one = committed.get((topic, int(name)))
-            found[topic, name] = None if one is None else one.offset
-        return found
+        wanted = {(topic, int(name)): (topic, name) for topic, name in partitions}
+        committed = self._admin.offsets_of(self._group, wanted)
+        return {partition: committed.get(where) for where, partition in wanted.items()}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         if offsets:
