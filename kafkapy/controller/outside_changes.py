@@ -15,18 +15,21 @@ from functools import partial
 
 from kafkapy.controller.admin_requests import AdminRequests
 from kafkapy.controller.topic_changes import TopicController
-from kafkapy.errors import KafkaError
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.cluster import discard
+from kafkapy.metadata.office import Office
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.tree import Event, NoNode, Tree, TreeError, split_path
+from kafkapy.metadata.tree import CHILDREN, DELETED, Event, NoNode, Tree, TreeError, split_path
 
 log = logging.getLogger("kafkapy.controller.outside")
 
 _TOPIC_CONFIGS = f"{paths.CONFIG}/topics"
 _BROKER_CONFIGS = f"{paths.CONFIG}/brokers"
+_LISTS = (paths.TOPICS, _TOPIC_CONFIGS)
 _NOTES = (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 _REQUESTS = (paths.PREFERRED_ELECTION, paths.REASSIGNMENT)
+# What is looked at as a whole when it is new or different itself.
+_WHOLE = (paths.DELETE_TOPICS, *_LISTS, _BROKER_CONFIGS, *_NOTES, *_REQUESTS)
 # A pause before what ZooKeeper kept us from doing is tried again.
 _RETRY_S = 1.0
 
@@ -37,6 +40,7 @@ class OutsideChanges:
     def __init__(
         self,
         tree: Tree,
+        office: Office,
         topics: TopicRegistry,
         controller: TopicController,
         *,
@@ -45,9 +49,10 @@ class OutsideChanges:
     ) -> None:
         """`may_delete` is delete.topic.enable; `on_broker_settings` is called when dynamic settings were written."""
         self._tree = tree
+        self._office = office
         self._topics = topics
         self._controller = controller
-        self._requests = AdminRequests(tree, topics)
+        self._requests = AdminRequests(tree, office, topics, controller)
         self._may_delete = may_delete
         self._on_broker_settings = on_broker_settings
         self._news = threading.Condition()
@@ -66,9 +71,9 @@ class OutsideChanges:
         self._thread.start()
 
     def look_again(self) -> None:
-        """At everything: what happened while there was no session was told to nobody."""
-        for path in (paths.DELETE_TOPICS, paths.TOPICS, _TOPIC_CONFIGS, _BROKER_CONFIGS, *_NOTES, *_REQUESTS):
-            self._note(Event("changed", path))
+        """At everything: what happened while there was no session, or another controller, was told to nobody."""
+        for path in _WHOLE:
+            self._remember(path)
 
     def stop(self) -> None:
         self._cancel()
@@ -79,19 +84,19 @@ class OutsideChanges:
             self._thread.join()
 
     def _note(self, event: Event) -> None:
+        """One path for each thing that changed: what there are thousands of is not looked at as a whole."""
         path = event.path
-        parent = split_path(path)[0]
-        if parent in (paths.TOPICS, _TOPIC_CONFIGS, _BROKER_CONFIGS) or path in (
-            paths.DELETE_TOPICS,
-            paths.TOPICS,
-            _TOPIC_CONFIGS,
-            _BROKER_CONFIGS,
-            *_NOTES,
-            *_REQUESTS,
-        ):
-            with self._news:
-                self._noted[path] = None
-                self._news.notify()
+        if path in _LISTS and event.kind == CHILDREN:
+            return  # each child has an event of its own
+        if path in _WHOLE or split_path(path)[0] in (*_LISTS, _BROKER_CONFIGS):
+            self._remember(path)
+        elif event.kind == DELETED and path.startswith(f"{paths.TOPICS}/") and path.endswith("/state"):
+            self._remember(paths.topic(path.split("/")[3]))
+
+    def _remember(self, path: str) -> None:
+        with self._news:
+            self._noted[path] = None
+            self._news.notify()
 
     def _run(self) -> None:
         while True:
@@ -117,7 +122,10 @@ class OutsideChanges:
             log.warning("what was changed at %s has to wait: %s", path, error)
             return False
         except KafkaError as error:
-            log.error("what was written to %s cannot be used: %s", path, error.message)
+            if error.code == Errors.NOT_CONTROLLER:
+                log.info("what was changed at %s is another controller's to carry out", path)
+            else:
+                log.error("what was written to %s cannot be used: %s", path, error.message)
         except ValueError as error:
             log.error("what was written to %s is left alone: %s", path, error)
         except Exception:
@@ -143,7 +151,7 @@ class OutsideChanges:
             self._on_broker_settings()
         elif path in _NOTES:
             for note in self._tree.children(path):
-                discard(self._tree, f"{path}/{note}")
+                self._office.discard(f"{path}/{note}")
         elif path in _REQUESTS:
             self._requests.look(path)
 
@@ -163,7 +171,9 @@ class OutsideChanges:
         if name in self._topics and self._may_delete():
             log.info("topic %s is to be deleted, others have asked", name)
             self._controller.delete(name)
-        elif name not in {topic.name for topic in self._topics.marked()}:
+        elif any(topic.name == name for topic in self._topics.marked()):
+            self._controller.finish_marked(name)  # unless that is under way: then it is over when we may look
+        else:
             reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"
             log.warning("topic %s is not deleted, though others have asked: %s", name, reason)
-            discard(self._tree, f"{paths.DELETE_TOPICS}/{name}")
+            self._office.discard(f"{paths.DELETE_TOPICS}/{name}")

@@ -15,8 +15,9 @@ from kafkapy.log.config import TOPIC_KEYS, LogConfig
 from kafkapy.metadata import paths
 from kafkapy.metadata.configs import TOPICS, encode_settings
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.topic_nodes import Topic, encode_topic
 from kafkapy.metadata.topic_rules import is_internal, plan_more_partitions, plan_topic
-from kafkapy.metadata.topics import Topic, TopicRegistry, encode_topic
+from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import BadVersion, Create, NodeExists, Operation, Set, Tree
 
 _NOTE_VERSION = 2

@@ -11,11 +11,13 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from kafkapy.controller.leading import Leading
+from kafkapy.controller.reassignment import check_target, moved
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.topics import (
-    PartitionState,
     Topic,
     TopicRegistry,
     plan_more_partitions,
@@ -43,7 +45,6 @@ class TopicController:
         replicas: ReplicaManager,
         *,
         broker_id: int,
-        controller_epoch: int,
         check_config: CheckConfig,
         default_partitions: Callable[[], int],
         default_replication: Callable[[], int],
@@ -52,7 +53,7 @@ class TopicController:
         self._configs = configs
         self._replicas = replicas
         self._broker_id = broker_id
-        self._controller_epoch = controller_epoch
+        self._leading = Leading(topics, replicas, broker_id)
         self._check_config = check_config
         self._default_partitions = default_partitions
         self._default_replication = default_replication
@@ -86,10 +87,8 @@ class TopicController:
             if validate_only:
                 return Topic(name, bytes(16), assignment)
             _warn(name, config)
-            topic: Topic = wait(
-                self._topics.create, name, assignment, overrides, controller_epoch=self._controller_epoch
-            )
-            failures = self._lead(topic, topic.assignment, config, is_new=True)
+            topic: Topic = wait(self._topics.create, name, assignment, overrides)
+            failures = self._leading.lead(topic, topic.assignment, config, is_new=True)
             if failures:  # a full disk, most often: better no topic than one without logs
                 self._finish_deletion(wait(self._topics.mark_deleted, name))
                 raise failures[0]
@@ -118,11 +117,27 @@ class TopicController:
             added = plan_more_partitions(name, topic.assignment, [self._broker_id], count, by_hand)
             if validate_only:
                 return
-            grown: Topic = wait(self._topics.add_partitions, topic, added, controller_epoch=self._controller_epoch)
-            failures = self._lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
+            grown: Topic = wait(self._topics.add_partitions, topic, added)
+            failures = self._leading.lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
             if failures:  # the next start tries again to make their logs
                 raise failures[0]
         log.info("topic %s has partitions now: %d", name, count)
+
+    def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
+        """Moves a partition to these replicas, or back (None); see `controller.reassignment`. Raises KafkaError."""
+        with self._changing:
+            topic = self._topics.get(name)
+            check_target(topic, index, target, [self._broker_id])
+            assert topic is not None  # or it would have been refused
+            try:
+                changed, state = moved(topic, index, target, self._topics.state(name, index))
+            except ValueError as error:
+                raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)) from error
+            if changed != topic:
+                wait(self._topics.reassign, topic, changed, {} if state is None else {index: state})
+        log.info(
+            "%s-%d has replicas %s, and a move: %s", name, index, changed.assignment[index], changed.moves.get(index)
+        )
 
     def delete(self, name: str) -> None:
         """Deletes a topic: gone for clients at once, its directories later (`file.delete.delay.ms`)."""
@@ -159,13 +174,17 @@ class TopicController:
                 return
             if known is None:
                 validate_name(name)
-            elif self._topics.read(name) == known and self._topics.is_settled(known, self._broker_id):
+            elif (
+                self._topics.read(name) == known
+                and known.id != ZERO_ID
+                and not self._topics.stateless(known, self._broker_id)
+            ):
                 return
-            topic: Topic = wait(self._topics.settle, name, self._broker_id, self._controller_epoch)
+            topic: Topic = wait(self._topics.settle, name, self._broker_id, self._leading.next_epoch)
             if not lead:
                 return
             added = [index for index in topic.assignment if known is None or index not in known.assignment]
-            self._lead(topic, added, self._check_config(self._configs.topic(name)), is_new=True)
+            self._leading.lead(topic, added, self._check_config(self._configs.topic(name)), is_new=True)
         if added:
             log.info("topic %s was made or grown by others; partitions led now: %s", name, added)
 
@@ -174,10 +193,6 @@ class TopicController:
         with self._changing:
             if name in self._topics:
                 self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
-
-    def in_office(self, controller_epoch: int) -> None:
-        """This broker has become the controller again, with this epoch."""
-        self._controller_epoch = controller_epoch
 
     # --- the start: while logs are loading, topics can be changed
 
@@ -207,7 +222,7 @@ class TopicController:
         """
         topic = self._topics.get(name)
         if topic is None or index not in topic.assignment:
-            self._finish_marked(name)
+            self.finish_marked(name)
             return
         try:
             config = self._check_config(self._configs.topic(name))
@@ -215,7 +230,7 @@ class TopicController:
             log.error("cannot lead %s-%d: %s", name, index, error.message)
             self._replicas.refuse(name, index, error)
             return
-        if self._lead(topic, [index], config, is_new=False):
+        if self._leading.lead(topic, [index], config, is_new=False):
             self._clear_away(topic, index)
             return
         log_config = self._replicas.config_of(name, index)
@@ -236,8 +251,8 @@ class TopicController:
             if current is None or current.id != topic.id:
                 self._replicas.discard(topic.name, index, topic.id)
 
-    def _finish_marked(self, name: str) -> None:
-        """If the topic was deleted while a log of it was being recovered."""
+    def finish_marked(self, name: str) -> None:
+        """If the topic was deleted while a log of it was being recovered, or its deletion was cut short."""
         if all(topic.name != name for topic in self._topics.marked()):
             return
         with self._changing:
@@ -259,49 +274,6 @@ class TopicController:
             log.warning("topic %s is deleted, but for what is out of reach for now: %s", topic.name, "; ".join(left))
         else:
             wait(self._topics.remove, topic.name)
-
-    def _lead(self, topic: Topic, partitions: Iterable[int], config: LogConfig, *, is_new: bool) -> list[KafkaError]:
-        """Leads these partitions; gives the errors of those whose logs could not be made or reached."""
-        failures: list[KafkaError] = []
-        taken: dict[tuple[str, int], PartitionState] = {}
-        for index in partitions:
-            state, refusal = None, None
-            try:
-                state = self._topics.state(topic.name, index)
-                refusal = self._why_not_leader(topic, index, state)
-            except ValueError as error:
-                refusal = KafkaError(Errors.LEADER_NOT_AVAILABLE, str(error))
-            if refusal is not None:
-                log.error("cannot lead %s-%d: %s", topic.name, index, refusal.message)
-                self._replicas.refuse(topic.name, index, refusal)
-                continue
-            epoch = state.leader_epoch if state is not None else 0
-            if state is not None and state.leader != self._broker_id:
-                epoch += 1  # another broker led it last
-                taken[topic.name, index] = PartitionState(
-                    self._broker_id, epoch, [self._broker_id], self._controller_epoch
-                )
-            try:
-                self._replicas.make_leader(topic.name, index, topic.id, epoch, config, is_new=is_new)
-            except KafkaError as error:  # its log directory is offline: answered partition by partition
-                log.error("cannot lead %s-%d: %s", topic.name, index, error.message)
-                failures.append(error)
-                if not is_new and topic.name in self._topics:
-                    self._replicas.refuse(topic.name, index, error)
-        if taken:
-            wait(self._topics.set_states, taken)
-        return failures
-
-    def _why_not_leader(self, topic: Topic, index: int, state: PartitionState | None) -> KafkaError | None:
-        """A broker that holds no replica, or one that was not in sync, would lead without the records of others."""
-        me, replicas = self._broker_id, topic.assignment[index]
-        if me not in replicas:
-            return KafkaError(Errors.LEADER_NOT_AVAILABLE, f"its replicas are on brokers {replicas}, not on {me}")
-        if state is not None and me not in (state.leader, *state.isr):
-            return KafkaError(
-                Errors.LEADER_NOT_AVAILABLE, f"the replica here was not in sync, those of {state.isr} were"
-            )
-        return None
 
 
 def _nothing(name: str, partitions: Collection[int]) -> None:

@@ -17,11 +17,13 @@ from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
+from kafkapy.log.checkpoints import CheckpointError
 from kafkapy.log.compaction import Compaction
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.files import Files
+from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from kafkapy.log.loading import ConfigOf, IsStray, Loading
 from kafkapy.log.log_dir import LogDir, TopicPartition
 from kafkapy.log.log_dirs import LogDirs, NoLogDir
@@ -103,6 +105,21 @@ class LogManager:
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
+
+    def last_leader_epoch(self, topic: str, partition: int) -> int:
+        """The last that the partition's log has seen, as its file says before it is loaded; -1 for none."""
+        log = self.get(topic, partition)
+        if log is not None:
+            return log.leader_epochs.latest_epoch
+        epochs = [UNDEFINED_EPOCH]
+        for log_dir in self.dirs.online:
+            found = LeaderEpochCache(self._files, os.path.join(log_dir.path, names.dir_name(topic, partition)))
+            try:
+                found.load()
+            except (OSError, CheckpointError) as error:
+                _log.error("the leader epochs of %s-%d cannot be read: %s", topic, partition, error)
+            epochs.append(found.latest_epoch)
+        return max(epochs)
 
     def __iter__(self) -> Iterator[PartitionLog]:
         return iter(list(self._logs.values()))

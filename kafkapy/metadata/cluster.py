@@ -1,18 +1,17 @@
-"""The cluster itself: its id, its brokers, its controller, and the blocks of producer ids.
+"""The cluster itself: its id, its brokers and its controller.
 
 Everything here waits for the tree: it is used at the start and on threads that may wait.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.ids import new_cluster_id
-from kafkapy.metadata.tree import BadVersion, Create, Delete, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.metadata.office import Office, Term
+from kafkapy.metadata.tree import BadVersion, Create, Node, NodeExists, Operation, Set, Tree
 from kafkapy.runtime.addresses import host_port
 
 _BROKER_VERSION = 5
@@ -42,9 +41,9 @@ class ClusterRegistry:
         tree.ensure(*paths.ROOTS)
 
     def cluster_id(self) -> str | None:
-        """22 characters, or None before anybody made one."""
+        """22 characters, or None before anybody made one. Raises ValueError for a node that cannot be read."""
         node = self._tree.find(paths.CLUSTER_ID)
-        return paths.from_json(node.data, paths.CLUSTER_ID)["id"] if node is not None else None
+        return str(_field(node, paths.CLUSTER_ID, "id")) if node is not None else None
 
     def ensure_cluster_id(self, wanted: str | None = None) -> str:
         """The cluster's id; made now if there is none, as `wanted` (from meta.properties) or a random one."""
@@ -64,7 +63,7 @@ class ClusterRegistry:
         return reserved_max + int(node.version)
 
     def register_broker(self, broker_id: int, endpoints: Sequence[Endpoint], rack: str | None, time_ms: int) -> int:
-        """Makes the broker known for as long as this process lives; gives its epoch. NodeExists if it is there."""
+        """Makes the broker known for as long as this process lives; gives its epoch. NodeExists if another has it."""
         plain = next((endpoint for endpoint in endpoints if endpoint.protocol == "PLAINTEXT"), None)
         value = {
             "features": {},
@@ -79,8 +78,16 @@ class ClusterRegistry:
         if rack is not None:
             value["rack"] = rack
         path = f"{paths.BROKER_IDS}/{broker_id}"
-        # In two steps, as Kafka does it: so the node has its version, 1.
-        self._tree.commit([Create(path, ephemeral=True), Set(path, paths.to_json(value), 0)])
+        data = paths.to_json(value)
+        try:
+            # In two steps, as Kafka does it: so the node has its version, 1.
+            self._tree.commit([Create(path, ephemeral=True), Set(path, data, 0)])
+        except NodeExists:
+            # ZooKeeper did not answer in time, when we registered in this session before, and yet it was done?
+            node = self._tree.find(path)
+            if node is None or not node.mine:
+                raise
+            self._tree.commit([Set(path, data)])
         return self._tree.get(path).created
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
@@ -98,17 +105,17 @@ class ClusterRegistry:
         return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS) if name.isdecimal())
 
     def controller_id(self) -> int:
-        """-1 while there is none."""
+        """-1 while there is none. Raises ValueError for a node that cannot be read."""
         node = self._tree.find(paths.CONTROLLER)
-        return int(paths.from_json(node.data, paths.CONTROLLER)["brokerid"]) if node is not None else NO_CONTROLLER
+        return int(str(_field(node, paths.CONTROLLER, "brokerid"))) if node is not None else NO_CONTROLLER
 
     def controller_epoch(self) -> int:
-        """How many controllers there have been."""
+        """How many controllers there have been. Raises ValueError for a node that cannot be read."""
         node = self._tree.find(paths.CONTROLLER_EPOCH)
-        return int(node.data) if node is not None else 0
+        return _epoch(node) if node is not None else 0
 
-    def become_controller(self, broker_id: int, time_ms: int) -> int | None:
-        """The new controller epoch, or None if another broker is the controller."""
+    def become_controller(self, broker_id: int, time_ms: int) -> Term | None:
+        """The office that begins now, or None if another is the controller. Raises ValueError as `controller_epoch`."""
         value = {
             "version": _CONTROLLER_VERSION,
             "brokerid": broker_id,
@@ -116,20 +123,23 @@ class ClusterRegistry:
             "kraftControllerEpoch": -1,
         }
         controller = Create(paths.CONTROLLER, paths.to_json(value), ephemeral=True)
-        while not self._tree.exists(paths.CONTROLLER):
+        while (held := self._tree.find(paths.CONTROLLER)) is None:
             node = self._tree.find(paths.CONTROLLER_EPOCH)
-            epoch = int(node.data) + 1 if node is not None else 1
+            epoch = self.controller_epoch() + 1
             number: list[Operation] = [Create(paths.CONTROLLER_EPOCH, b"0")] if node is None else []
             number.append(Set(paths.CONTROLLER_EPOCH, b"%d" % epoch, node.version if node is not None else 0))
             try:
                 # Both or neither: an epoch belongs to exactly one controller.
-                self._tree.commit([controller, *number])
+                results = self._tree.commit([controller, *number])
             except (NodeExists, BadVersion):
                 continue  # another broker was faster with one of the two
-            return epoch
+            return Term(epoch, results[-1].version)
+        node = self._tree.find(paths.CONTROLLER_EPOCH)
+        if held.mine and self.controller_id() == broker_id and node is not None and node.changed == held.created:
+            return Term(_epoch(node), node.version)  # we are, though ZooKeeper's answer to that came too late
         return None
 
-    def take_office(self) -> None:
+    def take_office(self, office: Office) -> None:
         """What a new controller does first: finalized features, and notes to its predecessor thrown away."""
         try:
             if not self._tree.exists(paths.FEATURE):
@@ -139,80 +149,18 @@ class ClusterRegistry:
             pass  # as good
         for above in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
             for name in self._tree.children(above):
-                discard(self._tree, f"{above}/{name}")
+                office.discard(f"{above}/{name}")
 
 
-def discard(tree: Tree, path: str) -> None:
-    """Removes a node that others may remove too. Waits."""
+def _field(node: Node, path: str, name: str) -> Any:
     try:
-        tree.commit([Delete(path)])
-    except NoNode:
-        pass
+        return paths.from_json(node.data, path)[name]
+    except KeyError:
+        raise ValueError(f"the metadata at {path} has no {name!r}") from None
 
 
-class ProducerIds:
-    """Producer ids that no producer had before, from blocks of 1000 that are this broker's (ProducerIdManager)."""
-
-    BLOCK_SIZE = 1000
-    _LAST = 2**63 - 1
-
-    def __init__(self, tree: Tree, broker_id: int) -> None:
-        self._tree = tree
-        self._broker_id = broker_id
-        self._lock = threading.Lock()
-        self._next = 0
-        self._end = 0
-
-    def next(self) -> int:
-        """The next id; waits for the tree once in a thousand times. Raises KafkaError."""
-        with self._lock:
-            if self._next >= self._end:
-                self._next = self._take_block()
-                self._end = self._next + self.BLOCK_SIZE
-            self._next += 1
-            return self._next - 1
-
-    def give(self, done: Callable[[int | KafkaError], object], in_pool: Callable[[Callable[[], None]], object]) -> None:
-        """Calls `done` with the next id: at once where nobody has to wait for it, else on a thread of the pool."""
-        if self._lock.acquire(blocking=False):
-            found = None
-            if self._next < self._end:
-                found = self._next
-                self._next += 1
-            self._lock.release()
-            if found is not None:
-                done(found)
-                return
-
-        def wait() -> None:
-            given: int | KafkaError
-            try:
-                given = self.next()
-            except KafkaError as error:
-                given = error
-            done(given)
-
-        in_pool(wait)
-
-    def _take_block(self) -> int:
-        """The first id of a block that is now this broker's."""
-        path = paths.PRODUCER_ID_BLOCK
-        while True:
-            try:
-                node = self._tree.get(path)
-                current = paths.from_json(node.data, path)
-                first = int(current["block_end"]) + 1 if current else 0
-                if first > self._LAST - self.BLOCK_SIZE:
-                    raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, "there are no producer ids left")
-                block = {
-                    "version": 1,
-                    "broker": self._broker_id,
-                    "block_start": str(first),
-                    "block_end": str(first + self.BLOCK_SIZE - 1),
-                }
-                self._tree.commit([Set(path, paths.to_json(block), node.version)])
-            except BadVersion:
-                continue  # another broker took a block in between
-            except (TreeError, ValueError, KeyError) as error:
-                raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"no producer ids to be had: {error}") from error
-            return first
+def _epoch(node: Node) -> int:
+    try:
+        return int(node.data)
+    except ValueError:
+        raise ValueError(f"the metadata at {paths.CONTROLLER_EPOCH} is no number: {node.data[:40]!r}") from None

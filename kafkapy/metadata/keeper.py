@@ -102,9 +102,9 @@ class Session:
         if loop is not None and not loop.is_alive():
             self._client.start_async()
 
-    def read(self, path: str) -> Any:
-        """What `node` waits for; from now on a change of the data is told once."""
-        return self._client.get_async(path, watch=self._watched)
+    def read(self, path: str, *, watched: bool = True) -> Any:
+        """What `node` waits for; if it is watched, a change of the data is told once from now on."""
+        return self._client.get_async(path, watch=self._watched if watched else None)
 
     def read_children(self, path: str) -> Any:
         """What `children` waits for; from now on a child that comes or goes is told once."""
@@ -119,7 +119,7 @@ class Session:
         except NoAuthError:
             self._hide(path)
             return None
-        return _node(data, stat)
+        return self._node(data, stat)
 
     def children(self, path: str, asked: Any, timeout: float) -> list[str] | None:
         """The names of the children that were asked for; None if there is no node that we may see."""
@@ -151,10 +151,14 @@ class Session:
         results: list[Any] = []
         for operation, result in zip(operations, raw, strict=True):
             if isinstance(operation, Set):
-                results.append(_node(operation.data, result))
+                results.append(self._node(operation.data, result))
             else:
                 results.append(result if isinstance(operation, Create) else None)
         return results
+
+    def _node(self, data: bytes | None, stat: Any) -> Node:
+        owner = stat.ephemeralOwner
+        return Node(data or b"", stat.version, stat.czxid, stat.mzxid, owner != 0, owner != 0 and owner == self.id)
 
     def _hide(self, path: str) -> None:
         if path not in self.hidden:
@@ -215,10 +219,6 @@ class Session:
             ) from None
         finally:
             close(client)
-
-
-def _node(data: bytes | None, stat: Any) -> Node:
-    return Node(data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner != 0)
 
 
 def _as_tree(operation: Operation, error: Exception) -> TreeError:

@@ -6,7 +6,7 @@ as a whole and told only then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from kafkapy.metadata.tree import CHANGED, CHILDREN, CREATED, DELETED, Event, Node, NoNode, split_path
 
@@ -31,6 +31,12 @@ class Mirror:
         """As `children`, but whole paths."""
         return [child_path(path, name) for name in self.children(path)]
 
+    def subtree(self, path: str) -> Iterator[str]:
+        """A node that is known and all that are known below it, parents before their children."""
+        yield path
+        for name in self._children.get(path, ()):
+            yield from self.subtree(child_path(path, name))
+
     def apply(self, found: Mapping[str, Node | None]) -> list[Event]:
         """Makes these paths what was found, None for nothing, and gives the events in an order that can have been.
 
@@ -38,8 +44,11 @@ class Mirror:
         parents, then the rest, parents before their children.
         """
         events: list[Event] = []
-        gone = {path for path, node in found.items() if path != "/" and self._is_new(path, node)}
-        for path in sorted((path for path in self.nodes if _is_below(path, gone)), key=_depth, reverse=True):
+        gone: set[str] = set()
+        for path, node in found.items():
+            if path != "/" and path not in gone and self._is_new(path, node):
+                gone.update(self.subtree(path))
+        for path in sorted(gone, key=_depth, reverse=True):
             self._remove(path)
             events += (Event(DELETED, path), Event(CHILDREN, split_path(path)[0]))
         for path, node in sorted(found.items(), key=lambda item: _depth(item[0])):
@@ -75,15 +84,6 @@ class Mirror:
 
 def child_path(parent: str, name: str) -> str:
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
-
-
-def _is_below(path: str, tops: set[str]) -> bool:
-    """Whether the path is one of these or lies below one."""
-    while path != "/":
-        if path in tops:
-            return True
-        path = split_path(path)[0]
-    return False
 
 
 def _depth(path: str) -> tuple[int, str]:

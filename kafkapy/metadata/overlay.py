@@ -104,7 +104,9 @@ class Overlay:
             raise NodeExists(path)
         if self.find(path) is not None:
             raise NodeExists(path)
-        self._put(self.changed, path, Node(bytes(operation.data), 0, number, number, operation.ephemeral))
+        self._put(
+            self.changed, path, Node(bytes(operation.data), 0, number, number, operation.ephemeral, operation.ephemeral)
+        )
         self._count(parent, 1)
         self.events += (Event(CREATED, path), Event(CHILDREN, parent))
         return path

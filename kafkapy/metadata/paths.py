@@ -47,6 +47,9 @@ TOP_LEVEL = frozenset(
     path.split("/")[1] for path in (*ROOTS, CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, FEATURE, DELETE_TOPICS)
 )
 
+# Below these is what brokers neither change nor need: groups can have hundreds of thousands of nodes.
+NOT_FOLLOWED = frozenset({CONSUMERS})
+
 
 def topic(name: str) -> str:
     return f"{TOPICS}/{name}"

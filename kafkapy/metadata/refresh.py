@@ -16,14 +16,22 @@ _T = TypeVar("_T")
 
 
 class Refresh:
-    """`roots` are the names below "/" that matter (None: all); up to `window` reads are under way at once."""
+    """`roots` are the names below "/" that matter (None: all), `leaves` the paths of nodes below which nothing does;
+    up to `window` reads are under way at once."""
 
     def __init__(
-        self, session: Session, mirror: Mirror, roots: Collection[str] | None, window: int, timeout: float
+        self,
+        session: Session,
+        mirror: Mirror,
+        roots: Collection[str] | None,
+        leaves: Collection[str],
+        window: int,
+        timeout: float,
     ) -> None:
         self._session = session
         self._mirror = mirror
         self._roots = roots
+        self._leaves = frozenset(leaves)
         self._window = window
         self._timeout = timeout
 
@@ -33,6 +41,7 @@ class Refresh:
         known = self._mirror.nodes
         asked_for: set[Read] = set()
         wanted = {read for path, kind in stale for read in ((path, kind), *_unknown_ancestors(path, known))}
+        wanted = {read for read in wanted if self._is_followed(read)}
         while wanted:
             asked_for |= wanted
             following: set[Read] = set()
@@ -40,7 +49,7 @@ class Refresh:
                 if not of_children:
                     found[path] = node = self._session.node(path, asked, self._timeout)
                     if path in known and node is not None and node.created != known[path].created != 0:
-                        below = (other for other in known if other.startswith(f"{path}/"))
+                        below = (other for other in self._mirror.subtree(path) if other != path)
                         following.update(read for other in below for read in both(other))
                     continue
                 names = self._session.children(path, asked, self._timeout)
@@ -54,12 +63,24 @@ class Refresh:
                         asked_for.difference_update(both(child) if child in found else ())
                 if path in known:
                     found.update((child, None) for child in self._mirror.child_paths(path) if child not in there)
-            wanted = following - asked_for
+            wanted = {read for read in following - asked_for if self._is_followed(read)}
         return self._mirror.apply(found)
 
     def _ask(self, read: Read) -> Any:
         path, of_children = read
         return self._session.read_children(path) if of_children else self._session.read(path)
+
+    def _is_followed(self, read: Read) -> bool:
+        path, of_children = read
+        if not self._leaves:
+            return True
+        if path in self._leaves:
+            return not of_children
+        while path != "/":
+            path = split_path(path)[0]
+            if path in self._leaves:
+                return False
+        return True
 
     def _matters(self, name: str) -> bool:
         return self._roots is None or name in self._roots

@@ -10,14 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kafkapy.metadata import paths
+from kafkapy.metadata.batches import batches
 from kafkapy.metadata.mirror import child_path
 from kafkapy.metadata.tree import Create, Delete, NoNode, Operation, Set, Tree, split_path
 
 # Notes of changes, for brokers that run while they are made. Whoever starts reads everything anyway.
 _NOTES = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
-# What one change holds at most: ZooKeeper takes 1 MiB.
-_MAX_OPERATIONS = 500
-_MAX_BYTES = 256 * 1024
 
 
 class Carried(NamedTuple):
@@ -92,7 +90,7 @@ def changes(source: Nodes, target: Nodes) -> Iterator[list[Operation]]:
     steps += [Set(path, source[path].data) for path in found.other if path != paths.CLUSTER_ID]
     steps += [Create(path, source[path].data) for path in found.missing if path != paths.CLUSTER_ID]
     steps += [Set(paths.BROKER_SEQUENCE, b"")] * found.broker_ids
-    yield from _batches(steps)
+    yield from batches(steps)
     yield [Create(paths.CLUSTER_ID, source[paths.CLUSTER_ID].data)]
 
 
@@ -108,18 +106,3 @@ def _always_there() -> set[str]:
             found.add(path)
             path = split_path(path)[0]
     return found
-
-
-def _batches(operations: list[Operation]) -> Iterator[list[Operation]]:
-    batch: list[Operation] = []
-    size = 0
-    for operation in operations:
-        data = operation.data if isinstance(operation, Create | Set) else b""
-        cost = len(operation.path) + len(data)
-        if batch and (len(batch) >= _MAX_OPERATIONS or size + cost > _MAX_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(operation)
-        size += cost
-    if batch:
-        yield batch

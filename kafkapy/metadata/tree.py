@@ -16,13 +16,17 @@ ANY_VERSION = -1
 
 
 class Node(NamedTuple):
-    """One node. `created` and `changed` are the numbers of the changes that made it and wrote it last (zxid)."""
+    """One node. `created` and `changed` are the numbers of the changes that made it and wrote it last (zxid).
+
+    `ephemeral` ones are gone with the session that made them; `mine` is whether that is the session of this tree.
+    """
 
     data: bytes
     version: int
     created: int
     changed: int
     ephemeral: bool
+    mine: bool = False
 
 
 class Create(NamedTuple):
@@ -161,6 +165,18 @@ class Tree(ABC):
         The callback must only enqueue. A tree of the process's own has one session, for life: it never calls.
         """
 
+    def look(self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]) -> None:
+        """Calls `done(nodes, None)` or `done(None, error)` with these nodes as they are at home.
+
+        For nodes below those that a tree was told not to follow: `find` does not know them.
+        """
+        done([self.find(path) for path in wanted], None)
+
+    @property
+    def answers(self) -> bool:
+        """Whether a change that is submitted now can be expected to be made soon: its home has not gone away."""
+        return True
+
     def get(self, path: str) -> Node:
         """The node; raises NoNode."""
         node = self.find(path)
@@ -189,22 +205,42 @@ class Tree(ABC):
         results: list[Any] = outcome[0]
         return results
 
+    def in_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
+        """The operations as one change, or, if they are too many for one, in as few as the tree's home takes."""
+        return [list(operations)]
+
+    def submit_in_order(self, changes: Sequence[Sequence[Operation]], done: Callable[[TreeError | None], None]) -> None:
+        """As `submit`, one change after the other; the first that fails is the last."""
+        if not changes:
+            done(None)
+            return
+
+        def made(_: list[Any] | None, error: TreeError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                self.submit_in_order(changes[1:], done)
+
+        self.submit(changes[0], made)
+
     def ensure(self, *paths: str) -> None:
         """Creates each of these nodes that is not there, with its parents, in one change."""
+        unseen: set[str] = set()  # there, but may not be read with our login
         while True:
             missing: dict[str, None] = {}
             for path in paths:
                 parts = path.strip("/").split("/")
                 for depth in range(1, len(parts) + 1):
                     ancestor = "/" + "/".join(parts[:depth])
-                    if not self.exists(ancestor):
+                    if not self.exists(ancestor) and ancestor not in unseen:
                         missing[ancestor] = None
             if not missing:
                 return
             try:
                 self.commit([Create(path) for path in missing])
-            except NodeExists:
-                pass  # another broker makes them too; see what is left
+            except NodeExists as error:  # another broker makes them too; see what is left
+                if not self.exists(error.path):
+                    unseen.add(error.path)
 
     def subtree(self, path: str) -> list[str]:
         """The node and all below it, children before their parents; empty if it is not there."""

@@ -6,8 +6,8 @@ there is one way in, and a change is called back as done when a read has shown i
 
 When the connection is lost, reads go on with what was known, and changes wait as long as a session lasts, then fail.
 Once it is back, all is read anew, because watches are gone with a connection; then each change that was under way
-is looked for, by its data and by the numbers that a change leaves on all its nodes alike, and made again only if it
-is not there. When the session has expired meanwhile, `on_new_session` says so, for whoever has ephemeral nodes.
+is looked for, and made again only if it is not there (`keeper_changes`). When the session has expired meanwhile,
+`on_new_session` says so, for whoever has ephemeral nodes.
 
 Source: Kafka's ZooKeeperClient and KafkaZkClient (retryRequestUntilConnected).
 """
@@ -18,17 +18,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from kafkapy.metadata.happened import happened
+from kafkapy.metadata.batches import batches
 from kafkapy.metadata.keeper import CONNECTED, LOST, Session, Unanswered
-from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings
+from kafkapy.metadata.keeper_changes import Change, Changes
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, named
 from kafkapy.metadata.mirror import Mirror
 from kafkapy.metadata.refresh import Read, Refresh, ahead, both
 from kafkapy.metadata.tree import (
-    Check,
-    Create,
     Done,
     Event,
     Node,
@@ -36,7 +36,6 @@ from kafkapy.metadata.tree import (
     Tree,
     TreeError,
     TreeUnavailable,
-    split_path,
 )
 from kafkapy.metadata.watches import Watches, call
 
@@ -44,25 +43,23 @@ __all__ = ["KeeperError", "KeeperSettings", "ZooKeeperTree"]
 
 log = logging.getLogger("kafkapy.metadata.zookeeper")
 
-# ZooKeeper ends the connection over a request that is too long for it: such a one must not be sent for ever.
-_MAX_TRIES = 10
 # A pause before reads are tried again that failed for another reason than the connection, and between looks at a
 # connection that is lost.
 _RETRY_S = 0.5
 
 
-class _Change(NamedTuple):
-    """`tries`: how often it was sent and not answered."""
-
-    operations: Sequence[Operation]
-    done: Done
-    tries: int = 0
+class _Look(NamedTuple):
+    wanted: Sequence[str]
+    done: Callable[[list[Node | None] | None, TreeError | None], None]
 
 
 class ZooKeeperTree(Tree):
-    """The nodes below the chroot, of the top level names in `roots` (None: of all). Raises KeeperError."""
+    """The nodes below the chroot, of the top level names in `roots` (None: of all), without what lies below the paths
+    in `leaves`. Raises KeeperError."""
 
-    def __init__(self, settings: KeeperSettings, roots: Collection[str] | None = None) -> None:
+    def __init__(
+        self, settings: KeeperSettings, roots: Collection[str] | None = None, leaves: Collection[str] = ()
+    ) -> None:
         self._settings = settings
         self._patience_s = settings.session_timeout_ms / 1000
         self._mirror = Mirror()
@@ -70,18 +67,19 @@ class ZooKeeperTree(Tree):
         self._session_callbacks: list[Callable[[], None]] = []
         # All of these are guarded by the condition.
         self._news = threading.Condition()
-        self._waiting: deque[_Change] = deque()
+        self._waiting: deque[Change] = deque()
+        self._looks: deque[_Look] = deque()
         self._stale: set[Read] = set(both("/"))
         self._connected = False
         self._lost_at = 0.0
         self._expired = False
         self._closed = False
-        # The thread's own: changes that ZooKeeper has answered, but that no read has shown yet; and those of which
-        # nobody knows whether they were made, with the last change that was known before.
-        self._answered: list[tuple[_Change, list[Any] | None, TreeError | None]] = []
-        self._unsure: list[tuple[_Change, int]] = []
+        self._anew = False
         self._session = Session(settings, self._on_state, self._on_event)
-        self._refresh = Refresh(self._session, self._mirror, roots, settings.max_in_flight, self._patience_s)
+        # The thread's own.
+        window = settings.max_in_flight
+        self._refresh = Refresh(self._session, self._mirror, roots, leaves, window, self._patience_s)
+        self._changes = Changes(self._session, self._mirror, window, self._patience_s)
         self._loaded = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
         self._thread.start()
@@ -102,10 +100,25 @@ class ZooKeeperTree(Tree):
     def submit(self, operations: Sequence[Operation], done: Done) -> None:
         with self._news:
             if not self._closed:
-                self._waiting.append(_Change(operations, done))
+                self._waiting.append(Change(operations, done))
                 self._news.notify()
                 return
         done(None, TreeUnavailable("/", "the metadata is closed"))
+
+    def look(self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]) -> None:
+        with self._news:
+            if not self._closed:
+                self._looks.append(_Look(wanted, done))
+                self._news.notify()
+                return
+        done(None, TreeUnavailable("/", "the metadata is closed"))
+
+    def in_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
+        return list(batches(operations))
+
+    @property
+    def answers(self) -> bool:
+        return self._connected
 
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
         return self._watches.add(path, callback)
@@ -142,8 +155,9 @@ class ZooKeeperTree(Tree):
                 self._lost_at = time.monotonic()
             if state == LOST and not self._closed:
                 self._expired = True
-            if self._connected:  # watches do not outlive a connection
-                self._stale.update(read for path in list(self._mirror.nodes) for read in both(path))
+            # What is known then is for the tree's own thread to say: it may be about to know more, of the connection
+            # that was lost.
+            self._anew |= self._connected
             self._news.notify()
         if self._closed:
             return
@@ -186,10 +200,10 @@ class ZooKeeperTree(Tree):
         """Until there is something to do and ZooKeeper to do it with; False when the tree is closed and all is done."""
         while True:
             with self._news:
-                busy = bool(self._waiting or self._unsure or self._answered)
+                busy = bool(self._waiting or self._looks or self._changes)
                 if self._closed and (not busy or not self._connected):
                     return False
-                if self._connected and (busy or self._stale):
+                if self._connected and (busy or self._stale or self._anew):
                     return True
                 if self._connected:
                     self._news.wait()
@@ -206,99 +220,60 @@ class ZooKeeperTree(Tree):
                 )
 
     def _give_up(self, reason: str) -> None:
-        """Changes that wait for a connection fail. Whether one that was under way happened, a later read shows."""
-        self._answer()
+        """Who waits for a connection is told that there is none. Whether a change was made, a later read shows."""
+        self._changes.answer()
         with self._news:
-            failed = [change for change, _ in self._unsure] + list(self._waiting)
-            self._unsure = []
+            failed = [change.done for change in (*self._changes.given_up(), *self._waiting)]
+            failed += [look.done for look in self._looks]
             self._waiting.clear()
-        for change in failed:
-            call(change.done, None, TreeUnavailable("/", reason))
+            self._looks.clear()
+        for done in failed:
+            call(done, None, TreeUnavailable("/", reason))
 
     def _turn(self) -> None:
         """Reads what is stale; answers the changes that this shows; finds out about those in doubt; makes new ones."""
         with self._news:
             stale, self._stale = self._stale, set()
             expired, self._expired = self._expired, False
+            anew, self._anew = self._anew, False
+        if anew:  # watches do not outlive a connection
+            stale.update(read for path in self._mirror.nodes for read in both(path))
         try:
             self._watches.fire(self._refresh.run(stale))
         except BaseException:
             with self._news:
                 self._stale |= stale
                 self._expired |= expired
+                self._anew |= anew
             raise
         self._loaded.set()
-        self._answer()
+        self._changes.answer()
         if expired:
             for callback in self._session_callbacks:
                 call(callback)
-        again = [change for change, since in self._unsure if not self._answered_by_nodes(change, since)]
-        self._unsure = []
+        again = self._changes.not_made()
         with self._news:
-            self._waiting.extendleft(reversed(again))
-            group = list(self._waiting)
+            group = [*again, *self._waiting]
             self._waiting.clear()
-        self._change(group)
+        touched = self._changes.make(group)
+        with self._news:
+            self._stale |= touched
+        self._look()
 
-    def _change(self, group: list[_Change]) -> None:
-        """Sends the changes one behind the other; what they touched is stale, and read before they are answered."""
-        for change, asked in ahead(group, self._send, self._settings.max_in_flight):
-            touched: Iterable[Read] = ()
+    def _look(self) -> None:
+        """What was asked for and is not followed. Without an answer it is asked for again."""
+        with self._news:
+            looks = list(self._looks)
+        for look in looks:
+            found: list[Node | None] | None = []
+            problem: TreeError | None = None
             try:
-                if isinstance(asked, TreeError):
-                    raise asked
-                since, waited_for = asked
-                results = self._session.outcome(change.operations, waited_for, self._patience_s)
-            except TreeError as error:
-                self._answered.append((change, None, error))
-                if not isinstance(error, TreeUnavailable):  # whoever tries again has to see what stood in the way
-                    touched = (read for operation in change.operations for read in both(_home(operation)))
+                asked = ahead(look.wanted, partial(self._session.read, watched=False), self._settings.max_in_flight)
+                found = [self._session.node(path, one, self._patience_s) for path, one in asked]
             except Unanswered:
-                if change.tries < _MAX_TRIES:
-                    self._unsure.append((change._replace(tries=change.tries + 1), since))
-                else:
-                    problem = TreeUnavailable("/", "ZooKeeper ends the connection over a change: is it over 1 MiB?")
-                    self._answered.append((change, None, problem))
-            else:
-                self._answered.append((change, results, None))
-                touched = _touched(change.operations, results)
+                raise
+            except Exception as error:
+                found, problem = None, TreeUnavailable("/", f"ZooKeeper cannot be asked: {named(error)}")
             with self._news:
-                self._stale.update(touched)
-
-    def _send(self, change: _Change) -> Any:
-        """The last number known before, and what to wait for; or the error of a change that nobody need be asked."""
-        since = self._session.last_change
-        try:
-            return since, self._session.change(change.operations)
-        except TreeError as error:
-            return error
-        except Exception as error:  # a caller's mistake must not end the thread
-            return TreeUnavailable("/", f"not a change: {error}")
-
-    def _answer(self) -> None:
-        answered, self._answered = self._answered, []
-        for change, results, error in answered:
-            if results is not None:
-                pairs = zip(change.operations, results, strict=True)
-                results = [self.find(op.path) if isinstance(op, Check) else result for op, result in pairs]
-            call(change.done, results, error)
-
-    def _answered_by_nodes(self, change: _Change, since: int) -> bool:
-        results = happened(change.operations, since, self.find, self.children)
-        if results is not None:
-            call(change.done, results, None)
-        return results is not None
-
-
-def _home(operation: Operation) -> str:
-    """The node that an operation is about: of a sequence the parent, for it has no name yet."""
-    is_sequence = isinstance(operation, Create) and operation.sequence
-    return split_path(operation.path + "0")[0] if is_sequence else operation.path
-
-
-def _touched(operations: Sequence[Operation], results: Sequence[Any]) -> Iterator[Read]:
-    for operation, result in zip(operations, results, strict=True):
-        if isinstance(operation, Create):
-            yield from both(result)
-        elif not isinstance(operation, Check):
-            yield (operation.path, False)
+                self._looks.popleft()
+            call(look.done, found, problem)

@@ -45,7 +45,7 @@ class ReplicaManager:
         self._append_pool = append_pool
         self._conversion_pool = conversion_pool
         self._stall_threshold = stall_threshold
-        self._stalls: dict[Path, StallMonitor] = {}
+        self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
         # Partitions of this broker that it does not lead, by topic: why not, None for those whose logs are loading.
@@ -102,6 +102,11 @@ class ReplicaManager:
         partition = self._find(topic, index)
         return partition is not None and partition.gone is None
 
+    def led_epoch(self, topic: str, index: int) -> int | None:
+        """The epoch in which this broker leads the partition; None if it does not."""
+        partition = self._find(topic, index)
+        return partition.leader_epoch if partition is not None and partition.gone is None else None
+
     def __iter__(self) -> Iterator[Partition]:
         for partitions in list(self._topics.values()):
             yield from list(partitions.values())
@@ -122,7 +127,7 @@ class ReplicaManager:
             leader_epoch=leader_epoch,
             append_pool=self._append_pool,
             conversion_pool=self._conversion_pool,
-            stall=self._stall_of(partition_log.dir.parent),
+            stall=self._stall_of(partition_log.env.log_dir),
             on_append=self.fetch_purgatory.check,
         )
         partition_log.set_high_watermark(partition_log.log_end_offset)
@@ -202,7 +207,7 @@ class ReplicaManager:
         for partition in self:
             self.fetch_purgatory.complete_all(partition)
 
-    def _stall_of(self, directory: Path) -> StallMonitor:
+    def _stall_of(self, directory: str) -> StallMonitor:
         monitor = self._stalls.get(directory)
         if monitor is None:
             monitor = self._stalls[directory] = StallMonitor(self._stall_threshold)
@@ -210,4 +215,4 @@ class ReplicaManager:
 
     def stalls(self) -> dict[Path, Any]:
         """Stall monitors by log directory, for the metrics."""
-        return dict(self._stalls)
+        return {Path(directory): monitor for directory, monitor in self._stalls.items()}

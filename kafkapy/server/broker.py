@@ -13,9 +13,11 @@ from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
 from kafkapy.log.settings import LogSettings
-from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
+from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
+from kafkapy.metadata.office import Office
+from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import Tree
 from kafkapy.network.settings import Listener, NetworkSettings
@@ -132,6 +134,7 @@ class BrokerServer:
         logs = self._open_directories()
         tree = self._tree = open_tree(services.config, logs, self._metadata_failed)
         cluster = ClusterRegistry(tree)
+        office = Office(tree)
         self._identify(cluster, logs)
         services.configs = ConfigRegistry(tree)
         services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
@@ -143,12 +146,13 @@ class BrokerServer:
         if services.config["zookeeper.connect"]:
             from kafkapy.server.shared_cluster import SharedCluster
 
-            self._shared = SharedCluster(services, tree, cluster, self._fail)
+            self._shared = SharedCluster(services, tree, cluster, office, self._fail)
             self._shared.wait_for_place(ports.values())
-        services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None)
+        services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, office)
         services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(tree, services.broker_id)
-        self._lead(cluster)
+        self._take_office(cluster, office)
+        self._lead()
         if self._shared is not None:
             self._shared.settle()
         self._log_start = LogStart(services, self._fail)
@@ -160,9 +164,7 @@ class BrokerServer:
         network.start()
         self._log_start.start()
         if self._shared is not None:
-            self._shared.start(
-                lambda: self._enter(cluster), lambda: services.controller.in_office(self._take_office(cluster))
-            )
+            self._shared.start(lambda: self._enter(cluster), lambda: self._take_office(cluster, office))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
         """After `start`: until every partition is served, or known not to be; False if the time is up."""
@@ -232,7 +234,7 @@ class BrokerServer:
             services.clock,
         )
 
-    def _lead(self, cluster: ClusterRegistry) -> None:
+    def _lead(self) -> None:
         services = self.services
         services.replicas = ReplicaManager(
             services.log_manager,
@@ -248,7 +250,6 @@ class BrokerServer:
             services.configs,
             services.replicas,
             broker_id=services.broker_id,
-            controller_epoch=self._take_office(cluster),
             check_config=lambda overrides: check_topic(services.config, overrides),
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
@@ -258,13 +259,12 @@ class BrokerServer:
         services.replicas.on_lost = coordinators.lost
         services.controller.on_deleted = coordinators.topic_deleted
 
-    def _take_office(self, cluster: ClusterRegistry) -> int:
-        """The controller epoch."""
-        epoch = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
-        if epoch is None:
-            return cluster.controller_epoch()
-        cluster.take_office()
-        return epoch
+    def _take_office(self, cluster: ClusterRegistry, office: Office) -> None:
+        """Becomes the controller, unless another is."""
+        term = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
+        office.enter(term)
+        if term is not None:
+            cluster.take_office(office)
 
     def _enter(self, cluster: ClusterRegistry) -> None:
         """The session has expired and another begun: the registration has to be made again."""

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
+from kafkapy.errors import KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import NO_CONTROLLER, ClusterRegistry
 from kafkapy.metadata.tree import Event, NodeExists, Tree, TreeError
@@ -37,7 +38,7 @@ class Membership:
         self._broker_id = broker_id
         self._where = where
         self._news = threading.Event()
-        self._expired = False
+        self._expired = threading.Event()
         self._stopped = False
         self._thread: threading.Thread | None = None
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
@@ -97,7 +98,7 @@ class Membership:
         self._news.set()
 
     def _session_expired(self) -> None:
-        self._expired = True
+        self._expired.set()
         self._news.set()
 
     def _run(self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]) -> None:
@@ -107,19 +108,22 @@ class Membership:
             self._news.clear()
             if self._stopped:
                 return
-            expired, self._expired = self._expired, False
+            expired = self._expired.is_set()
+            if expired:
+                self._expired.clear()  # one that comes from now on is seen in the next round
             try:
                 if expired:
                     register()
                     log.info("registered again as broker %d in ZooKeeper at %s", self._broker_id, self._where)
                 if not self._tree.exists(paths.CONTROLLER):
                     elect()
-                    log.info("there was no controller any more: this broker is it again")
+                    log.info("there was no controller any more: this broker has stood for election")
             except NodeExists:
                 on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
-            except TreeError as error:
-                log.warning("not registered yet: %s", error)
-                self._expired = expired or self._expired
+            except (TreeError, KafkaError, ValueError) as error:
+                log.warning("not registered yet, or not the controller: %s", error)
+                if expired:
+                    self._expired.set()
                 time.sleep(_GLANCE_S)
                 self._news.set()
             now = set(self._cluster.broker_ids()) - {self._broker_id}

@@ -57,7 +57,7 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
         if error.name != "kazoo":
             raise
         raise StartError("zookeeper.connect needs kazoo: pip install 'kafkapy[zookeeper]'") from None
-    tree = ZooKeeperTree(keeper_settings(config), paths.TOP_LEVEL)
+    tree = ZooKeeperTree(keeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
     stored = logs.dirs.stored_cluster_id()
     if stored is not None and not tree.exists(paths.CLUSTER_ID):
         tree.close()

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from kafkapy.coordinator.offsets.manager import OffsetManager
     from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
     from kafkapy.log.manager import LogManager
-    from kafkapy.metadata.cluster import ProducerIds
     from kafkapy.metadata.configs import ConfigRegistry
     from kafkapy.metadata.consumer_offsets import ConsumerOffsets
+    from kafkapy.metadata.producer_ids import ProducerIds
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter

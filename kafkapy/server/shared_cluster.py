@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 
 from kafkapy.controller.outside_changes import OutsideChanges
 from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.office import Office
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.membership import Membership
 from kafkapy.server.services import Services
@@ -20,10 +21,16 @@ class SharedCluster:
     """Life: construct, `wait_for_place`, `settle` (once there is a controller), `start`, `stop`."""
 
     def __init__(
-        self, services: Services, tree: Tree, cluster: ClusterRegistry, on_failure: Callable[[str], None]
+        self,
+        services: Services,
+        tree: Tree,
+        cluster: ClusterRegistry,
+        office: Office,
+        on_failure: Callable[[str], None],
     ) -> None:
         self._services = services
         self._tree = tree
+        self._office = office
         self._on_failure = on_failure
         self._changes: OutsideChanges | None = None
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
@@ -40,6 +47,7 @@ class SharedCluster:
         services = self._services
         self._changes = OutsideChanges(
             self._tree,
+            self._office,
             services.topics,
             services.controller,
             may_delete=lambda: services.config["delete.topic.enable"],
@@ -52,13 +60,17 @@ class SharedCluster:
         changes = self._changes
         assert changes is not None
 
-        def again() -> None:
-            register()
+        def elect_again() -> None:
             elect()
             changes.look_again()
 
-        self._membership.follow(again, elect, self._on_failure)
+        def again() -> None:
+            register()
+            elect_again()
+
+        self._membership.follow(again, elect_again, self._on_failure)
         changes.start()
+        self._services.producer_ids.prefetch()  # so that the first producers do not depend on ZooKeeper
 
     def stop(self) -> None:
         self._membership.stop()

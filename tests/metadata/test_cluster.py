@@ -1,15 +1,14 @@
 import json
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkapy.errors import KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.cluster import ClusterRegistry, Endpoint, ProducerIds
+from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.local import FILE_NAME, LocalTree
-from kafkapy.metadata.tree import Delete, NodeExists, Set
+from kafkapy.metadata.office import Term
+from kafkapy.metadata.tree import Create, Delete
 
 
 @pytest.fixture
@@ -65,8 +64,6 @@ def test_a_broker_is_registered_as_kafka_does_it_until_its_process_ends(tree: Lo
         "features": {},
     }
     assert cluster.broker_ids() == [3]
-    with pytest.raises(NodeExists):
-        cluster.register_broker(3, endpoints, None, 0)
     tree.close()
     again = LocalTree(tmp_path / FILE_NAME)
     cluster = ClusterRegistry(again)
@@ -79,8 +76,9 @@ def test_a_broker_is_registered_as_kafka_does_it_until_its_process_ends(tree: Lo
 def test_each_controller_has_an_epoch_of_its_own(tree: LocalTree, cluster: ClusterRegistry, tmp_path: Path) -> None:
     assert cluster.controller_id() == -1
     assert cluster.controller_epoch() == 0
-    assert cluster.become_controller(0, 1700000000000) == 1
+    assert cluster.become_controller(0, 1700000000000) == Term(1, 1)
     assert cluster.become_controller(1, 1700000000000) is None
+    assert cluster.become_controller(0, 1700000000001) == Term(1, 1), "it is already, and learns that"
     assert cluster.controller_id() == 0
     assert json.loads(tree.get("/controller").data) == {
         "version": 2,
@@ -89,70 +87,28 @@ def test_each_controller_has_an_epoch_of_its_own(tree: LocalTree, cluster: Clust
         "kraftControllerEpoch": -1,
     }
     tree.commit([Delete("/controller")])
-    assert cluster.become_controller(1, 0) == 2
+    assert cluster.become_controller(1, 0) == Term(2, 2)
     tree.close()
     again = LocalTree(tmp_path / FILE_NAME)
     cluster = ClusterRegistry(again)
     assert cluster.controller_id() == -1
-    assert cluster.become_controller(0, 0) == 3
+    assert cluster.become_controller(0, 0) == Term(3, 3)
     assert again.get("/controller_epoch").data == b"3"
     again.close()
 
 
-def test_producer_ids_come_in_blocks_of_a_thousand(tree: LocalTree, cluster: ClusterRegistry) -> None:
-    ids = ProducerIds(tree, 7)
-    assert [ids.next() for _ in range(1001)] == list(range(1001))
-    assert json.loads(tree.get("/latest_producer_id_block").data) == {
-        "version": 1,
-        "broker": 7,
-        "block_start": "1000",
-        "block_end": "1999",
-    }
-    assert ProducerIds(tree, 7).next() == 2000
-
-
-def test_producer_ids_are_given_at_once_unless_a_block_has_to_be_taken(
-    tree: LocalTree, cluster: ClusterRegistry
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        (paths.CLUSTER_ID, ClusterRegistry.cluster_id),
+        (paths.CONTROLLER, ClusterRegistry.controller_id),
+        (paths.CONTROLLER_EPOCH, ClusterRegistry.controller_epoch),
+    ],
+)
+@pytest.mark.parametrize("data", [b"\xff", b"{", b"{}", b"[]", b'{"id":'])
+def test_a_node_that_cannot_be_read_is_named(
+    tree: LocalTree, cluster: ClusterRegistry, path: str, read: Callable[[ClusterRegistry], object], data: bytes
 ) -> None:
-    ids = ProducerIds(tree, 7)
-    given: list[int | KafkaError] = []
-    waiting: list[Callable[[], None]] = []
-    ids.give(given.append, waiting.append)
-    assert not given
-    waiting.pop()()
-    ids.give(given.append, waiting.append)
-    assert given == [0, 1]
-    assert not waiting
-
-
-def test_producer_ids_are_unique_among_threads(tree: LocalTree, cluster: ClusterRegistry) -> None:
-    managers = [ProducerIds(tree, 1), ProducerIds(tree, 2)]
-    taken: list[int] = []
-    lock = threading.Lock()
-
-    def take(ids: ProducerIds) -> None:
-        mine = [ids.next() for _ in range(1500)]
-        with lock:
-            taken.extend(mine)
-
-    threads = [threading.Thread(target=take, args=(managers[index % 2],)) for index in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(taken)) == 6000
-
-
-def test_producer_ids_end_before_they_overflow(tree: LocalTree, cluster: ClusterRegistry) -> None:
-    last = 2**63 - 1
-    block = {"version": 1, "broker": 0, "block_start": str(last - 999), "block_end": str(last)}
-    tree.commit([Set("/latest_producer_id_block", json.dumps(block).encode())])
-    with pytest.raises(KafkaError, match="no producer ids left"):
-        ProducerIds(tree, 0).next()
-
-
-def test_a_broken_producer_id_block_is_an_error_code(tree: LocalTree, cluster: ClusterRegistry) -> None:
-    for data in (b"{", b"[1]", b'{"version":1}', b'{"block_end":"x"}'):
-        tree.commit([Set("/latest_producer_id_block", data)])
-        with pytest.raises(KafkaError, match="no producer ids to be had"):
-            ProducerIds(tree, 0).next()
+    tree.commit([Create(path, data)])
+    with pytest.raises(ValueError, match=path):
+        read(cluster)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,22 +21,29 @@ def tree(tmp_path: Path) -> Iterator[LocalTree]:
     made.close()
 
 
+def kept(offsets: ConsumerOffsets, group: str, *partitions: tuple[str, int]) -> list[Any]:
+    found: list[Any] = wait(offsets.get, group, partitions)
+    return found
+
+
 def test_they_are_numbers_at_kafkas_paths(tree: LocalTree) -> None:
     offsets = ConsumerOffsets(tree)
-    assert offsets.get("g", "t", 0) is None
+    assert kept(offsets, "g", ("t", 0)) == [None]
     wait(offsets.set, "g", [("t", 0, 5), ("t", 12, 1 << 40), ("u", 0, -1)])
     assert tree.get("/consumers/g/offsets/t/12").data == b"1099511627776"
-    assert [offsets.get("g", "t", 0), offsets.get("g", "t", 12), offsets.get("g", "u", 0)] == [5, 1 << 40, -1]
+    assert kept(offsets, "g", ("t", 0), ("t", 12), ("u", 0)) == [5, 1 << 40, -1]
     wait(offsets.set, "g", [("t", 0, 6), ("t", 1, 1)])
-    assert [offsets.get("g", "t", 0), offsets.get("g", "t", 1)] == [6, 1]
+    assert kept(offsets, "g", ("t", 0), ("t", 1)) == [6, 1]
 
 
 def test_what_is_no_number_is_told_with_its_path(tree: LocalTree) -> None:
     offsets = ConsumerOffsets(tree)
     wait(offsets.set, "g", [("t", 0, 5)])
     tree.commit([Set("/consumers/g/offsets/t/0", b"five")])
-    with pytest.raises(ValueError, match=r"/consumers/g/offsets/t/0 is no offset: b'five'"):
-        offsets.get("g", "t", 0)
+    wait(offsets.set, "g", [("t", 1, 6)])
+    broken, good = kept(offsets, "g", ("t", 0), ("t", 1))
+    assert str(broken) == "what is at /consumers/g/offsets/t/0 is no offset: b'five'"
+    assert good == 6
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a//b", "/a", "a\0b"])
@@ -59,9 +67,10 @@ def test_many_begin_a_group_at_once(tree: LocalTree) -> None:
         assert left.acquire(timeout=20)
     assert errors == [None] * 100
     # None waited for another, so any of those of a partition may be the last; then one that did wait.
-    assert [offsets.get("g", "t", partition) % 7 for partition in range(7)] == list(range(7))
+    seven = [("t", partition) for partition in range(7)]
+    assert [number % 7 for number in kept(offsets, "g", *seven)] == list(range(7))
     wait(offsets.set, "g", [("t", partition, 100) for partition in range(7)])
-    assert [offsets.get("g", "t", partition) for partition in range(7)] == [100] * 7
+    assert kept(offsets, "g", *seven) == [100] * 7
 
 
 def test_a_closed_tree_is_told(tree: LocalTree) -> None:

@@ -1,6 +1,7 @@
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.ids import ZERO_ID, encode_id
 from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.office import Office, Term
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
 from kafkapy.metadata.tree import Create, Set, wait
 
@@ -32,8 +34,11 @@ def make(topics: TopicRegistry, name: str, partitions: int = 1) -> Topic:
     return topic
 
 
-def test_a_topic_is_kept_where_kafka_keeps_it(tree: LocalTree, topics: TopicRegistry) -> None:
-    topic = wait(topics.create, "t", {0: [0], 1: [0]}, {"retention.ms": "5"}, controller_epoch=4)
+def test_a_topic_is_kept_where_kafka_keeps_it(tree: LocalTree) -> None:
+    office = Office(tree)
+    tree.commit([Create(paths.CONTROLLER_EPOCH, b"4")])
+    office.enter(Term(4, 0))
+    topic = wait(TopicRegistry(tree, office=office).create, "t", {0: [0], 1: [0]}, {"retention.ms": "5"})
     assert json.loads(tree.get("/brokers/topics/t").data) == {
         "version": 3,
         "partitions": {"0": [0], "1": [0]},
@@ -198,12 +203,13 @@ def test_a_watch_sees_changes_of_the_brokers_settings(tree: LocalTree) -> None:
 def test_a_broken_tree_makes_an_error_code(tree: LocalTree, topics: TopicRegistry) -> None:
     make(topics, "t")
     tree.close()
-    for call, arguments in [
+    calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
         (topics.create, ("u", {0: [0]}, {})),
         (topics.mark_deleted, ("t",)),
         (topics.remove, ("t",)),
         (ConfigRegistry(tree).set_broker, (1, {})),
-    ]:
+    ]
+    for call, arguments in calls:
         with pytest.raises(KafkaError) as caught:
             wait(call, *arguments)
         assert caught.value.code == Errors.UNKNOWN_SERVER_ERROR

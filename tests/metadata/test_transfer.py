@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata import paths, transfer
+from kafkapy.metadata import batches, paths
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.local import LocalTree
 from kafkapy.metadata.topics import TopicRegistry
@@ -51,7 +51,7 @@ def test_what_lasts_is_carried(source: LocalTree, target: LocalTree) -> None:
 def test_each_stop_half_way_shows_and_is_gone_on_from(
     source: LocalTree, target: LocalTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "_MAX_OPERATIONS", 5)
+    monkeypatch.setattr(batches, "_MAX_OPERATIONS", 5)
     nodes = carried(source)
     tries = 0
     while difference(nodes, carried(target)):

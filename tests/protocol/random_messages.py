@@ -45,7 +45,7 @@ def primitive(rng: random.Random, step: Step) -> Any:
     """Any value that fits the field."""
     if step.kind in INTEGERS:
         limit = 1 << (INTEGERS[step.kind] - 1)
-        if step.default is not MADE_ANEW and rng.random() < 0.1:
+        if not step.array and step.default is not MADE_ANEW and rng.random() < 0.1:
             return step.default
         return rng.choice((0, 1, -1, limit - 1, -limit, rng.randrange(-limit, limit)))
     if step.kind == "bool":

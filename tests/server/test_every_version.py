@@ -6,6 +6,7 @@ from kafkapy.errors import Errors
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import (
     ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
     API_VERSIONS,
     APIS,
     CREATE_PARTITIONS,
@@ -21,6 +22,7 @@ from kafkapy.protocol.apis import (
     INCREMENTAL_ALTER_CONFIGS,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
+    LIST_PARTITION_REASSIGNMENTS,
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
@@ -323,3 +325,25 @@ def test_elect_leaders(wire, topic, version):
         Errors.ELECTION_NOT_NEEDED,
         Errors.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+@versions(ALTER_PARTITION_REASSIGNMENTS)
+def test_alter_partition_reassignments(wire, topic, version):
+    make = ALTER_PARTITION_REASSIGNMENTS.Request
+    asked = [make.Topics.Partitions(partition_index=0, replicas=one) for one in ([0], None, [7])]
+    request = make(topics=[make.Topics(name=topic[0], partitions=asked)])
+    answer = wire.call(ALTER_PARTITION_REASSIGNMENTS, version, request)
+    assert answer.error_code == 0
+    assert [one.error_code for one in answer.responses[0].partitions] == [
+        Errors.NONE,
+        Errors.NO_REASSIGNMENT_IN_PROGRESS,
+        Errors.INVALID_REPLICA_ASSIGNMENT,
+    ]
+
+
+@versions(LIST_PARTITION_REASSIGNMENTS)
+def test_list_partition_reassignments(wire, topic, version):
+    make = LIST_PARTITION_REASSIGNMENTS.Request
+    named = [make.Topics(name=name, partition_indexes=[0, 9]) for name in (topic[0], "no")]
+    for topics in (None, [], named):
+        assert wire.call(LIST_PARTITION_REASSIGNMENTS, version, make(topics=topics)).topics == []

@@ -51,7 +51,7 @@ def large_requests():
             offset_commit,
             "_commit_in_transaction",
         ),
-        "OffsetFetch v0": (OFFSET_FETCH, 0, {"topics": fetches}, offset_fetch, "_fetch"),
+        "OffsetFetch v0": (OFFSET_FETCH, 0, {"topics": fetches}, offset_fetch, "_from_metadata"),
         "OffsetFetch": (OFFSET_FETCH, 7, {"topics": fetches}, offset_fetch, "_fetch"),
         "OffsetFetch of groups": (OFFSET_FETCH, 8, {"groups": groups}, offset_fetch, "_fetch"),
         "OffsetDelete": (OFFSET_DELETE, 0, {"topics": topics_of(OFFSET_DELETE)}, offset_delete, "_delete"),

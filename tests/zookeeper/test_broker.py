@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from harness.brokers import KafkapyBroker
 from harness.tcp_proxy import TcpProxy
+from harness.wire import Wire
 from harness.zookeeper import ZooKeeper, eventually
 
-from kafkapy.metadata.tree import Create, Delete, Set, Tree
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.producer_ids import ProducerIds
+from kafkapy.metadata.tree import Create, Delete, Set, Tree, wait
+from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.protocol import apis
+from kafkapy.protocol.apis import OFFSET_FETCH
 from kafkapy.server.broker import BrokerServer, StartError
 from tests.zookeeper.conftest import Start
 
@@ -29,7 +36,7 @@ def test_the_nodes_are_those_of_kafka(start: Start, tree: Tree) -> None:
     """Paths, contents and versions as in the golden znodes of Kafka 3.9.1 (tests/data/golden/kafka-3.9.1-v2)."""
     server = start(3)
     server.services.controller.create("t", partitions=2, overrides={"segment.bytes": "4096"})
-    producer_id = server.services.producer_ids.next()
+    eventually(lambda: tree.exists("/latest_producer_id_block") and tree.get("/latest_producer_id_block").version == 1)
     eventually(lambda: tree.exists("/brokers/topics/t/partitions/1/state"))
     port = int(server.bootstrap_servers.rpartition(":")[2])
     registered = value(tree, "/brokers/ids/3")
@@ -53,8 +60,7 @@ def test_the_nodes_are_those_of_kafka(start: Start, tree: Tree) -> None:
     assert topic == {"partitions": {"0": [3], "1": [3]}, "adding_replicas": {}, "removing_replicas": {}, "version": 3}
     state = {"controller_epoch": 1, "leader": 3, "version": 1, "leader_epoch": 0, "isr": [3]}
     assert value(tree, "/brokers/topics/t/partitions/1/state") == state
-    block = {"version": 1, "broker": 3, "block_start": str(producer_id), "block_end": str(producer_id + 999)}
-    eventually(lambda: tree.get("/latest_producer_id_block").version == 1)
+    block = {"version": 1, "broker": 3, "block_start": "0", "block_end": "999"}
     assert value(tree, "/latest_producer_id_block") == block
     versions = {"/brokers/ids/3": 1, "/controller": 0, "/controller_epoch": 1, "/feature": 0, "/brokers/topics/t": 0}
     assert {path: tree.get(path).version for path in versions} == versions
@@ -229,3 +235,136 @@ def test_an_expired_session_is_followed_by_a_new_registration(
     finally:
         server.stop()
         proxy.close()
+
+
+def test_what_consumers_keep_is_neither_held_nor_watched(
+    start: Start, tree: ZooKeeperTree, zookeeper: ZooKeeper, connect: str
+) -> None:
+    above = [f"/consumers/old{part}" for part in ("", "/ids", "/offsets", "/offsets/t")]
+    tree.commit([Create("/consumers"), *map(Create, above), Create("/consumers/old/offsets/t/0", b"41")])
+    server = start()
+    server.services.controller.create("t", partitions=2)
+    mine = server.services.topics._tree
+    assert isinstance(mine, ZooKeeperTree)
+    assert mine.session_id is not None
+    offsets = server.services.consumer_offsets
+    wait(offsets.set, "old", [("t", 0, 42), ("t", 1, 7)])
+    wait(offsets.set, "new", [("t", 0, 1)])
+    assert wait(offsets.get, "new", [("t", 0)]) == [1]
+    with Wire(server.bootstrap_servers) as wire:
+        asked = OFFSET_FETCH.Request.Topics(name="t", partition_indexes=[1, 5, 0])
+        answer = wire.call(OFFSET_FETCH, 0, group_id="old", topics=[asked])
+        found = [(one.partition_index, one.committed_offset, one.error_code) for one in answer.topics[0].partitions]
+        assert found == [(1, 7, 0), (5, -1, Errors.UNKNOWN_TOPIC_OR_PARTITION), (0, 42, 0)]
+    assert list(mine.subtree("/consumers")) == ["/consumers"]
+    watches = {
+        one.splitlines()[0]: one for one in re.split(r"^(?=/)", zookeeper.ask("wchp"), flags=re.MULTILINE) if one
+    }
+    chroot = "/" + connect.partition("/")[2]
+    ours = {path.removeprefix(chroot) for path, who in watches.items() if hex(mine.session_id) in who}
+    assert "/brokers/topics/t/partitions/1/state" in ours
+    assert {path for path in ours if path.startswith("/consumers")} == {"/consumers"}
+
+
+def test_a_new_producer_waits_for_zookeeper_and_goes_on(
+    start: Start, connect: str, zookeeper: ZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that has no producer id yet, and no id is left: it asks again until ZooKeeper is back."""
+    monkeypatch.setattr(ProducerIds, "prefetch", lambda ids: None)
+    proxy = TcpProxy(zookeeper.port)
+    server = start(where=proxy.address + "/" + connect.partition("/")[2])
+    refused: list[int] = []
+    give = server.services.producer_ids.give
+
+    def told(done: Any, in_pool: Any) -> None:
+        def noted(answer: Any) -> None:
+            if isinstance(answer, KafkaError):
+                refused.append(answer.code)
+            done(answer)
+
+        give(noted, in_pool)
+
+    monkeypatch.setattr(server.services.producer_ids, "give", told)
+    try:
+        server.services.controller.create("t", partitions=1)
+        proxy.cut()
+        eventually(lambda: not server.services.topics._tree.answers)
+        producer = Producer({"bootstrap.servers": server.bootstrap_servers, "enable.idempotence": True})
+        producer.produce("t", b"patience")
+        eventually(lambda: len(refused) > 1 or producer.poll(0))
+        assert set(refused) == {Errors.COORDINATOR_LOAD_IN_PROGRESS}
+        assert len(producer) == 1, "it goes on asking"
+        monkeypatch.undo()
+        proxy.mend()
+        assert producer.flush(30) == 0
+        assert server.services.replicas.get("t", 0).log.log_end_offset == 1
+    finally:
+        server.stop()
+        proxy.close()
+
+
+def test_partitions_are_moved_as_far_as_one_broker_can(
+    start: Start, tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A partition that a dead broker has a replica of, in Kafka's own words; asked for by a client and by a node."""
+    server = start()
+    path, state = "/brokers/topics/t", "/brokers/topics/t/partitions/0/state"
+    server.services.controller.create("t", partitions=2)
+    server.stop()
+    eventually(lambda: not tree.children("/brokers/ids"))
+    node = value(tree, path)
+    node |= {"partitions": {"0": [0, 7, 8], "1": [0]}, "adding_replicas": {"0": [8]}, "removing_replicas": {"0": [7]}}
+    tree.commit([Set(path, json.dumps(node).encode())])
+    server = start()
+    with Wire(server.bootstrap_servers) as wire:
+        assert listed(wire) == {("t", 0): ([0, 7, 8], [8], [7])}
+        assert reassigned(wire, ("t", 0, None), ("t", 1, None), ("no", 0, None)) == [
+            Errors.NONE,
+            Errors.NO_REASSIGNMENT_IN_PROGRESS,
+            Errors.NO_REASSIGNMENT_IN_PROGRESS,
+        ]
+        assert listed(wire) == {}
+        eventually(lambda: value(tree, path)["partitions"] == {"0": [0, 7], "1": [0]}, what="it is where it was")
+        assert reassigned(wire, ("t", 0, [7])) == [Errors.NONE]
+        assert listed(wire) == {("t", 0): ([7, 0], [], [0])}, "7 has not all records: that takes until it comes back"
+        wrong = [[], [0, 0], [-1], [0, 9]]
+        assert reassigned(wire, *(("t", 0, one) for one in wrong)) == [Errors.INVALID_REPLICA_ASSIGNMENT] * 4
+        assert reassigned(wire, ("no", 0, [0]), ("t", 1, [0])) == [Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.NONE]
+        assert reassigned(wire, ("t", 0, [0])) == [Errors.NONE]
+        assert listed(wire) == {}
+        eventually(lambda: value(tree, path)["partitions"] == {"0": [0], "1": [0]})
+        assert value(tree, path)["adding_replicas"] == value(tree, path)["removing_replicas"] == {}
+        assert value(tree, state)["isr"] == [0]
+        both = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[7]},'
+        both += b'{"topic":"t","partition":1,"replicas":[0]}]}'
+        tree.commit([Create("/admin/reassign_partitions", both)])
+        eventually(lambda: not tree.exists("/admin/reassign_partitions"))
+        assert listed(wire) == {}
+    assert "t-0 to be moved: the replicas [7] of partition 0 name brokers that are not there: [7]" in caplog.text
+
+
+def listed(wire: Wire) -> dict[tuple[str, int], tuple[list[int], list[int], list[int]]]:
+    """(topic, partition) -> replicas, those that come, those that go."""
+    api = apis.LIST_PARTITION_REASSIGNMENTS
+    asked = [api.Request.Topics(name=name, partition_indexes=[0, 1, 2]) for name in ("t", "no")]
+    by_name = wire.call(api, 0, topics=asked)
+    every = wire.call(api, 0, topics=None)
+    assert every == by_name
+    return {
+        (topic.name, one.partition_index): (one.replicas, one.adding_replicas, one.removing_replicas)
+        for topic in every.topics
+        for one in topic.partitions
+    }
+
+
+def reassigned(wire: Wire, *asked: tuple[str, int, list[int] | None]) -> list[int]:
+    """The code of each."""
+    api = apis.ALTER_PARTITION_REASSIGNMENTS
+    make = api.Request.Topics
+    topics = [
+        make(name=name, partitions=[make.Partitions(partition_index=index, replicas=replicas)])
+        for name, index, replicas in asked
+    ]
+    answer = wire.call(api, 0, topics=topics)
+    assert answer.error_code == 0
+    return [topic.partitions[0].error_code for topic in answer.responses]

@@ -10,9 +10,9 @@ from kafkapy.log.files import Files
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import BROKERS, encode_settings
-from kafkapy.metadata.consumer_offsets import ConsumerOffsets
+from kafkapy.metadata.consumer_offsets import keeping
 from kafkapy.metadata.local import FILE_NAME, LocalTree
-from kafkapy.metadata.topics import PartitionState, Topic, creation
+from kafkapy.metadata.topic_nodes import PartitionState, Topic, creation
 from kafkapy.metadata.tree import Create, Operation, Set
 from kafkapy.server.adoption.plan import Plan
 
@@ -25,7 +25,7 @@ def write_tree(home: Path, plan: Plan) -> Path:
     def fill(tree: LocalTree) -> None:
         tree.commit(list(_operations(plan)))
         offsets = {paths.consumer_offset(*where): offset for where, offset in plan.consumer_offsets.items()}
-        tree.commit(ConsumerOffsets(tree).operations(offsets))
+        tree.commit(keeping(offsets, [paths.CONSUMERS]))
 
     return write_whole(home, UNFINISHED, fill)
 

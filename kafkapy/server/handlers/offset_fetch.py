@@ -5,6 +5,7 @@ Source: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -14,7 +15,8 @@ from kafkapy.server.call import Call, answered
 from kafkapy.server.handlers.offset_commit import LARGE
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.offsets.manager import Found
+    from kafkapy.coordinator.offsets.manager import Found as Committed
+    from kafkapy.metadata.consumer_offsets import Found
     from kafkapy.server.services import Services
 
 GROUPS_SINCE = 8
@@ -24,6 +26,10 @@ NOTHING = -1
 
 @serves(OFFSET_FETCH)
 def fetch(broker: Services, call: Call, request: Any) -> Any:
+    if call.version == 0:
+        is_large = sum(len(topic.partition_indexes) for topic in request.topics) >= LARGE
+        pool = broker.disk_pool if is_large else None
+        return answered(call, lambda reply: _from_metadata(broker, request, reply), pool)
     # Each group once: named in a few bytes, it can have thousands of offsets.
     groups = list({group.group_id: group for group in request.groups}.values())
     if call.version < GROUPS_SINCE:
@@ -51,8 +57,6 @@ def _count(broker: Services, group: Any) -> int:
 
 def _fetch(broker: Services, call: Call, request: Any, asked: list[Any]) -> Any:
     make = OFFSET_FETCH.Response
-    if call.version == 0:
-        return make(topics=[_from_metadata(broker, request.group_id, topic) for topic in request.topics])
     if call.version >= GROUPS_SINCE:
         groups = []
         for group in asked:
@@ -90,7 +94,7 @@ def _all(broker: Services, make: Any, group_id: str, require_stable: bool) -> li
     return [make(name=topic, partitions=partitions) for topic, partitions in topics.items()]
 
 
-def _partition(make: Any, index: int, found: Found) -> Any:
+def _partition(make: Any, index: int, found: Committed) -> Any:
     code, committed = found
     return make(
         partition_index=index,
@@ -112,22 +116,35 @@ def _refused(topic: Any, code: int) -> Any:
     )
 
 
-def _from_metadata(broker: Services, group_id: str, topic: Any) -> Any:
+def _from_metadata(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
+    """In the order asked for; where nothing was committed, it is as if there were no such partition."""
     make = OFFSET_FETCH.Response.Topics
-    known = broker.topics.get(topic.name)
-    partitions = []
-    for index in topic.partition_indexes:
-        offset, code = None, Errors.UNKNOWN_TOPIC_OR_PARTITION  # also for what was never committed
-        if known is not None and index in known.assignment:
-            try:
-                offset = broker.consumer_offsets.get(group_id, topic.name, index)
-            except ValueError:
-                code = Errors.UNKNOWN_SERVER_ERROR
-        if offset is None:
-            answer = make.Partitions(partition_index=index, committed_offset=NOTHING, metadata="", error_code=code)
-        else:
-            answer = make.Partitions(
-                partition_index=index, committed_offset=offset, metadata="", error_code=Errors.NONE
-            )
-        partitions.append(answer)
-    return make(name=topic.name, partitions=partitions)
+    asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
+    known = [broker.topics.get(name) for name, _ in asked]
+    there = [
+        where for where, topic in zip(asked, known, strict=True) if topic is not None and where[1] in topic.assignment
+    ]
+
+    def done(found: list[Found] | None, error: Exception | None) -> None:
+        offsets = dict(zip(there, found, strict=True)) if found is not None else {}
+        topics = []
+        for topic in request.topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                offset = offsets.get((topic.name, index))
+                code = Errors.NONE
+                if error is not None or isinstance(offset, ValueError):
+                    code = Errors.UNKNOWN_SERVER_ERROR
+                elif offset is None:
+                    code = Errors.UNKNOWN_TOPIC_OR_PARTITION
+                kept = offset if isinstance(offset, int) else NOTHING
+                partitions.append(
+                    make.Partitions(partition_index=index, committed_offset=kept, metadata="", error_code=code)
+                )
+            topics.append(make(name=topic.name, partitions=partitions))
+        reply(OFFSET_FETCH.Response(topics=topics))
+
+    try:
+        broker.consumer_offsets.get(request.group_id, there, done)
+    except ValueError as error:
+        done(None, error)

@@ -1,0 +1,70 @@
+"""Moving a partition to other replicas: what may be asked for, and what the topic looks like meanwhile and then.
+
+A partition that is being moved has all its replicas at once, those that come and those that go; `Topic.moves` says
+which are which. The move is over as soon as those that it is to have in the end are in sync. A move that is taken back
+is one to where the partition was. Source: KafkaController.processApiPartitionReassignment, ReplicaAssignment (KIP-455).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
+
+_NOWHERE = Move([], [])
+
+
+def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, brokers: Collection[int]) -> None:
+    """Raises KafkaError for a move that cannot be begun; None takes back the one that is under way."""
+    if target is None:
+        if topic is None or index not in topic.moves:
+            raise KafkaError(Errors.NO_REASSIGNMENT_IN_PROGRESS)
+        return
+    where = f"the replicas {list(target)} of partition {index}"
+    if not target:
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {index} would have no replicas")
+    if len(set(target)) < len(target):
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"{where} name a broker twice")
+    if min(target) < 0:
+        raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"{where} name a broker below 0")
+    here = [] if topic is None else _origin(topic, index)
+    absent = sorted(set(target) - set(here) - set(brokers))
+    if absent:
+        raise KafkaError(
+            Errors.INVALID_REPLICA_ASSIGNMENT,
+            f"{where} name brokers that are not there: {absent}; there are {sorted(brokers)}",
+        )
+    if topic is None or index not in topic.assignment:
+        raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")
+
+
+def moved(
+    topic: Topic, index: int, target: Sequence[int] | None, state: PartitionState | None
+) -> tuple[Topic, PartitionState | None]:
+    """The topic with the move of a partition begun, or over if it can be over at once; and the partition's state, if
+    that changes. `check_target` has let it pass.
+
+    It is over at once if no replica comes or goes, or if those that stay have all records and their leader.
+    """
+    origin = _origin(topic, index)
+    goal = list(origin if target is None else target)
+    everywhere = list(dict.fromkeys([*goal, *origin]))
+    move = Move([one for one in everywhere if one not in origin], [one for one in everywhere if one not in goal])
+    others = {other: one for other, one in topic.moves.items() if other != index}
+    ready = state is not None and state.leader in goal and set(goal) <= set(state.isr)
+    if move != _NOWHERE and not ready:
+        begun = {**others, index: move}
+        return topic._replace(
+            assignment={**topic.assignment, index: everywhere}, moves=dict(sorted(begun.items()))
+        ), None
+    over = topic._replace(assignment={**topic.assignment, index: goal}, moves=others)
+    if state is None or set(state.isr) <= set(goal):
+        return over, None
+    return over, state._replace(isr=[one for one in state.isr if one in goal])
+
+
+def _origin(topic: Topic, index: int) -> list[int]:
+    """The replicas that the partition had before it was moved."""
+    coming = topic.moves.get(index, _NOWHERE).adding
+    return [one for one in topic.assignment.get(index, ()) if one not in coming]

@@ -1,0 +1,27 @@
+"""Many operations as changes that are not too long for ZooKeeper, which takes 1 MiB (jute.maxbuffer)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kafkapy.metadata.tree import Create, Operation, Set
+
+_MAX_OPERATIONS = 2000
+_MAX_BYTES = 256 * 1024
+_OVERHEAD = 60  # of an operation, beside path and data: header, lengths, version, flags, access rights; rounded up
+
+
+def batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """In their order; an operation that is too long by itself is a batch of its own."""
+    batch: list[Operation] = []
+    size = 0
+    for operation in operations:
+        data = operation.data if isinstance(operation, Create | Set) else b""
+        cost = len(operation.path) + len(data) + _OVERHEAD
+        if batch and (len(batch) >= _MAX_OPERATIONS or size + cost > _MAX_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(operation)
+        size += cost
+    if batch:
+        yield batch

@@ -1,0 +1,137 @@
+"""What a topic is, and how its nodes say it: `/brokers/topics/NAME`, and below it a state for each partition.
+
+Source: Kafka's TopicZNode (ZkData), TopicPartitionStateZNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from kafkapy.metadata import paths
+from kafkapy.metadata.configs import encode_settings
+from kafkapy.metadata.ids import ZERO_ID, decode_id, encode_id
+from kafkapy.metadata.topic_rules import Assignment
+from kafkapy.metadata.tree import Create, Operation, Set
+
+_TOPIC_VERSION = 3
+_STATE_VERSION = 1
+
+
+class Move(NamedTuple):
+    """Of a partition whose replicas are being moved: which of them come, and which are to go."""
+
+    adding: list[int]
+    removing: list[int]
+
+
+_NO_MOVES: Mapping[int, Move] = MappingProxyType({})
+
+
+class Topic(NamedTuple):
+    """`id` is 16 bytes; `assignment` has the replicas of each partition, the preferred leader first, also those that
+    come or go in a move. `moves` has the partitions that are being moved."""
+
+    name: str
+    id: bytes
+    assignment: dict[int, list[int]]
+    moves: Mapping[int, Move] = _NO_MOVES
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition (-1: nobody), since which leader epoch, and which replicas are in sync."""
+
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    controller_epoch: int
+
+
+def decode_topic(name: str, data: bytes) -> Topic:
+    """From its node's data; ValueError names the path."""
+    path = paths.topic(name)
+    value = paths.from_json(data, path)
+    text = value.get("topic_id")
+    try:
+        assignment = {int(partition): list(replicas) for partition, replicas in value["partitions"].items()}
+        topic = Topic(name, decode_id(text) if text else ZERO_ID, dict(sorted(assignment.items())))
+        adding, removing = (value.get(f"{what}_replicas") or {} for what in ("adding", "removing"))
+        moves = {
+            int(partition): Move(list(adding.get(partition, ())), list(removing.get(partition, ())))
+            for partition in {**adding, **removing}
+        }
+    except (KeyError, AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"the metadata at {path} is not that of a topic: {error}") from None
+    return topic._replace(moves=dict(sorted(moves.items()))) if moves else topic
+
+
+def encode_topic(topic: Topic) -> bytes:
+    """What a topic's node holds."""
+    value = {
+        "partitions": {str(partition): replicas for partition, replicas in topic.assignment.items()},
+        "topic_id": encode_id(topic.id),
+        "adding_replicas": {str(partition): move.adding for partition, move in topic.moves.items() if move.adding},
+        "removing_replicas": {
+            str(partition): move.removing for partition, move in topic.moves.items() if move.removing
+        },
+        "version": _TOPIC_VERSION,
+    }
+    if topic.id == ZERO_ID:
+        del value["topic_id"]
+    return paths.to_json(value)
+
+
+def decode_state(data: bytes, path: str) -> PartitionState:
+    """From the data of the node at `path`; ValueError names it."""
+    value = paths.from_json(data, path)
+    try:
+        numbers = (int(value[name]) for name in ("leader", "leader_epoch", "controller_epoch"))
+        leader, leader_epoch, controller_epoch = numbers
+        return PartitionState(leader, leader_epoch, [int(one) for one in value["isr"]], controller_epoch)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"the metadata at {path} is not the state of a partition: {error!r}") from None
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """What a partition's state node holds."""
+    return paths.to_json(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": _STATE_VERSION,
+            "leader_epoch": state.leader_epoch,
+            "isr": state.isr,
+        }
+    )
+
+
+def creation(
+    topic: Topic,
+    overrides: Mapping[str, str],
+    states: Mapping[int, PartitionState],
+    *,
+    config_exists: bool = False,
+) -> Iterator[Operation]:
+    """The operations that make a topic whose partitions are in these states; `config_exists`: so does its config."""
+    config_path = paths.config("topics", topic.name)
+    config = encode_settings(overrides)
+    yield Set(config_path, config) if config_exists else Create(config_path, config)
+    yield Create(paths.topic(topic.name), encode_topic(topic))
+    yield Create(paths.partitions(topic.name))
+    yield from new_partitions(topic.name, states)
+
+
+def first_states(assignment: Assignment, controller_epoch: int) -> dict[int, PartitionState]:
+    """Of new partitions, each led by its first replica."""
+    return {
+        partition: PartitionState(replicas[0], 0, list(replicas), controller_epoch)
+        for partition, replicas in assignment.items()
+    }
+
+
+def new_partitions(name: str, states: Mapping[int, PartitionState]) -> Iterator[Operation]:
+    """The operations that make the nodes of partitions in these states."""
+    for partition, state in states.items():
+        yield Create(f"{paths.partitions(name)}/{partition}")
+        yield Create(paths.partition_state(name, partition), encode_state(state))

@@ -1,0 +1,57 @@
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455). Source: KafkaController."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from kafkapy.server.api_table import serves
+from kafkapy.server.call import Call
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+
+@serves(ALTER_PARTITION_REASSIGNMENTS, pooled=True)
+def alter(broker: Services, call: Call, request: Any) -> Any:
+    make = ALTER_PARTITION_REASSIGNMENTS.Response
+    responses = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            answer = make.Responses.Partitions(partition_index=asked.partition_index)
+            try:
+                broker.controller.reassign(topic.name, asked.partition_index, asked.replicas)
+            except KafkaError as error:
+                if error.code == Errors.NOT_CONTROLLER:
+                    return make(error_code=error.code, error_message=error.message)
+                answer.error_code, answer.error_message = error.code, error.message
+            answers.append(answer)
+        responses.append(make.Responses(name=topic.name, partitions=answers))
+    return make(responses=responses)
+
+
+@serves(LIST_PARTITION_REASSIGNMENTS)
+def list_(broker: Services, call: Call, request: Any) -> Any:
+    make = LIST_PARTITION_REASSIGNMENTS.Response
+    if request.topics is None:
+        asked = dict.fromkeys(broker.topics.names())
+    else:
+        asked = {topic.name: set(topic.partition_indexes) for topic in request.topics}
+    found = []
+    for name, indexes in asked.items():
+        topic = broker.topics.get(name)
+        partitions = [
+            make.Topics.Partitions(
+                partition_index=index,
+                replicas=topic.assignment[index],
+                adding_replicas=move.adding,
+                removing_replicas=move.removing,
+            )
+            for index, move in (topic.moves.items() if topic is not None else ())
+            if topic is not None and index in topic.assignment and (indexes is None or index in indexes)
+        ]
+        if partitions:
+            found.append(make.Topics(name=name, partitions=partitions))
+    return make(topics=found)

@@ -1,0 +1,170 @@
+"""Producer ids in blocks from the tree, also while the tree does not answer."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.producer_ids import ProducerIds
+from kafkapy.metadata.tree import Done, Operation, Set, TreeUnavailable
+
+BLOCK = "/latest_producer_id_block"
+
+
+class AwayTree(LocalTree):
+    """A tree whose home goes away and comes back; `lost` is how many changes fail though nobody knew that before."""
+
+    away = False
+    lost = 0
+
+    @property
+    def answers(self) -> bool:
+        return not self.away
+
+    def submit(self, operations: list[Operation], done: Done) -> None:  # type: ignore[override]
+        if self.lost:
+            self.lost -= 1
+            done(None, TreeUnavailable("/", "nobody answers"))
+        else:
+            super().submit(operations, done)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[AwayTree]:
+    tree = AwayTree(tmp_path / FILE_NAME)
+    ClusterRegistry(tree)
+    yield tree
+    tree.close()
+
+
+def given(ids: ProducerIds) -> int | KafkaError:
+    found: list[int | KafkaError] = []
+    came = threading.Event()
+
+    def done(one: int | KafkaError) -> None:
+        found.append(one)
+        came.set()
+
+    ids.give(done, lambda work: work())
+    assert came.wait(20)
+    return found[0]
+
+
+def number(ids: ProducerIds) -> int:
+    found = given(ids)
+    assert isinstance(found, int)
+    return found
+
+
+def refusal(ids: ProducerIds) -> KafkaError:
+    found = given(ids)
+    assert isinstance(found, KafkaError)
+    return found
+
+
+def settled(tree: LocalTree) -> None:
+    """Until what was submitted is done."""
+    tree.commit([])
+
+
+def test_they_come_in_blocks_of_a_thousand_and_the_next_one_is_there_in_time(tree: AwayTree) -> None:
+    ids = ProducerIds(tree, 7)
+    assert [number(ids) for _ in range(899)] == list(range(899))
+    settled(tree)
+    first = {"version": 1, "broker": 7, "block_start": "0", "block_end": "999"}
+    assert json.loads(tree.get(BLOCK).data) == first
+    assert number(ids) == 899
+    settled(tree)
+    second = {"version": 1, "broker": 7, "block_start": "1000", "block_end": "1999"}
+    assert json.loads(tree.get(BLOCK).data) == second
+    assert [number(ids) for _ in range(200)] == list(range(900, 1100))
+    settled(tree)
+    assert json.loads(tree.get(BLOCK).data) == second
+    assert number(ProducerIds(tree, 7)) == 2000
+
+
+def test_a_block_asked_for_ahead_is_there_for_the_first_producer(tree: AwayTree) -> None:
+    ids = ProducerIds(tree, 7)
+    ids.prefetch()
+    settled(tree)
+    tree.away = True
+    found: list[int | KafkaError] = []
+    ids.give(found.append, lambda work: pytest.fail("nothing had to be waited for"))
+    assert found == [0]
+
+
+def test_who_has_to_wait_is_answered_in_the_pool(tree: AwayTree) -> None:
+    ids = ProducerIds(tree, 7)
+    found: list[int | KafkaError] = []
+    pooled: list[Callable[[], None]] = []
+    ids.give(found.append, pooled.append)
+    ids.give(found.append, pooled.append)
+    settled(tree)
+    assert not found
+    for work in pooled:
+        work()
+    assert found == [0, 1]
+
+
+def test_without_zookeeper_the_answer_is_one_that_is_asked_again(tree: AwayTree) -> None:
+    ids = ProducerIds(tree, 7)
+    tree.away = True
+    assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    tree.away = False
+    tree.lost = 1
+    assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    assert [number(ids) for _ in range(900)] == list(range(900))
+    settled(tree)
+    tree.away = True
+    assert [number(ids) for _ in range(1100)] == list(range(900, 2000)), "the blocks that are there are used up"
+    assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
+    tree.away = False
+    assert number(ids) == 2000
+
+
+def test_they_are_unique_among_threads_and_brokers(tree: AwayTree) -> None:
+    managers = [ProducerIds(tree, 1), ProducerIds(tree, 2)]
+    taken: list[int] = []
+
+    def take(ids: ProducerIds) -> None:
+        taken.extend([number(ids) for _ in range(1500)])
+
+    threads = [threading.Thread(target=take, args=(managers[index % 2],)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(taken) == len(set(taken)) == 6000
+
+
+def test_more_than_a_block_can_be_waited_for(tree: AwayTree) -> None:
+    ids = ProducerIds(tree, 1)
+    found: list[int | KafkaError] = []
+    held = threading.Event()
+    tree.watch(BLOCK, lambda event: held.wait(20) and None)
+    for _ in range(2500):
+        ids.give(found.append, lambda work: work())
+    held.set()
+    for _ in range(4):
+        settled(tree)
+    assert found == list(range(2500))
+
+
+def test_they_end_before_they_overflow(tree: AwayTree) -> None:
+    last = 2**63 - 1
+    block = {"version": 1, "broker": 0, "block_start": str(last - 999), "block_end": str(last)}
+    tree.commit([Set(BLOCK, json.dumps(block).encode())])
+    assert "no producer ids left" in refusal(ProducerIds(tree, 0)).message
+
+
+@pytest.mark.parametrize("data", [b"{", b"[1]", b'{"version":1}', b'{"block_end":"x"}', b"\xff"])
+def test_a_broken_block_is_an_error_code(tree: AwayTree, data: bytes) -> None:
+    tree.commit([Set(BLOCK, data)])
+    error = refusal(ProducerIds(tree, 0))
+    assert error.code == Errors.UNKNOWN_SERVER_ERROR
+    assert "no producer ids to be had" in error.message
