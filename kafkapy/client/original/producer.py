@@ -45,7 +45,8 @@ class Producer:
 
     Args:
         properties: of Kafka's producer, by the names of 0.8 or 0.7.
-        callback_handler: its hooks are those of the queue; in a sync producer `before_sending`, `lost` and `close`.
+        callback_handler: its hooks are those of the queue; in a sync producer `before_sending`, `stored`, `lost` and
+            `close`.
     Raises:
         ValueError: a property that cannot be, named with its value.
         ConnectionFailed: `zk.connect` leads to no broker.
@@ -162,8 +163,19 @@ class Producer:
     def _handle(self, messages: Sequence[KeyedMessage]) -> None:
         if self._hooks is not None:
             messages = guarded(self._hooks.before_sending, messages, messages)
-        if messages:
+        if not messages:
+            return
+        try:
             self._handler.handle(messages)
+        except LostMessages as error:
+            lost = Counter(map(id, error.messages))
+            self._stored([one for one in messages if not _one_of(lost, one)])
+            raise
+        self._stored(messages)
+
+    def _stored(self, messages: Sequence[KeyedMessage]) -> None:
+        if self._hooks is not None and messages:
+            guarded(self._hooks.stored, None, messages)
 
     def _send_batch(self, messages: Sequence[KeyedMessage]) -> None:
         """In the thread of the async producer: nobody is there to raise anything to."""
@@ -181,6 +193,12 @@ class Producer:
             self.stats[how] += len(messages)
         if self._hooks is not None:
             guarded(self._hooks.lost, None, messages, reason)
+
+
+def _one_of(left: Counter[int], message: KeyedMessage) -> bool:
+    """The same message may have been sent twice, and be lost once."""
+    left[id(message)] -= 1
+    return left[id(message)] >= 0
 
 
 def _flat(given: Iterable[Message | Iterable[Message]]) -> list[KeyedMessage]:

@@ -1,6 +1,7 @@
 """Hooks at each stage of the async producer's queue.
 
-Source: kafka.producer.async.CallbackHandler of Kafka 0.7; `lost` is new.
+Source: kafka.producer.async.CallbackHandler of Kafka 0.7; `stored` and `lost` are new. Each message that the producer
+has taken comes to one of these two, once, also in a sync producer.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ class CallbackHandler:
     def last_batch_before_close(self) -> Sequence[KeyedMessage]:
         """What is to be sent with the last batch."""
         return ()
+
+    def stored(self, messages: Sequence[KeyedMessage]) -> None:
+        """The broker has acknowledged them; with request.required.acks=0: they are on their way."""
 
     def lost(self, messages: Sequence[KeyedMessage], reason: Exception) -> None:
         """They were given up: the queue was full, or sending them failed."""
