@@ -181,8 +181,10 @@ class Admin:
                     if answer.error_code:
                         self.cluster.topics.pop(topic.name, None)
                         check(answer.error_code, f"{topic.name}-{answer.partition_index}")
+                    # Brokers before Kafka 0.10.1 give a list, the newest first.
+                    offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
                     found[topic.name, answer.partition_index] = FoundOffset(
-                        answer.offset, answer.timestamp, answer.leader_epoch
+                        offset, answer.timestamp, answer.leader_epoch
                     )
         return found
 

@@ -12,6 +12,7 @@ from kafkapy.protocol.apis import METADATA
 from kafkapy.runtime.addresses import host_port
 
 BACKOFF_S = 0.1
+CAN_FORBID = 4  # Metadata from this version on can say that no topic is to be made
 
 TopicPartition = tuple[str, int]
 
@@ -118,11 +119,15 @@ class Cluster:
 
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
         """Asks any broker for the cluster and for `topics` (None: all; empty: none). `create` lets the broker
-        make a topic that it does not know, if it is set to. KafkaError for a name that is not in UTF-8."""
+        make a topic that it does not know, if it is set to; one of `old_brokers` may do so anyway. KafkaError for a
+        name that is not in UTF-8."""
         names = None if topics is None else list(map(_sayable, topics))
         wanted = None if names is None else [METADATA.Request.Topics(name=name) for name in names]
+        connection = self.any_connection()
+        if self.old_brokers and connection.version_of(METADATA) < CAN_FORBID:
+            create = True
         request = METADATA.Request(topics=wanted, allow_auto_topic_creation=create)
-        response = self.any_connection().call(METADATA, request)
+        response = connection.call(METADATA, request)
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         self.brokers = {b.node_id: Broker(b.node_id, b.host, b.port, b.rack) for b in response.brokers}

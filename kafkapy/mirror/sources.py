@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.original.filters import TopicFilter
+from kafkapy.mirror.properties import BadProperty
 from kafkapy.mirror.source_settings import GroupSource, SourceSettings
 
 
@@ -80,6 +81,11 @@ def member_of(settings: SourceSettings, topics: TopicFilter) -> Member:
         from kafkapy.mirror.group_member import GroupMember
 
         return GroupMember(settings, topics)
-    from kafkapy.mirror.zookeeper_member import ZooKeeperMember  # imports kazoo
-
+    try:
+        from kafkapy.mirror.zookeeper_member import ZooKeeperMember
+    except ModuleNotFoundError as error:
+        if error.name != "kazoo":
+            raise
+        told = f"{settings.file}: ZooKeeper needs the library kazoo: pip install 'kafkapy[zookeeper]'"
+        raise BadProperty(told) from None
     return ZooKeeperMember(settings, topics)

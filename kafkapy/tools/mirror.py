@@ -108,7 +108,6 @@ def mirror(
     from kafkapy.mirror.metrics import MetricsPage
     from kafkapy.mirror.mirror import Mirror
     from kafkapy.mirror.options import MirrorOptions
-    from kafkapy.mirror.properties import BadProperty
     from kafkapy.mirror.source_settings import read_source
     from kafkapy.mirror.target_settings import read_target
     from kafkapy.tools.mirror_progress import MirrorProgress
@@ -123,11 +122,8 @@ def mirror(
         create_topics=_create_topics(create_topics),
     )
     page_at = None if metrics is None else _address(metrics)
-    try:
-        sources = [read_source(_properties(file), file) for file in [*consumer, *(more or ())]]
-        target = read_target(_properties(producer), producer)
-    except BadProperty as error:
-        raise CallError(str(error)) from None
+    sources = [read_source(_properties(file), file) for file in [*consumer, *(more or ())]]
+    target = read_target(_properties(producer), producer)
     _set_up_log(log_level)
     signals: list[int] = []
 
@@ -177,14 +173,12 @@ def _filter(whitelist: str | None, blacklist: str | None) -> "TopicFilter":
 
 
 def _properties(file: str) -> dict[str, str]:
-    from kafkapy.server.config_properties import PropertiesError, load_properties
+    from kafkapy.server.config_properties import load_properties
 
     try:
         return load_properties(Path(file))
     except OSError as error:
-        raise CallError(f"the properties file {file} cannot be read: {error.strerror}") from None
-    except PropertiesError as error:
-        raise CallError(str(error)) from None
+        raise ToolError(f"the properties file {file} cannot be read: {error.strerror}") from None
 
 
 def _true_or_false(option: str, word: str) -> bool:

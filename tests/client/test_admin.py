@@ -106,3 +106,18 @@ def test_settings_come_with_source_and_synonyms(fake_broker):
         False,
     )
     assert found.synonyms == (("log.retention.ms", "9", "STATIC_BROKER_CONFIG"),)
+
+
+def test_a_broker_before_0_10_1_tells_offsets_as_a_list(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    fake_broker.versions[apis.LIST_OFFSETS.key] = (0, 0)
+    shape = apis.LIST_OFFSETS.Response
+
+    def answer(request):
+        (topic,) = request.topics
+        assert [one.max_num_offsets for one in topic.partitions] == [1]
+        return shape(topics=[shape.Topics(name="t", partitions=[shape.Topics.Partitions(old_style_offsets=[7])])])
+
+    fake_broker.answers[apis.LIST_OFFSETS.key] = answer
+    with Admin(fake_broker.address) as admin:
+        assert admin.offsets({("t", 0): LATEST})["t", 0].offset == 7

@@ -74,3 +74,12 @@ def test_a_topic_that_the_answer_leaves_out_is_told_of(fake_broker):
     fake_broker.answers[apis.METADATA.key] = lambda request: apis.METADATA.Response()
     with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match=r"topic 't': .* leaves it out"):
         cluster.topic("t")
+
+
+def test_a_broker_before_0_11_that_cannot_be_told_to_make_no_topic_is_asked_all_the_same(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    fake_broker.versions[apis.METADATA.key] = (0, 1)
+    with Cluster(fake_broker.address, old_brokers=True) as cluster:
+        assert cluster.leader_of("t", 0) == 1
+    with Cluster(fake_broker.address) as cluster, pytest.raises(KafkaError, match="cannot carry False"):
+        cluster.leader_of("t", 0)

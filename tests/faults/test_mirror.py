@@ -79,7 +79,7 @@ def test_nothing_is_lost_whoever_dies(life: Life, rng: random.Random) -> None:
         for mirror in mirrors:
             mirror.wait_until_it_has_begun()
         for number in range(ROUNDS):
-            victim = victims[number % len(victims)] if ROUNDS < 2 * len(victims) else rng.choice(victims)
+            victim = victims[number % len(victims)] if 2 * len(victims) > ROUNDS else rng.choice(victims)
             deaths[victim] += 1
             life.wait_for_more(rng.randint(1, 500))
             if victim == "source":

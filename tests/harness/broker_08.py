@@ -1,4 +1,4 @@
-"""Apache Kafka 0.8.2.2 as a broker, in a ZooKeeper that is there."""
+"""Apache Kafka 0.8.2.2, or 0.10.2.2, as a broker, in a ZooKeeper that is there."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from harness import toolchain
 from harness.brokers import LOG4J, Process, free_port
 
-POM = Path(__file__).parents[1] / "interop" / "old" / "pom-0.8.2.2.xml"
+OLD = Path(__file__).parents[1] / "interop" / "old"
 
 
 class Kafka08Broker:
     """Its own defaults, on 127.0.0.1; topics are made with three partitions when they are first asked for."""
 
-    def __init__(self, directory: Path, zookeeper: str) -> None:
+    def __init__(self, directory: Path, zookeeper: str, version: str = "0.8.2.2") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
@@ -29,7 +29,7 @@ class Kafka08Broker:
         (directory / "log4j.properties").write_text(LOG4J)
         java = [toolchain.find("java"), "-Xmx256m", "-XX:TieredStopAtLevel=1"]
         java += [f"-Dlog4j.configuration=file:{directory}/log4j.properties"]
-        java += ["-cp", toolchain.maven_classpath(POM, "0.8.2.2")]
+        java += ["-cp", toolchain.maven_classpath(OLD / f"pom-{version}.xml", version)]
         self.process = Process([*java, "kafka.Kafka", str(properties)], directory / "kafka.log")
         self.process.wait_for_line(re.compile(r" started \(kafka\.server\.KafkaServer\)"), 90)
 

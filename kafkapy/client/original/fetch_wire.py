@@ -112,7 +112,10 @@ class KafkaWire:
         settings = self._settings
         if self._connection is None:
             self._connection = Connection(
-                *self._address, client_id=settings.client_id, timeout_s=settings.socket_timeout_ms / 1000
+                *self._address,
+                client_id=settings.client_id,
+                timeout_s=settings.socket_timeout_ms / 1000,
+                old_brokers=True,
             )
         # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
         self._first = (self._first + 1) % len(partitions)
