@@ -12,8 +12,8 @@ from kafkapy.client.cluster import Cluster
 from kafkapy.client.consumer import Consumer, ConsumerRecord
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.tools.consumed_topics import BlacklistOption, WhitelistOption, matching, pattern_of, wanted_topics
-from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of, through_zookeeper, timestamp_of
+from kafkapy.tools.errors import CallError
+from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of, given, through_zookeeper, timestamp_of
 from kafkapy.tools.output import progress
 from kafkapy.tools.record_formats import Format, line_maker
 
@@ -89,15 +89,15 @@ def consume(
     by_filter = isinstance(wanted, TopicFilter)
     show = line_maker(Format.JSON if as_json else form, separator, with_topic=by_filter)
     if through_zookeeper(context, zookeeper, None):
-        from kafkapy.tools.consume_zookeeper import consume_zookeeper
+        from kafkapy.tools.consume_zookeeper import consume_zookeeper, consumer_properties
 
-        properties = _consumer_properties(consumer_config)
-        group = properties.get("group.id") if group is None else group
+        properties = consumer_properties(str(zookeeper), group, consumer_config)
         if isolation is Isolation.READ_COMMITTED:
             raise CallError("--isolation read_committed does not go with --zookeeper: such a consumer reads everything")
-        _check_group("console-consumer" if group is None else group, start, partition)
-        properties.setdefault("auto.offset.reset", "largest" if start == "latest" else "smallest")
-        if not consume_zookeeper(str(zookeeper), wanted, properties, group=group, most=most, follow=follow, show=show):
+        _check_group(properties.get("group.id", "one of its own"), start, partition)
+        if given(context, "start") or "auto.offset.reset" not in properties:
+            properties["auto.offset.reset"] = "largest" if start == "latest" else "smallest"
+        if not consume_zookeeper(properties, consumer_config, wanted, most=most, follow=follow, show=show):
             raise KeyboardInterrupt
         return
     if consumer_config is not None:
@@ -154,17 +154,6 @@ def consume(
 def _all_topics(cluster: Cluster) -> list[str]:
     cluster.refresh()
     return list(cluster.topics)
-
-
-def _consumer_properties(file: Path | None) -> dict[str, str]:
-    if file is None:
-        return {}
-    from kafkapy.server.config_properties import load_properties
-
-    try:
-        return load_properties(file)
-    except OSError as error:
-        raise ToolError(f"{file} cannot be read: {error.strerror}") from error
 
 
 def _check_group(group: str, start: str, partitions: list[int] | None) -> None:

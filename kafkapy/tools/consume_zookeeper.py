@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.client.cluster import TopicPartition
@@ -32,17 +33,41 @@ if TYPE_CHECKING:
     from kafkapy.client.original.assignment import Partition
     from kafkapy.client.original.connector import ConsumerConnector
 
-COMMIT_EVERY_S = 1.0
+# What a consumer.properties of Kafka 0.7 may have of that which the command sets itself.
+_OLD_NAMES = {
+    "zookeeper.connect": "zk.connect",
+    "group.id": "groupid",
+    "auto.offset.reset": "autooffset.reset",
+    "auto.commit.enable": "autocommit.enable",
+}
+_COMMIT_EVERY_S = 1.0
 _GLANCE_MS = 200  # how long a stream waits for a record before there is a look at everything else
 _PATIENCE_S = 10.0  # for a line that is being printed, before its partition is given up
 
 
+def consumer_properties(zookeeper: str, group: str | None, file: Path | None) -> dict[str, str]:
+    """The settings of a consumer, as the file has them, with --zookeeper and --group over them; without old names of
+    those that are set here. Raises ToolError, PropertiesError."""
+    found: dict[str, str] = {}
+    if file is not None:
+        from kafkapy.server.config_properties import load_properties
+
+        try:
+            found = load_properties(file)
+        except OSError as error:
+            raise ToolError(f"{file} cannot be read: {error.strerror}") from error
+    for name, old_name in _OLD_NAMES.items():
+        if old_name in found:
+            found.setdefault(name, found.pop(old_name))
+    found |= {"zookeeper.connect": zookeeper, "auto.commit.enable": "false", "consumer.timeout.ms": str(_GLANCE_MS)}
+    return found if group is None else {**found, "group.id": group}
+
+
 def consume_zookeeper(
-    zookeeper: str,
+    properties: Mapping[str, str],
+    file: Path | None,
     wanted: str | TopicFilter,
-    settings: Mapping[str, str],
     *,
-    group: str | None,
     most: int | None,
     follow: bool,
     show: Callable[[ConsumerRecord], bytes],
@@ -51,9 +76,11 @@ def consume_zookeeper(
     has reached the ends that its partitions had when it got them. Returns False if it was interrupted before.
 
     Args:
-        settings: of the consumer, as Kafka's consumer.properties has them.
+        properties: of `consumer_properties`; without group.id it is a group of its own.
+        file: where they are from, with TLS and login for ZooKeeper.
     """
-    with nodes_of(zookeeper, None) as nodes:
+    zookeeper, group = properties["zookeeper.connect"], properties.get("group.id")
+    with nodes_of(zookeeper, file) as nodes:
         topics = nodes.topics()
         if isinstance(wanted, TopicFilter):
             if not follow:
@@ -63,16 +90,9 @@ def consume_zookeeper(
     from kafkapy.client.original.connector import ConsumerConnector
 
     name = group or f"console-consumer-{secrets.randbelow(100_000)}"
-    properties = {
-        **settings,
-        "zookeeper.connect": zookeeper,
-        "group.id": name,
-        "auto.commit.enable": "false",
-        "consumer.timeout.ms": str(_GLANCE_MS),
-    }
     try:
-        with _removed(zookeeper, None if group else name), until_interrupted() as interrupted:
-            with ConsumerConnector(properties) as connector:
+        with _removed(zookeeper, file, None if group else name), until_interrupted() as interrupted:
+            with ConsumerConnector({**properties, "group.id": name}) as connector:
                 printer = _Printer(connector, commits=group is not None, ends=not follow)
                 try:
                     printer.begin(wanted)
@@ -101,7 +121,7 @@ class _Printer:
         self._has_ends = ends
         self._ends: dict[Partition, int] = {}
         self._look = True  # whether the ends may be reached
-        self._commit_at = time.monotonic() + COMMIT_EVERY_S
+        self._commit_at = time.monotonic() + _COMMIT_EVERY_S
         self.finished = False  # then nobody is there to wait for
         self._asked = threading.Event()
         self._done = threading.Event()
@@ -161,7 +181,7 @@ class _Printer:
         from kazoo.handlers.threading import KazooTimeoutError
 
         sys.stdout.buffer.flush()
-        self._commit_at = time.monotonic() + COMMIT_EVERY_S
+        self._commit_at = time.monotonic() + _COMMIT_EVERY_S
         if not self._commits:
             return
         try:
@@ -175,14 +195,14 @@ class _Printer:
 
 
 @contextmanager
-def _removed(zookeeper: str, group: str | None) -> Iterator[None]:
+def _removed(zookeeper: str, file: Path | None, group: str | None) -> Iterator[None]:
     """At the end nothing of the group is left in ZooKeeper, if it can be reached."""
     try:
         yield
     finally:
         if group is not None:
             try:
-                with nodes_of(zookeeper, None) as nodes:
+                with nodes_of(zookeeper, file) as nodes:
                     nodes.delete(group)
             except Exception as error:  # of what was done before there is more to say
                 print(f"kafkapy: /consumers/{group} may be left in ZooKeeper: {sentence_of(error)}", file=sys.stderr)

@@ -39,10 +39,15 @@ def through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path 
         if file is not None:
             raise CallError("--command-config goes with --zookeeper")
         return False
-    source = context.get_parameter_source("servers")
-    if source is not None and source.name == "COMMANDLINE":
+    if given(context, "servers"):
         raise CallError("say one of --bootstrap-server and --zookeeper, not both")
     return True
+
+
+def given(context: typer.Context, parameter: str) -> bool:
+    """Whether a parameter of the command was given in the call, and not by its default or the environment."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:

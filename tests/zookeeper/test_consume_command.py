@@ -81,10 +81,15 @@ def test_a_group_goes_on_where_it_has_come_to(bench: Bench, consume: Call) -> No
 
 def test_a_consumers_properties_say_where_offsets_are_kept(bench: Bench, consume: Call, tmp_path: Path) -> None:
     file = tmp_path / "consumer.properties"
-    file.write_text("group.id=in-kafka\noffsets.storage=kafka\ndual.commit.enabled=false\n")
+    file.write_text("groupid=in-kafka\nzk.connect=x\noffsets.storage=kafka\ndual.commit.enabled=false\n")
     assert len(consume(TOPIC, "--consumer-config", file).out.split()) == 30
     assert bench.in_kafka("in-kafka") == {(TOPIC, number): 10 for number in range(PARTITIONS)}
     assert bench.offsets("in-kafka") == {}
+    file.write_text("auto.offset.reset=largest\n")
+    assert consume(TOPIC, "--consumer-config", file).out == ""
+    assert len(consume(TOPIC, "--consumer-config", file, "--from", "earliest").out.split()) == 30
+    file.write_text("rebalance.max.retries=many\n")
+    assert consume(TOPIC, "--consumer-config", file).err.startswith("kafkapy: --consumer-config: rebalance.max.retries")
 
 
 @pytest.mark.parametrize(
