@@ -14,6 +14,7 @@ from tests.fuzz import (
     coordinator_targets,
     legacy_targets,
     offset_targets,
+    original_targets,
     row_targets,
     table_targets,
     wire_targets,
@@ -38,6 +39,7 @@ def all_targets() -> list[Target]:
         coordinator_targets,
         table_targets,
         wire_targets,
+        original_targets,
     )
     return [target for layer in layers for target in layer.targets()]
 
