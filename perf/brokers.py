@@ -143,13 +143,14 @@ class Fleet:
         if kind == Kafkapy.kind:
             broker = Kafkapy(data, settings or {})
         else:
-            broker = Kafka(data, settings or {}, f"{self._zookeeper_address()}/{data.name}")
+            broker = Kafka(data, settings or {}, self.zookeeper(data.name))
         try:
             yield broker
         finally:
             broker.stop()
 
-    def _zookeeper_address(self) -> str:
+    def zookeeper(self, root: str) -> str:
+        """What zookeeper.connect is for whoever is to have a root of its own."""
         if self._zookeeper is None:
             port = free_port()
             home = self._directory / "zookeeper"
@@ -161,15 +162,18 @@ class Fleet:
             self._zookeeper = Child(command, home / "zookeeper.out")
             self._zookeeper_port = port
             wait_until(lambda: accepts(port), self._zookeeper, "ZooKeeper")
-        return f"127.0.0.1:{self._zookeeper_port}"
+        return f"127.0.0.1:{self._zookeeper_port}/{root}"
 
     def close(self) -> None:
         if self._zookeeper is not None:
             self._zookeeper.stop()
 
 
-def java(directory: Path, main: str, *arguments: str, options: list[str] | None = None) -> list[str]:
-    """The command line of a Java program of the jars; its log configuration is written into `directory`."""
+def java(
+    directory: Path, main: str, *arguments: str, options: list[str] | None = None, version: str = jars.KAFKA_VERSION
+) -> list[str]:
+    """The command line of a Java program of the jars of a Kafka; its log configuration is written into `directory`."""
     log4j = directory / "log4j.properties"
     log4j.write_text(LOG4J)
-    return ["java", *(options or []), f"-Dlog4j.configuration=file:{log4j}", "-cp", jars.class_path(), main, *arguments]
+    class_path = jars.class_path(version)
+    return ["java", *(options or []), f"-Dlog4j.configuration=file:{log4j}", "-cp", class_path, main, *arguments]

@@ -1,4 +1,4 @@
-"""Apache Kafka's jars from Maven Central, fetched once into the user's cache directory."""
+"""Kafka's jars from Maven Central, fetched once into the user's cache directory: the yardstick's, and old clients'."""
 
 from __future__ import annotations
 
@@ -9,33 +9,25 @@ import tempfile
 from pathlib import Path
 
 KAFKA_VERSION = "3.9.1"
+ORIGINAL, LAST_ORIGINAL = "0.8.2.2", "0.10.2.2"  # consumers that rebalance through ZooKeeper; MirrorMaker
 
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>kafkapy</groupId>
-  <artifactId>perf-jars</artifactId>
-  <version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{KAFKA_VERSION}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+# What is needed of each version: group and artifact, and where it is not Kafka's own, the version.
+NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
+    KAFKA_VERSION: (("org.apache.kafka", "kafka_2.13"), ("org.apache.kafka", "kafka-tools")),
+    ORIGINAL: (("org.apache.kafka", "kafka_2.11"),),
+    LAST_ORIGINAL: (("org.apache.kafka", "kafka_2.12"), ("javax.xml.bind", "jaxb-api", "2.3.1")),
+}
 
 
-def class_path() -> str:
+def class_path(version: str = KAFKA_VERSION) -> str:
     """For `java -cp`: Kafka, its tools, ZooKeeper and what they need."""
-    return f"{fetch()}/*"
+    return f"{fetch(version)}/*"
 
 
-def fetch() -> Path:
+def fetch(version: str = KAFKA_VERSION) -> Path:
     """The directory with the jars. A fetch that is cut off leaves nothing behind that looks complete."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafkapy"
-    jars = cache / f"kafka-{KAFKA_VERSION}-perf"
+    jars = cache / f"kafka-{version}-perf"
     if jars.is_dir():
         return jars
     for tool in ("java", "mvn"):
@@ -46,7 +38,7 @@ def fetch() -> Path:
             )
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
-        (Path(scratch) / "pom.xml").write_text(POM)
+        (Path(scratch) / "pom.xml").write_text(_pom(version))
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DincludeScope=runtime"]
         subprocess.run([*command, f"-DoutputDirectory={scratch}/jars"], cwd=scratch, check=True)
         try:
@@ -55,3 +47,21 @@ def fetch() -> Path:
             if not jars.is_dir():  # else another run was first
                 raise
     return jars
+
+
+def _pom(version: str) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{own[0] if own else version}</version></dependency>\n    "
+        for group, artifact, *own in NEEDED[version]
+    )
+    return f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>kafkapy</groupId>
+  <artifactId>perf-jars</artifactId>
+  <version>1</version>
+  <dependencies>
+    {dependencies}
+  </dependencies>
+</project>
+"""

@@ -15,8 +15,11 @@ from perf.measurements.librdkafka import Librdkafka
 from perf.measurements.log_tools import LogTools
 from perf.measurements.memory import Memory
 from perf.measurements.offsets_load import OffsetsLoad
+from perf.measurements.original_consumer import OriginalConsumer
+from perf.measurements.original_producer import OriginalProducer
 from perf.measurements.produce import Produce
 from perf.measurements.rebalance import Rebalance
+from perf.measurements.rebalance_zookeeper import RebalanceZooKeeper
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
@@ -48,6 +51,9 @@ ALL: tuple[Measurement, ...] = (
     LogTools(),
     Columns(),
     Rebalance(),
+    RebalanceZooKeeper(),
+    OriginalConsumer(),
+    OriginalProducer(),
     Commits(),
     OffsetsLoad(),
     Transactions(),

@@ -5,10 +5,11 @@ import pytest
 from perf.measurement import KAFKAPY, Bench, Measurement
 from perf.measurements import ALL
 
-NEEDS_NO_JAVA = [each for each in ALL if each.name != "java" and not each.name.startswith("spark-")]
+OTHERS = {"java", "rebalance_zookeeper"}  # what needs other programs, or waits for long
+MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith("spark-")]
 
 
-@pytest.mark.parametrize("measurement", NEEDS_NO_JAVA, ids=lambda measurement: measurement.name)
+@pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
 def test_a_measurement_fills_its_rows(bench: Bench, measurement: Measurement) -> None:
     found = measurement.run(bench, KAFKAPY)
     assert set(found) == {row.key for row in measurement.rows}

@@ -1,0 +1,74 @@
+"""The time of a rebalance through ZooKeeper: ours beside the high-level consumer of Kafka 0.8.2.2, on a broker of ours.
+
+The side `kafka` of a row is here that consumer, not Apache Kafka's broker. All members of a group are in one process,
+theirs in a JVM, with the settings as they come but for the number of tries. A group is settled when one more joins; the
+time is from its registration to the last claim of a partition, both by ZooKeeper's clock, in ms.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from perf.cpu import used
+from perf.measurement import FULL, KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
+from perf.raw_client import RawClient
+from perf.zookeeper_members import Group, Members
+
+SIZES = (2, 10, 50)
+PARTITIONS = 100
+TOPIC = "shared"
+
+
+class RebalanceZooKeeper(Measurement):
+    name = "rebalance_zookeeper"
+    about = (
+        f"from the join of the last of {', '.join(map(str, SIZES))} consumers to the moment when each of {PARTITIONS} "
+        "partitions is owned, through ZooKeeper, beside Kafka 0.8.2.2's consumer"
+    )
+    quick = False  # it waits for groups to come to rest, a minute in all
+    rows = (
+        *(
+            Row(f"rebalance_zookeeper.{size}", f"rebalance of {size} in ZooKeeper, beside 0.8.2.2", "s", "lower",
+                Goal(1.0), digits=2)
+            for size in SIZES
+        ),
+        Row("rebalance_zookeeper.cpu", f"CPU of the members for a rebalance of {SIZES[-1]}, beside 0.8.2.2", "s",
+            "lower", digits=2),
+    )  # fmt: skip
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.data() as path:
+            connect = bench.fleet.zookeeper(path.name)
+            with bench.fleet.running(KAFKAPY, path, {"zookeeper.connect": connect}) as broker:
+                with RawClient(broker.port) as client:
+                    client.create_topic(TOPIC, PARTITIONS)
+                for size in SIZES:
+                    name = f"{'theirs' if kind == KAFKA else 'ours'}-{size}"
+                    with (
+                        Members(kind, connect, name, TOPIC, path / f"{name}.out") as members,
+                        Group(connect, name, TOPIC, PARTITIONS) as group,
+                    ):
+                        took, cpu = _joins(members, group, size, 3 if bench.scale.name == FULL.name else 1)
+                    found[f"rebalance_zookeeper.{size}"] = took
+                    found["rebalance_zookeeper.cpu"] = cpu  # of the last and largest group
+        return found
+
+
+def _joins(members: Members, group: Group, size: int, count: int) -> tuple[float, float]:
+    """Seconds, and those of the members' processor, of the rebalance when the last one joins; medians of `count`."""
+    for number in range(size - 1):
+        members.say("join", f"m{number}")
+    group.settled(size - 1)
+    took, cpu = [], []
+    for number in range(count):
+        last = f"last{number}"
+        with used(members.pid) as usage:
+            members.say("join", last)
+            owned = group.settled(size)
+        took.append((max(one.since for one in owned.values()) - group.joined(last)) / 1000)
+        cpu.append(usage.cpu)
+        if number < count - 1:
+            members.say("leave", last)
+            group.settled(size - 1)
+    return median(took), median(cpu)

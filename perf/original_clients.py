@@ -1,0 +1,129 @@
+"""One client in a process of its own: what the measurements original_consumer and original_producer start.
+
+    python -m perf.original_clients consume CLIENT ADDRESS TOPIC COUNT SKIPPED
+    python -m perf.original_clients produce CLIENT ADDRESS TOPIC COUNT SIZE
+
+ADDRESS is that of a broker; for our ConsumerConnector it is what zookeeper.connect is. The program says how many
+seconds it took, and how many of its processor: of consumers for so many records behind those that are skipped, since
+librdkafka has read some 100,000 ahead when it hands out the first; of producers from the first record to the last
+acknowledgement.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from perf.machine import ROOT
+
+OURS, CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON = "ours", "confluent", "confluent-lists", "kafka-python"
+LIST = 500  # records a call of confluent-kafka's consume
+KEYS = 1000
+_PATIENCE_S = 600.0
+
+
+class Took(NamedTuple):
+    """A client's records a second, and its processor's seconds a record."""
+
+    rate: float
+    cpu: float
+
+
+def measured(*words: str, count: int) -> Took:
+    """Starts it and waits."""
+    command = [sys.executable, "-m", "perf.original_clients", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_PATIENCE_S, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command[2:])} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
+    seconds, cpu = map(float, done.stdout.split())
+    return Took(count / seconds, cpu / count)
+
+
+def _ours(connect: str, topic: str) -> Iterator[object]:
+    from kafkapy.client.original.connector import ConsumerConnector
+
+    with ConsumerConnector({"zookeeper.connect": connect, "group.id": "perf", "auto.offset.reset": "smallest"}) as own:
+        yield from own.create_message_streams({topic: 1})[topic][0]
+
+
+def _confluent(address: str, topic: str) -> Iterator[object]:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "one", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while True:
+        message = consumer.poll(1)
+        if message is not None:
+            yield message
+
+
+def _confluent_lists(address: str, topic: str) -> Iterator[object]:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "lists", "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    while True:
+        yield from consumer.consume(LIST, 1)
+
+
+def _kafka_python(address: str, topic: str) -> Iterator[object]:
+    from kafka import KafkaConsumer
+
+    yield from KafkaConsumer(topic, bootstrap_servers=address, group_id="python", auto_offset_reset="earliest")
+
+
+_CONSUMERS: dict[str, Callable[[str, str], Iterator[object]]] = {
+    OURS: _ours,
+    CONFLUENT: _confluent,
+    CONFLUENT_LISTS: _confluent_lists,
+    KAFKA_PYTHON: _kafka_python,
+}
+
+
+def consume(client: str, address: str, topic: str, count: str, skipped: str) -> None:
+    records = _CONSUMERS[client](address, topic)
+    for _ in islice(records, int(skipped)):
+        pass
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in islice(records, int(count)):
+        pass
+    print(time.perf_counter() - began, time.process_time() - cpu)
+
+
+def produce(client: str, address: str, topic: str, count: str, size: str) -> None:
+    """Record by record, with a key, acks=1; what is gathered for 5 ms goes together."""
+    value, keys = bytes(int(size)), [b"key-%d" % number for number in range(KEYS)]
+    work = _produce_ours if client == OURS else _produce_kafka_python
+    began, cpu = time.perf_counter(), time.process_time()
+    work(address, topic, value, keys, int(count))
+    print(time.perf_counter() - began, time.process_time() - cpu)
+
+
+def _produce_ours(address: str, topic: str, value: bytes, keys: list[bytes], count: int) -> None:
+    from kafkapy.client.original.producer import Producer
+    from kafkapy.client.original.producer_messages import KeyedMessage
+
+    settings = {"metadata.broker.list": address, "producer.type": "async", "queue.buffering.max.ms": "5"}
+    with Producer(settings) as producer:
+        for number in range(count):
+            producer.send(KeyedMessage(topic, value, keys[number % KEYS]))
+    if producer.stats["failed"] or producer.stats["dropped"]:
+        raise SystemExit(f"records were lost: {producer.stats}")
+
+
+def _produce_kafka_python(address: str, topic: str, value: bytes, keys: list[bytes], count: int) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=address, acks=1, linger_ms=5)
+    for number in range(count):
+        producer.send(topic, value, keys[number % KEYS])
+    producer.flush()
+    producer.close()
+
+
+if __name__ == "__main__":
+    {"consume": consume, "produce": produce}[sys.argv[1]](*sys.argv[2:])
