@@ -113,6 +113,17 @@ def test_bytes_that_are_no_message_are_told_with_their_place(consumer: Open, dat
     assert raised.value.code == Errors.CORRUPT_MESSAGE
 
 
+def test_znodes_of_0_7_that_are_broken_are_named_and_the_others_count(
+    consumer: Open, zk: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    zk.create("/brokers/ids/1", b"nonsense")
+    zk.create("/brokers/topics/none/1", b"few")
+    (stream,) = consumer().create_message_streams({"none": 1})["none"]
+    assert next(stream).offset == 0
+    for path in ("/brokers/ids/1", "/brokers/topics/none/1"):
+        assert f"{path} in ZooKeeper is left out: " in caplog.text
+
+
 def test_what_0_7_does_not_have_is_refused(consumer: Open) -> None:
     with pytest.raises(ConfigError, match=r"offsets\.storage=kafka: must be zookeeper: the brokers are of Kafka 0\.7"):
         consumer(offsets_storage="kafka")

@@ -259,8 +259,11 @@ def test_nothing_is_committed_without_the_session(consumer: Open, bootstrap: str
     assert zk.exists("/consumers/g/offsets") is None
 
 
-def test_znodes_that_are_broken_hurt_nobody_else(consumer: Open, bootstrap: str, zk: KazooClient) -> None:
+def test_znodes_that_are_broken_hurt_nobody_else(
+    consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
     zk.create("/consumers/g/ids/g_broken", b"{", makepath=True)
+    zk.create("/brokers/ids/00", b"{", makepath=True)
     zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"many", makepath=True)
     zk.create("/brokers/topics/crooked", b"{}", makepath=True)
     produce(bootstrap, 40)
@@ -273,6 +276,22 @@ def test_znodes_that_are_broken_hurt_nobody_else(consumer: Open, bootstrap: str,
     assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
     connector.shutdown()
     assert offsets(zk) == {"0": b"10", "1": b"many", "2": b"10", "3": b"10"}
+    for path in ("/consumers/g/ids/g_broken", "/brokers/ids/00", "/brokers/topics/crooked"):
+        assert f"{path} in ZooKeeper is left out: " in caplog.text
+
+
+def test_a_member_that_cannot_get_what_it_is_to_have_says_so_and_goes_on_trying(
+    consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer(consumer_id="one", rebalance_max_retries="2").create_message_streams({TOPIC: 1})
+    path = f"/consumers/g/owners/{TOPIC}/4"
+    zk.create(path, b"somebody-0")
+    with Admin(bootstrap) as admin:
+        admin.create_partitions(TOPIC, 5)
+    eventually(lambda: f"{path} in ZooKeeper is still 'somebody-0' It goes on trying." in caplog.text)
+    assert owners(zk)["4"] == "somebody-0"
+    zk.delete(path)
+    eventually(lambda: owners(zk) == dict.fromkeys("01234", "g_one-0"))
 
 
 def test_an_offset_that_is_out_of_range_begins_anew(consumer: Open, bootstrap: str, zk: KazooClient) -> None:

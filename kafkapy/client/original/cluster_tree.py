@@ -9,7 +9,7 @@ import json
 from typing import Protocol
 
 from kafkapy.client.original.keeper_nodes import KeeperNodes, Watch
-from kafkapy.client.original.layouts import Layout, layout_of_broker, layout_of_topic, partitions_07, partitions_in
+from kafkapy.client.original.layouts import Layout, layout_of_broker, partitions_07, partitions_in
 from kafkapy.errors import KafkaError
 
 BROKERS = "/brokers/ids"
@@ -34,16 +34,17 @@ class ClusterTree(Protocol):
 
 
 def cluster_tree(nodes: KeeperNodes) -> ClusterTree:
-    """By what the first broker, or else the first topic, has written. Without either it is of 0.8 and later."""
+    """By what the first broker has written that can be read; without one by the topics: it is of 0.7 if there are
+    some, and none has anything in its znode."""
     for name in nodes.children(BROKERS):
-        data = nodes.data(f"{BROKERS}/{name}")
-        if data:
-            return _OF[layout_of_broker(data)](nodes)
-    for name in nodes.children(TOPICS):
-        data = nodes.data(f"{TOPICS}/{name}")
-        if data is not None:
-            return _OF[layout_of_topic(data)](nodes)
-    return ClusterTree08(nodes)
+        data = nodes.data(f"{BROKERS}/{name}") or b""
+        try:
+            address_of(data)
+        except ValueError:
+            continue
+        return _OF[layout_of_broker(data)](nodes)
+    held = [nodes.data(f"{TOPICS}/{name}") for name in nodes.children(TOPICS)]
+    return ClusterTree07(nodes) if held and not any(held) else ClusterTree08(nodes)
 
 
 class _Shared:
