@@ -59,11 +59,19 @@ class GroupHome(Protocol):
     def commit(self, name: str, offsets: Mapping[Partition, int]) -> None:
         """Raises ToolError for a group that has got members, and KafkaError."""
 
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read until now, for the user; named on standard error at the end."""
+
 
 class InKafka:
     def __init__(self, cluster: Cluster) -> None:
         self.admin = Admin(cluster)
         self._groups = GroupAdmin(cluster)
+
+    @property
+    def problems(self) -> list[str]:
+        return []
 
     def names(self) -> list[str]:
         return [one.id for one in self._groups.list_groups()]

@@ -70,6 +70,10 @@ class InZooKeeper:
         self.nodes = nodes
         self._connect = connect
 
+    @property
+    def problems(self) -> list[str]:
+        return self.nodes.problems
+
     def names(self) -> list[str]:
         return self.nodes.names()
 

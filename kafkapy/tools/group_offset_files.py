@@ -42,11 +42,14 @@ def export_offsets(
         found = home.committed(wanted)
         if without := [name for name in names or () if not found[name]]:
             home.check_there(without)
+        left_out = len(home.problems)
     write_lines(output, found)
     if output != STANDARD:
         count = sum(map(len, found.values()))
         its = len([offsets for offsets in found.values() if offsets])
         print(f"Wrote {counted(count, 'offset')} of {counted(its, 'group')} to {output}.")
+    if left_out:
+        raise ToolError(f"{counted(left_out, 'offset')} could not be read: named above, and left out")
 
 
 def import_offsets(

@@ -22,15 +22,16 @@ class Described(NamedTuple):
     kept: Mapping[Partition, Kept]
     ends: Mapping[Partition, int]
 
-    def from_zookeeper(self) -> Described:
-        """With what is known without brokers."""
-        return self._replace(kept={where: Kept(offset, None) for where, offset in self.group.offsets.items()})
-
     def offset(self, where: Partition) -> int | None:
         return self.kept[where].offset if where in self.kept else None
 
     def lag(self, where: Partition) -> int | None:
         return self.ends[where] - self.kept[where].offset if where in self.kept and where in self.ends else None
+
+
+def in_zookeeper(group: OldGroup) -> dict[Partition, Kept]:
+    """What is known to be committed without asking a broker."""
+    return {where: Kept(offset, None) for where, offset in group.offsets.items()}
 
 
 def print_offsets(described: Described) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kafkapy.client.errors import ClientError
 from kafkapy.errors import KafkaError
@@ -16,10 +17,13 @@ from kafkapy.tools.errors import ToolError
 from kafkapy.tools.group_answers import complain
 from kafkapy.tools.group_homes_zookeeper import InBoth, check_name, nodes_of
 from kafkapy.tools.group_views import end_offsets
-from kafkapy.tools.group_views_zookeeper import Described, document, print_members, print_offsets
+from kafkapy.tools.group_views_zookeeper import Described, document, in_zookeeper, print_members, print_offsets
 from kafkapy.tools.main import sentence_of
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.partition_words import in_words
+
+if TYPE_CHECKING:
+    from kafkapy.client.original.group_nodes import OldGroup
 
 
 class ZooKeeperGroups:
@@ -43,7 +47,8 @@ class ZooKeeperGroups:
     def describe(self, names: Sequence[str], *, members: bool, as_json: bool) -> None:
         with self._opened() as home:
             home.check_there(names)
-            found = [_described(home, name, offsets=not members) for name in names or home.names()]
+            groups = [home.nodes.describe(name) for name in names or home.names()]
+            found = [Described(group, {}, {}) for group in groups] if members else _described(home, groups)
         if as_json:
             print_json([document(one, with_offsets=not members) for one in found])
             return
@@ -96,22 +101,16 @@ class ZooKeeperGroups:
             yield home
 
 
-def _described(home: InBoth, name: str, *, offsets: bool) -> Described:
+def _described(home: InBoth, groups: Sequence[OldGroup]) -> list[Described]:
     """What no broker tells is left out, and standard error says so."""
-    group = home.nodes.describe(name)
-    described = Described(group, {}, {})
-    if not offsets or not group.partitions:
-        return described
+    there = set(home.nodes.topics())  # old brokers make others when they are asked for them
+    named = {where for group in groups for where in group.partitions if where[0] in there and where[1].isdigit()}
     try:
-        there = set(home.nodes.topics())  # old brokers make others when they are asked for them
-        numbered = [(topic, int(name)) for topic, name in group.partitions if topic in there and name.isdigit()]
-        ends = end_offsets(home.admin, numbered)
-        described = described._replace(ends={(topic, str(number)): end for (topic, number), end in ends.items()})
-        return described._replace(kept=home.kept(group))
+        found = end_offsets(home.admin, ((topic, int(name)) for topic, name in named)) if named else {}
+        ends = {(topic, str(number)): end for (topic, number), end in found.items()}
+        return [Described(group, home.kept(group), ends) for group in groups]
     except (KafkaError, ClientError, ToolError) as error:
         print(
-            f"kafkapy: only what is in ZooKeeper is shown of group {name!r}, because no broker says more: "
-            f"{sentence_of(error)}",
-            file=sys.stderr,
+            f"kafkapy: only what is in ZooKeeper is shown, no broker says more: {sentence_of(error)}", file=sys.stderr
         )
-        return described.from_zookeeper()
+        return [Described(group, in_zookeeper(group), {}) for group in groups]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Groups = Mapping[str, Mapping["Partition", int]]
 
-_LINE = re.compile(r"/consumers/([^/:]+)/offsets/([^/:]+)/(\d+(?:-\d+)?):(\d{1,19})", re.ASCII)
+_LINE = re.compile(r"/consumers/([^/:]+)/offsets/([a-zA-Z0-9._-]+)/(\d+(?:-\d+)?):(\d{1,19})", re.ASCII)
 _SHAPE = "/consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
 _LARGEST = 2**63 - 1
 
@@ -33,7 +33,7 @@ def read_lines(file: Path) -> dict[str, dict[Partition, int]]:
         if not line.strip():
             continue
         match = _LINE.fullmatch(line.strip())
-        if match is None or int(match[4]) > _LARGEST:
+        if match is None or match[2] in (".", "..") or int(match[4]) > _LARGEST:
             raise ToolError(f"{file}, line {number}: {line[:200]!r} is not {_SHAPE}")
         group, topic, partition, offset = match.groups()
         its = found.setdefault(group, {})

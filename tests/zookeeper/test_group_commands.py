@@ -186,6 +186,9 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(bench: Bench, groups
     assert f"/consumers/damaged/offsets/{TOPIC}/1 in ZooKeeper has b'four', which is no offset." in said.err
     assert [line.split()[2] for line in said.out.splitlines()[2:]] == ["4", "-", "-"]
     assert "cannot be read" in groups("describe", "damaged", "--members").out
+    exported = groups("export-offsets", "damaged")
+    assert (exported.code, exported.out) == (1, f"/consumers/damaged/offsets/{TOPIC}/0:4\n")
+    assert "/1 in ZooKeeper has b'four', which is no offset." in exported.err
     bench.zk.delete("/consumers/damaged/ids/damaged_m")
     assert groups("reset-offsets", "damaged", "-t", f"{TOPIC}:1", "--to-latest", "--execute").code == 0
     assert bench.offsets("damaged") == {"0": 4, "1": 10}
