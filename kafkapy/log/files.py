@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from stat import S_ISDIR
 from typing import NamedTuple
 
 from kafkapy._ext import segment_scan, syscalls
@@ -20,7 +21,7 @@ from kafkapy.log.open_files import OpenFiles
 from kafkapy.record.file_region import FileHandle
 
 _IOV_MAX = 1024
-_READ = 1 << 16
+_READ = 1 << 14
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 Buffer = bytes | bytearray | memoryview
@@ -52,7 +53,8 @@ class Files:
             for item in scan:
                 try:
                     stat = item.stat()
-                    found.append(Entry(item.name, stat.st_size, item.is_dir(), stat.st_mtime_ns // 1_000_000))
+                    modified_ms = stat.st_mtime_ns // 1_000_000
+                    found.append(Entry(item.name, stat.st_size, S_ISDIR(stat.st_mode), modified_ms))
                 except FileNotFoundError:  # deleted since the listing
                     continue
         return sorted(found)
@@ -87,7 +89,10 @@ class Files:
     def read(self, path: str) -> bytes:
         fd = self._open_fd(path, os.O_RDONLY)
         try:
-            parts = []
+            data = os.read(fd, _READ)
+            if len(data) < _READ:  # of a file, that is its end
+                return data
+            parts = [data]
             while part := os.read(fd, _READ):
                 parts.append(part)
             return b"".join(parts)

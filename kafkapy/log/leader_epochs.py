@@ -52,13 +52,14 @@ class LeaderEpochCache:
 
     def load(self) -> None:
         """Reads the file, if there is one; raises CheckpointError."""
+        path = self.path
         try:
-            data = self._files.read(self.path)
+            data = self._files.read(path)
         except FileNotFoundError:
             return
-        found = [numbers(line, 2, self.path) for line in parse_lines(data, self.path)]
+        found = [numbers(line, 2, path) for line in parse_lines(data, path)]
         if any(number < 0 for entry in found for number in entry):
-            raise CheckpointError(f"{self.path} has a negative epoch or offset")
+            raise CheckpointError(f"{path} has a negative epoch or offset")
         for epoch, start in found:
             self._assign(epoch, start)
 

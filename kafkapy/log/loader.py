@@ -162,8 +162,9 @@ class Loader:
 
     def _begin(self, entries: dict[str, Entry]) -> None:
         self._segments = SegmentList()
-        offsets = (names.offset_of(name) for name in entries if name.endswith(names.LOG))
-        self._bases = sorted(offset for offset in offsets if offset is not None)
+        self._bases = sorted(
+            offset for name in entries if name.endswith(names.LOG) and (offset := names.offset_of(name)) is not None
+        )
         self._snapshots.find(entries)
         self._recovery = Recovery(
             ProducerState(self._env.producer_expiration_ms),
@@ -176,17 +177,20 @@ class Loader:
 
     def _open_segments(self, entries: dict[str, Entry]) -> None:
         """In ascending order: the producer state of one depends on those before it."""
-        for name in sorted(entries):
-            offset = names.offset_of(name)
-            if offset is None:
-                continue
-            if name.endswith(names.INDEXES) and names.file_name(offset, names.LOG) not in entries:
-                self._report.note(f"{name} belongs to no segment, and is removed")
-                self._files.unlink(os.path.join(self._directory, name))
-            elif name == names.file_name(offset, names.LOG):
-                self._open_segment(offset, entries)
+        for name in entries:
+            if name.endswith(names.INDEXES):
+                offset = names.offset_of(name)
+                if offset is not None and names.file_name(offset, names.LOG) not in entries:
+                    self._report.note(f"{name} belongs to no segment, and is removed")
+                    self._files.unlink(os.path.join(self._directory, name))
+        opened: list[Segment] = []
+        for offset in self._bases:
+            if names.file_name(offset, names.LOG) in entries:
+                self._open_segment(offset, entries, opened)
+        self._segments = SegmentList(opened)
 
-    def _open_segment(self, base_offset: int, entries: dict[str, Entry]) -> None:
+    def _open_segment(self, base_offset: int, entries: dict[str, Entry], opened: list[Segment]) -> None:
+        """Adds it to those that are `opened`."""
         sizes = {
             suffix: entries[name].size
             for suffix in (names.LOG, *names.INDEXES)
@@ -198,8 +202,9 @@ class Loader:
         following = self._following(segment)
         is_flushed = self._clean or (following is not None and following <= self._recovery_point)
         if doubt is not None and is_flushed:
+            self._segments = SegmentList(opened)
             self._rebuild(segment, doubt)
-        self._segments = self._segments.with_added(segment)
+        opened.append(segment)
 
     def _rebuild(self, segment: Segment, doubt: str, *, seal: bool = True, serious: bool = True) -> None:
         """Recovers a segment that was flushed, for what is around its records: the log does not end here."""

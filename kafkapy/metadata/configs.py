@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.tree import Create, Delete, Event, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.metadata.tree import Create, Delete, Event, Node, NodeExists, NoNode, Operation, Set, Tree, TreeError
 
 TOPICS = "topics"
 BROKERS = "brokers"
@@ -28,6 +28,7 @@ class ConfigRegistry:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
+        self._last: tuple[Node, dict[str, str]] | None = None  # a start asks again and again for one topic's
 
     def topic(self, name: str) -> dict[str, str]:
         """A topic's overrides; empty for one that has none or is not there."""
@@ -74,9 +75,14 @@ class ConfigRegistry:
         node = self._tree.find(path)
         if node is None:
             return {}
+        last = self._last
+        if last is not None and last[0] is node:
+            return dict(last[1])
         try:
             stored = paths.from_json(node.data, path).get("config", {})
-            return {str(name): str(value) for name, value in stored.items()}
+            read = {str(name): str(value) for name, value in stored.items()}
+            self._last = node, read
+            return dict(read)
         except (ValueError, AttributeError) as error:  # as Kafka has it: the same as none
             log.error("the settings at %s cannot be read, and count as none: %s", path, error)
             return {}
