@@ -14,6 +14,7 @@ from perf.measurements.latency import Latency
 from perf.measurements.librdkafka import Librdkafka
 from perf.measurements.log_tools import LogTools
 from perf.measurements.memory import Memory
+from perf.measurements.mirror import Mirror
 from perf.measurements.offsets_load import OffsetsLoad
 from perf.measurements.original_consumer import OriginalConsumer
 from perf.measurements.original_producer import OriginalProducer
@@ -54,6 +55,7 @@ ALL: tuple[Measurement, ...] = (
     RebalanceZooKeeper(),
     OriginalConsumer(),
     OriginalProducer(),
+    Mirror(),
     Commits(),
     OffsetsLoad(),
     Transactions(),
