@@ -83,9 +83,19 @@ class ZooKeeperTree(Tree):
         self._loaded = threading.Event()
         self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
         self._thread.start()
-        if not self._loaded.wait(self._patience_s + settings.connection_timeout_ms / 1000):
-            self.close()
-            raise KeeperError(f"what is in ZooKeeper at {settings.connect} cannot be read: the connection is lost")
+        self._wait_until_loaded()
+
+    def _wait_until_loaded(self) -> None:
+        """As long as ZooKeeper is there: many topics take their time."""
+        gone_since = time.monotonic()
+        while not self._loaded.wait(_RETRY_S):
+            now = time.monotonic()
+            if self._connected:
+                gone_since = now
+            elif now - gone_since > self._patience_s:
+                self.close()
+                where = self._settings.connect
+                raise KeeperError(f"what is in ZooKeeper at {where} cannot be read: the connection is lost")
 
     # Reads: from any thread, without a lock. Each one is atomic; two reads may see two different moments.
 

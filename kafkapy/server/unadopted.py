@@ -17,6 +17,11 @@ EXPORTED = f"{FILE_NAME}.exported"
 def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     """None if a tree may be made in the first of them; else the reason, and what to do."""
     home = log_dirs[0].absolute()
+    if (home / EXPORTED).exists():
+        return (
+            f"the metadata of {home} was moved to ZooKeeper by `kafkapy zk export`: set zookeeper.connect, or bring it "
+            "back with `kafkapy zk import`"
+        )
     partitions = dirs.stored_partitions()
     meta = identity.stored(dirs.online)
     if not partitions and (meta is None or not meta.is_kraft):
@@ -25,11 +30,6 @@ def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     for directory in log_dirs[1:]:
         if (directory / FILE_NAME).exists():
             return f"the metadata is in {directory.absolute()}, not in {home}: name that directory first in log.dirs"
-    if (home / EXPORTED).exists():
-        return (
-            f"the metadata of {home} was moved to ZooKeeper by `kafkapy zk export`: set zookeeper.connect, or bring it "
-            "back with `kafkapy zk import`"
-        )
     adopt = f"`kafkapy log adopt {' '.join(str(directory.absolute()) for directory in log_dirs)}`"
     if meta is not None and not (home / META_PROPERTIES).exists():
         return (
