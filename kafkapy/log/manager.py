@@ -29,6 +29,7 @@ from kafkapy.log.log_dir import LogDir, TopicPartition
 from kafkapy.log.log_dirs import LogDirs, NoLogDir
 from kafkapy.log.making import make_log
 from kafkapy.log.manager_tasks import ManagerTasks
+from kafkapy.log.open_files import OpenFiles
 from kafkapy.log.parallel import run_all
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
@@ -70,6 +71,7 @@ class LogManager:
         self._scheduler = scheduler
         self._pool = disk_pool
         self._files = files if files is not None else Files()
+        self._files.open_files = OpenFiles(self.settings.max_open_files)
         self._lock = threading.Lock()
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._refused: dict[TopicPartition, RefusedLog] = {}
@@ -102,6 +104,11 @@ class LogManager:
         return (topic, partition) in self.loading
 
     # --- logs
+
+    @property
+    def open_files(self) -> int:
+        """Files of logs that are kept open."""
+        return len(self._files.open_files)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkapy.log.open_files import UNLIMITED
 from kafkapy.record.validation import MAX_DECOMPRESSED
 
 if TYPE_CHECKING:
@@ -27,4 +28,5 @@ class LogSettings:
     producer_expiration_ms: int = 86_400_000  # producer.id.expiration.ms
     producer_expiration_check_ms: int = 600_000  # producer.id.expiration.check.interval.ms
     max_decompressed: int = MAX_DECOMPRESSED  # kafkapy.decompressed.max.bytes
+    max_open_files: int = UNLIMITED  # kafkapy.log.max.open.files
     retention: RetentionPolicy | None = None  # kafkapy.retention.policy; None: Kafka's

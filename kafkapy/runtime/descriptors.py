@@ -1,4 +1,4 @@
-"""Open files: every active segment and every connection holds one."""
+"""Open files: every segment in use and every connection holds one."""
 
 from __future__ import annotations
 
@@ -16,3 +16,9 @@ def raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (ValueError, OSError):
             pass  # then the limit stays what it is; running out of descriptors is told where it happens
+
+
+def half_of_the_descriptors() -> int:
+    """What logs may keep open where nobody says: the other half is for connections, and for what is under way."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(soft // 2, 1) if soft != resource.RLIM_INFINITY else 1 << 30

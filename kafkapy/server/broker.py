@@ -25,7 +25,7 @@ from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
-from kafkapy.runtime.descriptors import raise_descriptor_limit
+from kafkapy.runtime.descriptors import half_of_the_descriptors, raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.read_pools import ReadPools
@@ -190,6 +190,7 @@ class BrokerServer:
                 producer_expiration_ms=config.producer_id_expiration_ms,
                 producer_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
                 max_decompressed=config.kafkapy_decompressed_max_bytes,
+                max_open_files=config.kafkapy_log_max_open_files or half_of_the_descriptors(),
                 retention=load_policy(config.kafkapy_retention_policy),
             ),
             files=self._files,

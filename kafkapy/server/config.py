@@ -42,6 +42,7 @@ class BrokerConfig:
     kafkapy_decompressed_max_bytes: int
     kafkapy_disk_pool_threads: int
     kafkapy_log_level: str
+    kafkapy_log_max_open_files: int
     kafkapy_metrics_listen: str
     kafkapy_read_ahead_bytes: int
     kafkapy_read_ahead_max_bytes: int

@@ -33,6 +33,7 @@ def register_gauges(services: Services) -> None:
         lambda: sum(error is not None for _, error in services.log_manager.directories()),
     )
     register_cleaner_gauges(services.log_manager, counters)
+    counters.gauge("log_open_files", "Files of logs that are kept open", lambda: services.log_manager.open_files)
     counters.sampled(
         "append_stalls",
         "Writes that took longer than kafkapy.stall.threshold.ms",

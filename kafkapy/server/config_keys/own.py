@@ -47,6 +47,8 @@ ROWS: tuple[Row, ...] = (
      "A write that takes longer moves a log directory's appends off the network threads until it recovers."),
     ("kafkapy.decompressed.max.bytes", T.LONG, 128 * 1024**2, Range(1), MEDIUM, "E",
      "Largest size of a compressed batch once decompressed; a batch beyond it is refused."),
+    ("kafkapy.log.max.open.files", T.INT, 0, Range(0), MEDIUM, "E",
+     "Files of logs that are kept open, those last used; 0: half as many as the process may open (RLIMIT_NOFILE)."),
     ("kafkapy.retention.policy", T.STRING, "", CLASS_NAME, LOW, "E",
      "MODULE:CLASS of a policy that says which segments are deleted (kafkapy.log.retention); empty is Kafka's."),
     ("kafkapy.zookeeper.sasl.username", T.STRING, "", None, MEDIUM, "E",
