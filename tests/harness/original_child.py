@@ -1,4 +1,7 @@
-"""Our member of a group in ZooKeeper, with the arguments and the output of zookeeper/java/GroupMember.java."""
+"""Our member of a group in ZooKeeper, with the arguments and the output of zookeeper/java/GroupMember.java.
+
+With the setting say=value it says what is in the records, and not where they are.
+"""
 
 import signal
 import sys
@@ -12,14 +15,16 @@ from kafkapy.client.original.streams import Stream
 def main(topic: str, streams: str, *settings: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with ConsumerConnector(dict(one.split("=", 1) for one in settings)) as connector:
+    properties = dict(one.split("=", 1) for one in settings)
+    values = properties.pop("say", "") == "value"
+    with ConsumerConnector(properties) as connector:
         if topic.startswith("^"):
             made = connector.create_message_streams_by_filter(Whitelist(topic[1:]), int(streams))
         else:
             made = connector.create_message_streams({topic: int(streams)})[topic]
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        threads = [threading.Thread(target=say, args=(stream,)) for stream in made]
+        threads = [threading.Thread(target=say, args=(stream, values)) for stream in made]
         for thread in threads:
             thread.start()
         stop.wait()
@@ -27,9 +32,10 @@ def main(topic: str, streams: str, *settings: str) -> None:
         thread.join()
 
 
-def say(stream: Stream) -> None:
+def say(stream: Stream, values: bool) -> None:
     for record in stream:
-        sys.stdout.write(f"{record.topic} {record.partition} {record.offset}\n")
+        place = f"{record.topic} {record.partition} {record.offset}"
+        sys.stdout.write(f"{(record.value or b'').decode() if values else place}\n")
         sys.stdout.flush()
 
 
