@@ -98,7 +98,7 @@ class InKafka:
                 )
 
     def commit(self, name: str, offsets: Mapping[Partition, int]) -> None:
-        if old := [f"{topic}/{number}" for topic, number in offsets if not number.isdigit()]:
+        if old := [f"{topic}/{number}" for topic, number in offsets if not number.isdecimal()]:
             raise ToolError(f"{old[0]} is a partition of Kafka 0.7, which a group that Kafka keeps cannot have")
         try:
             self._groups.commit(

@@ -12,13 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkapy.client.admin import Admin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.original.ends_07 import ends_07
+from kafkapy.client.original.layouts import Layout
+from kafkapy.runtime.addresses import host_port
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.group_answers import complain
 from kafkapy.tools.group_homes import InKafka
+from kafkapy.tools.group_views import end_offsets
 from kafkapy.tools.output import counted
 
 if TYPE_CHECKING:
     from kafkapy.client.original.assignment import Partition
+    from kafkapy.client.original.cluster_tree import ClusterTree
     from kafkapy.client.original.group_nodes import GroupNodes, OldGroup
 
 # For an answer of a broker: those that ZooKeeper knows of may not be reached from here.
@@ -133,17 +138,42 @@ class InBoth(InZooKeeper):
 
     @cached_property
     def admin(self) -> Admin:
-        """Raises ToolError where no broker is registered."""
-        brokers = self.nodes.brokers()
+        """Raises ToolError where there is no broker that can be asked."""
+        if self._is_07:
+            raise ToolError(
+                f"the brokers in ZooKeeper at {self._connect} are of Kafka 0.7, which do not say what a reset wants to "
+                "know; import-offsets sets offsets as a file has them"
+            )
+        brokers = [host_port(*address) for address in self._cluster.brokers().values()]
         if not brokers:
             raise ToolError(f"no broker with a plain text listener is registered in ZooKeeper at {self._connect}")
         return Admin(Cluster(brokers, timeout_s=_PATIENCE_S, old_brokers=True))
+
+    @cached_property
+    def _cluster(self) -> ClusterTree:
+        return self.nodes.cluster()
+
+    @property
+    def _is_07(self) -> bool:
+        return self._cluster.layout is Layout.V07
+
+    def ends(self, groups: Iterable[OldGroup]) -> dict[Partition, int]:
+        """Where partitions of the groups end that are there. Raises ToolError, KafkaError, ClientError."""
+        topics = set(self.nodes.topics())  # old brokers make others when they are asked for them
+        wanted = {where for group in groups for where in group.partitions if where[0] in topics}
+        if self._is_07:
+            return ends_07(self._cluster.brokers(), wanted, _PATIENCE_S)
+        numbered = [(topic, int(name)) for topic, name in wanted if name.isdecimal()]
+        found = end_offsets(self.admin, numbered) if numbered else {}
+        return {(topic, str(number)): end for (topic, number), end in found.items()}
 
     def kept(self, group: OldGroup, more: Iterable[Partition] = ()) -> dict[Partition, Kept]:
         """What is committed for the group's partitions, and for those in `more`. Raises KafkaError and ClientError."""
         wanted = {*group.partitions, *more}
         in_zookeeper = group.offsets
-        numbered = [(topic, int(number)) for topic, number in wanted if number.isdigit()]
+        if self._is_07:
+            return {where: Kept(offset, None) for where, offset in in_zookeeper.items()}
+        numbered = [(topic, int(number)) for topic, number in wanted if number.isdecimal()]
         found = GroupAdmin(self.admin.cluster).offsets_of(group.name, numbered)
         in_kafka = {(topic, str(number)): offset for (topic, number), offset in found.items()}
         return {

@@ -149,7 +149,7 @@ def _goal(
 
 def _numbered(found: Mapping[tuple[str, str], int]) -> Offsets:
     """Without partitions of Kafka 0.7, whose brokers cannot be asked what they have."""
-    return {(topic, int(name)): OffsetAndMetadata(at) for (topic, name), at in found.items() if name.isdigit()}
+    return {(topic, int(name)): OffsetAndMetadata(at) for (topic, name), at in found.items() if name.isdecimal()}
 
 
 def _partitions(

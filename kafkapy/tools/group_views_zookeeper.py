@@ -103,7 +103,7 @@ def _owned(group: OldGroup, member: str) -> list[Partition]:
 
 
 def _in_words(partitions: list[Partition]) -> str:
-    if all(name.isdigit() for _, name in partitions):
+    if all(name.isdecimal() for _, name in partitions):
         return in_words((topic, int(name)) for topic, name in partitions)
     by_topic: dict[str, list[str]] = {}
     for topic, name in partitions:
@@ -128,7 +128,7 @@ def _subscription_document(wanted: Subscription) -> dict[str, Any]:
 
 
 def _number(name: str) -> int | str:
-    return int(name) if name.isdigit() else name
+    return int(name) if name.isdecimal() else name
 
 
 def _dash(value: object) -> object:

@@ -16,7 +16,6 @@ from kafkapy.errors import KafkaError
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.group_answers import complain
 from kafkapy.tools.group_homes_zookeeper import InBoth, check_name, nodes_of
-from kafkapy.tools.group_views import end_offsets
 from kafkapy.tools.group_views_zookeeper import Described, document, in_zookeeper, print_members, print_offsets
 from kafkapy.tools.main import sentence_of
 from kafkapy.tools.output import counted, print_json, print_table
@@ -103,11 +102,8 @@ class ZooKeeperGroups:
 
 def _described(home: InBoth, groups: Sequence[OldGroup]) -> list[Described]:
     """What no broker tells is left out, and standard error says so."""
-    there = set(home.nodes.topics())  # old brokers make others when they are asked for them
-    named = {where for group in groups for where in group.partitions if where[0] in there and where[1].isdigit()}
     try:
-        found = end_offsets(home.admin, ((topic, int(name)) for topic, name in named)) if named else {}
-        ends = {(topic, str(number)): end for (topic, number), end in found.items()}
+        ends = home.ends(groups)
         return [Described(group, home.kept(group), ends) for group in groups]
     except (KafkaError, ClientError, ToolError) as error:
         print(

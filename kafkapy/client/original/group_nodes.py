@@ -15,6 +15,7 @@ from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError, NotEm
 from kazoo.exceptions import RuntimeInconsistency as NotTried
 
 from kafkapy.client.original.assignment import Partition
+from kafkapy.client.original.cluster_tree import ClusterTree
 from kafkapy.client.original.group_tree import GroupTree
 from kafkapy.client.original.layouts import Layout, layout_of_topic, partitions_07, partitions_in
 from kafkapy.client.original.subscriptions import Subscription, read_subscription
@@ -55,9 +56,9 @@ class GroupNodes:
         """Whether a cluster lives here, or has lived here."""
         return self._wait(self._client.exists_async(BROKER_IDS)) is not None
 
-    def brokers(self) -> list[str]:
-        """HOST:PORT of the registered brokers that listen in plain text."""
-        return GroupTree(self._client, "", patience_s=self._patience_s).brokers()
+    def cluster(self) -> ClusterTree:
+        """Its brokers, in the layout that is found."""
+        return GroupTree(self._client, "", patience_s=self._patience_s).cluster
 
     def topics(self) -> list[str]:
         """Of the cluster."""
