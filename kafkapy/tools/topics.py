@@ -13,6 +13,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError
 from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values, through_zookeeper
 from kafkapy.tools.output import print_json, print_table
+from kafkapy.tools.topic_creation import create_each
 
 if TYPE_CHECKING:
     from kafkapy.tools.topics_zookeeper import ZooKeeperTopics
@@ -102,20 +103,13 @@ def create_topics(
         )
     settings: dict[str, str | None] = dict(key_values("--config", config or ()))
     with Admin(cluster_of(servers)) as admin, admin.cluster:
-        for name in names:
-            try:
-                made = admin.create_topics(
-                    [NewTopic(name, partitions, replicas, settings)], validate_only=validate_only
-                )
-            except KafkaError as error:
-                if error.code == Errors.TOPIC_ALREADY_EXISTS and if_not_exists:
-                    print(f"Topic {name} is there already.")
-                    continue
-                raise
-            if validate_only:
-                print(f"Topic {name} could be created.")
-            else:
-                print(f"Created topic {name} with {_count(len(made[0].partitions), 'partition')}.")
+
+        def make(name: str) -> str:
+            asked = [NewTopic(name, partitions, replicas, settings)]
+            made = admin.create_topics(asked, validate_only=validate_only)
+            return _count(len(made[0].partitions), "partition")
+
+        create_each(names, make, if_not_exists=if_not_exists, validate_only=validate_only)
 
 
 @app.command("describe")

@@ -16,6 +16,7 @@ from kafkapy.metadata.topic_rules import NOT_GIVEN, is_internal
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.output import counted, print_json, print_table
+from kafkapy.tools.topic_creation import create_each
 from kafkapy.tools.zk_places import opened
 
 
@@ -56,20 +57,14 @@ class ZooKeeperTopics:
                 "topics create --zookeeper needs --partitions and --replication-factor: it asks no broker how it is set"
             )
         with self._opened() as topics:
-            for name in names:
-                try:
-                    assignment = topics.plan(name, partitions, replicas, settings)
-                    if not validate_only:
-                        topics.create(name, assignment, settings)
-                except KafkaError as error:
-                    if error.code == Errors.TOPIC_ALREADY_EXISTS and if_not_exists:
-                        print(f"Topic {name} is there already.")
-                        continue
-                    raise
-                if validate_only:
-                    print(f"Topic {name} could be created.")
-                else:
-                    print(f"Created topic {name} with {counted(partitions, 'partition')}.")
+
+            def make(name: str) -> str:
+                assignment = topics.plan(name, partitions, replicas, settings)
+                if not validate_only:
+                    topics.create(name, assignment, settings)
+                return counted(partitions, "partition")
+
+            create_each(names, make, if_not_exists=if_not_exists, validate_only=validate_only)
 
     def describe(self, names: Sequence[str], *, as_json: bool) -> None:
         with self._opened() as topics:
