@@ -25,6 +25,8 @@ from kafkapy.log.results import CLIENT
 
 log = logging.getLogger("kafkapy.replica.append_queue")
 
+_STOPPED = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
+
 Sets = Sequence[memoryview]
 Results = list[Any]
 Done = Callable[[Results], None]
@@ -67,13 +69,23 @@ class AppendQueue:
         return self._writing
 
     def put(self, sets: Sets, done: Done, *, long: bool = False, origin: int = CLIENT) -> None:
-        """Queues `sets`; `done(results)` is called once, on a pool thread: the other pool's if it is `long` work."""
+        """Queues `sets`; `done(results)` is called once, on a pool thread: the other pool's if it is `long` work.
+
+        Raises RuntimeError, and `done` is not called, when the pool was stopped.
+        """
         with self._lock:
             self._waiting.append(((sets, done), (long, origin)))
             if self._writing:
                 return
             self._writing = True
-        self._submit(long)
+        try:
+            self._submit(long)
+        except RuntimeError:  # the broker stops: nobody will write it, nor what came behind it meanwhile
+            with self._lock:
+                behind, self._waiting = [entry for entry, _ in self._waiting[1:]], []
+                self._writing = False
+            _give_out([(entry, [_STOPPED] * len(entry[0])) for entry in behind])
+            raise
 
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
         """Queues what was written elsewhere, and has to be flushed before `done(results)`."""

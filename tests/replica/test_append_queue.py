@@ -271,3 +271,22 @@ def test_what_waits_when_a_pool_is_stopped_is_still_appended(stopped, flushed):
         pool.run()
     assert appended == list("abc")
     assert sorted(answers) == [["a"], ["b"], ["c"]]
+
+
+def test_an_append_after_the_pool_has_stopped_is_refused_with_those_behind_it():
+    answers = []
+
+    class Stopped(Pool):
+        def submit(self, fn, *args):
+            if not answers:  # another producer comes meanwhile, and queues behind
+                queue.put(["behind", "it"], answers.append)
+            raise RuntimeError("the pool was stopped and takes no more work")
+
+    queue = queue_of(Stopped(), list)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="was stopped"):
+            queue.put(["late"], lambda results: 1 // 0)
+        assert [[error.code for error in results] for results in answers] == [
+            [Errors.NOT_LEADER_OR_FOLLOWER] * 2
+        ] * wanted
+        assert not queue.busy
