@@ -41,6 +41,7 @@ _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _TRIM_S = 3.0
 _PATIENT_TURNS = 4
+_MESSAGES_A_TURN = 16
 
 
 class Processor:
@@ -205,7 +206,8 @@ class Processor:
         return -1 if wait == float("inf") else int(wait * 1000) + 1
 
     def _process_messages(self) -> None:
-        for _ in range(len(self._messages)):
+        """Some of them: a thousand answers that are ready at once must not hold up the requests that come meanwhile."""
+        for _ in range(min(len(self._messages), _MESSAGES_A_TURN)):
             fn, args = self._messages.popleft()
             fn(*args)
 

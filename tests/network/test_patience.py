@@ -5,7 +5,7 @@ import threading
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Reply
 
-from .conftest import LONG, Echo, Serve, framed
+from .conftest import LONG, Echo, Serve, framed, until
 
 
 class Gated(Echo):
@@ -45,3 +45,21 @@ def test_patient_connections_come_behind_others_and_a_few_at_a_time(serve: Serve
     handled = turns[turns.index(b"stop") + 1 :]
     assert sorted(handled) == [b"more"] * 60 + [b"now"]
     assert handled.index(b"now") < 20
+
+
+def test_answers_that_are_ready_together_let_requests_between_them(serve: Serve) -> None:
+    """What a request waits for is counted in answers, which may be of a thousand members of a group."""
+    handler = Gated()
+    running = serve(handler)
+    gate, other = running.connect(), running.connect()
+    assert other.is_open()
+    gate.send(b"stop")
+    assert handler.stopped.wait(LONG)
+    other.send(b"now")
+    before: list[int] = []
+    for number in range(200):
+        running.server._processors[0].post(lambda number=number: before.append(len(handler.turns)))
+    handler.go_on.set()
+    assert other.frame() == b"now"
+    until(lambda: len(before) == 200)
+    assert sum(turns == before[0] for turns in before) <= 20  # the others came behind it
