@@ -286,7 +286,5 @@ def test_an_append_after_the_pool_has_stopped_is_refused_with_those_behind_it():
     for _ in range(2):
         with pytest.raises(RuntimeError, match="was stopped"):
             queue.put(["late"], lambda results: 1 // 0)
-        assert [[error.code for error in results] for results in answers] == [
-            [Errors.NOT_LEADER_OR_FOLLOWER] * 2
-        ] * wanted
+        assert [[error.code for error in results] for results in answers] == [[Errors.NOT_LEADER_OR_FOLLOWER] * 2]
         assert not queue.busy
