@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
-from kafkapy.log.settings import LogSettings
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
@@ -20,12 +18,12 @@ from kafkapy.metadata.office import Office
 from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import Tree
-from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
-from kafkapy.runtime.descriptors import half_of_the_descriptors, raise_descriptor_limit
+from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.read_pools import ReadPools
@@ -34,18 +32,18 @@ from kafkapy.runtime.timer import Timer
 from kafkapy.server.cleaner import cleaner_settings
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.config_alter import check_topic
-from kafkapy.server.config_listeners import ANY_ADDRESSES
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.dynamic_config import DynamicConfig
 from kafkapy.server.fetch_sessions import FetchSessionCache
 from kafkapy.server.gauges import register_gauges
+from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_start import LogStart
 from kafkapy.server.metadata_home import StartError, home_of, open_tree
 from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import MetricsPage
-from kafkapy.server.retention_policy import load_policy
-from kafkapy.server.services import Node, Services
+from kafkapy.server.part_settings import log_settings, network_settings
+from kafkapy.server.services import Services
 
 if TYPE_CHECKING:
     from kafkapy.server.shared_cluster import SharedCluster
@@ -135,7 +133,7 @@ class BrokerServer:
         tree = self._tree = open_tree(services.config, logs, self._metadata_failed)
         cluster = ClusterRegistry(tree)
         office = Office(tree)
-        self._identify(cluster, logs)
+        identify(services, cluster, logs.dirs)
         services.configs = ConfigRegistry(tree)
         services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
         services.dynamic_config.load()  # before the parts are made that take their settings from it
@@ -179,56 +177,18 @@ class BrokerServer:
             clock=services.clock,
             scheduler=self._scheduler,
             disk_pool=self._background_pool,
-            settings=LogSettings(
-                recovery_threads_per_dir=config.num_recovery_threads_per_data_dir,
-                initial_task_delay_ms=config.log_initial_task_delay_ms,
-                retention_check_ms=config.log_retention_check_interval_ms,
-                flush_check_ms=config.log_flush_scheduler_interval_ms,
-                recovery_checkpoint_ms=config.log_flush_offset_checkpoint_interval_ms,
-                start_offset_checkpoint_ms=config.log_flush_start_offset_checkpoint_interval_ms,
-                high_watermark_checkpoint_ms=config.replica_high_watermark_checkpoint_interval_ms,
-                producer_expiration_ms=config.producer_id_expiration_ms,
-                producer_expiration_check_ms=config.producer_id_expiration_check_interval_ms,
-                max_decompressed=config.kafkapy_decompressed_max_bytes,
-                max_open_files=config.kafkapy_log_max_open_files or half_of_the_descriptors(),
-                retention=load_policy(config.kafkapy_retention_policy),
-            ),
+            settings=log_settings(config),
             files=self._files,
             on_dir_failure=self._directory_failed,
         )
         return self._logs
-
-    def _identify(self, cluster: ClusterRegistry, logs: LogManager) -> None:
-        """Broker id and cluster id, from the settings, the tree and each directory's meta.properties, which agree."""
-        services, config = self.services, self.services.config
-        services.cluster_id = cluster.ensure_cluster_id(logs.dirs.stored_cluster_id())
-        broker_id = config.broker_id
-        if broker_id < 0:
-            stored = logs.dirs.stored_broker_id()
-            broker_id = stored if stored is not None else cluster.generate_broker_id(config.reserved_broker_max_id)
-        services.broker_id = broker_id
-        logs.dirs.stamp(broker_id, services.cluster_id, services.clock.time_ms())
 
     def _make_network(self) -> SocketServer:
         services, config = self.services, self.services.config
         return SocketServer(
             [Listener(one.name, one.host, one.port) for one in config.listeners],
             Dispatcher(services),
-            NetworkSettings(
-                num_network_threads=config.num_network_threads,
-                socket_request_max_bytes=config.socket_request_max_bytes,
-                socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-                socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
-                socket_listen_backlog_size=config.socket_listen_backlog_size,
-                max_connections=config.max_connections,
-                max_connections_per_ip=config.max_connections_per_ip,
-                max_connections_per_ip_overrides=config.max_connections_per_ip_overrides,
-                connections_max_idle_ms=config.connections_max_idle_ms,
-                inter_broker_listener=config.inter_broker_listener,
-                zero_copy=config.kafkapy_zero_copy_enable,
-                read_ahead_bytes=config.kafkapy_read_ahead_bytes,
-                read_ahead_max_bytes=config.kafkapy_read_ahead_max_bytes,
-            ),
+            network_settings(config),
             services.counters,
             services.disk_pool,
             services.read_pools,
@@ -268,7 +228,7 @@ class BrokerServer:
             cluster.take_office(office)
 
     def _enter(self, cluster: ClusterRegistry) -> None:
-        """The session has expired and another begun: the registration has to be made again."""
+        """The registration, which lasts as long as a session."""
         config = self.services.config
         cluster.register_broker(
             self.services.broker_id, self._endpoints, config.broker_rack, self.services.clock.time_ms()
@@ -276,23 +236,9 @@ class BrokerServer:
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
         """Makes the addresses known: to clients, and in the tree."""
-        services, config = self.services, self.services.config
-        bound = {one.name: one for one in config.listeners}
-        endpoints = []
-        for one in config.advertised_listeners:
-            host = one.host
-            if not host or host in ANY_ADDRESSES:
-                host = socket.getfqdn()
-            port = one.port or ports[one.name]
-            endpoints.append(Endpoint(one.name, host, port, one.protocol))
-            services.advertise(one.name, Node(services.broker_id, host, port, config.broker_rack))
-        for name, listener in bound.items():
-            self.listeners.append(str(listener._replace(port=ports[name])))
-            if not services.nodes(name):  # not advertised: its clients see the first one that is
-                first = endpoints[0]
-                services.advertise(name, Node(services.broker_id, first.host, first.port, config.broker_rack))
-        self._endpoints = endpoints
-        cluster.register_broker(services.broker_id, endpoints, config.broker_rack, services.clock.time_ms())
+        self.listeners = [str(one._replace(port=ports[one.name])) for one in self.services.config.listeners]
+        self._endpoints = advertise(self.services, ports)
+        self._enter(cluster)
 
     # --- changes while it runs
 
