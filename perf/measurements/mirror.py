@@ -101,17 +101,17 @@ def _written(file: Path, broker: Broker) -> Path:
 def _middle(mirror: Child, target: Broker, topic: str, count: int) -> tuple[float, float]:
     """Seconds, and those of its processor, for half of the records from about the first quarter on."""
     places = {(topic, partition): LATEST for partition in range(PARTITIONS)}
-    first: tuple[int, float, float] | None = None
+    begin = 0, 0.0, 0.0  # the last look before the first quarter was there
     since, before = time.monotonic(), 0
     with Admin(target.bootstrap) as admin:
         while True:
             there = sum(one.offset for one in admin.offsets_now(places).values())
             now, cpu = time.perf_counter(), cpu_seconds(mirror.pid)
-            if first is None and there >= count // 4:
-                first = there, now, cpu
-            if first is not None and there >= count * 3 // 4:
-                share = count / 2 / (there - first[0])
-                return (now - first[1]) * share, (cpu - first[2]) * share
+            if there < count // 4:
+                begin = there, now, cpu
+            elif there >= count * 3 // 4:
+                share = count / 2 / (there - begin[0])
+                return (now - begin[1]) * share, (cpu - begin[2]) * share
             if there > before:
                 since, before = time.monotonic(), there
             if mirror.process.poll() is not None or time.monotonic() - since > STALL_S:

@@ -5,7 +5,7 @@ import pytest
 from perf.measurement import KAFKAPY, Bench, Measurement
 from perf.measurements import ALL
 
-OTHERS = {"java", "rebalance_zookeeper", "mirror"}  # what needs other programs, or waits for long
+OTHERS = {"java", "rebalance_zookeeper"}  # what needs other programs, or waits for long
 MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith("spark-")]
 
 
