@@ -11,8 +11,8 @@ import typer
 from kafkapy.tools.errors import ToolError
 from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper, home_of
 from kafkapy.tools.offset_lines import read_lines, write_lines
-from kafkapy.tools.options import DEFAULT_SERVER, Servers
-from kafkapy.tools.output import counted, print_table
+from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers
+from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.plan_file import STANDARD
 
 
@@ -60,6 +60,7 @@ def import_offsets(
     servers: Servers = DEFAULT_SERVER,
     zookeeper: ThroughZooKeeper = None,
     command_config: CommandConfig = None,
+    as_json: Json = False,
 ) -> None:
     """Commit the offsets in a file for groups that have no members.
 
@@ -84,15 +85,16 @@ def import_offsets(
         if execute:
             for name in wanted:
                 home.commit(name, lines[name])
+    plan = [(name, *where, before[name].get(where), offset) for name in wanted for where, offset in lines[name].items()]
+    columns = ("group", "topic", "partition", "committed", "new")
+    if as_json:
+        print_json({"executed": execute, "offsets": [dict(zip(columns, row, strict=True)) for row in plan]})
+        return
     print_table(
         ["group", "topic", "partition>", "committed>", "new>"],
-        [
-            (name, *where, before[name].get(where, "-"), offset)
-            for name in wanted
-            for where, offset in lines[name].items()
-        ],
+        [tuple("-" if cell is None else cell for cell in row) for row in plan],
     )
     if execute:
-        print(f"Committed {counted(sum(len(lines[name]) for name in wanted), 'offset')}.")
+        print(f"Committed {counted(len(plan), 'offset')}.")
     else:
         print("This is the plan; nothing was changed. --execute carries it out.")
