@@ -135,8 +135,13 @@ class OutsideChanges:
     def _look(self, path: str) -> None:
         parent, name = split_path(path)
         if path == paths.DELETE_TOPICS:
-            for marked in self._tree.children(path):
-                self._delete(marked)
+            marked = self._tree.children(path)
+            for name in marked:
+                self._delete(name)
+            for topic in self._topics.marked():
+                if topic.name not in marked:  # another controller has finished it
+                    self._controller.finish_marked(topic.name)
+                    self._remember(paths.topic(topic.name))  # there may be a new one
         elif path == paths.TOPICS:
             for each in self._tree.children(path):
                 self._guarded(paths.topic(each), partial(self._controller.follow, each))

@@ -156,11 +156,11 @@ def _field(node: Node, path: str, name: str) -> Any:
     try:
         return paths.from_json(node.data, path)[name]
     except KeyError:
-        raise ValueError(f"the metadata at {path} has no {name!r}") from None
+        raise paths.Unreadable(f"the metadata at {path} has no {name!r}") from None
 
 
 def _epoch(node: Node) -> int:
     try:
         return int(node.data)
     except ValueError:
-        raise ValueError(f"the metadata at {paths.CONTROLLER_EPOCH} is no number: {node.data[:40]!r}") from None
+        raise paths.Unreadable(f"the metadata at {paths.CONTROLLER_EPOCH} is no number: {node.data[:40]!r}") from None

@@ -76,18 +76,22 @@ def config(kind: str, entity: str) -> str:
     return f"{CONFIG}/{kind}/{entity}"
 
 
+class Unreadable(ValueError):
+    """What is in a node is not what belongs there; the message names its path."""
+
+
 def to_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def from_json(data: bytes, path: str) -> dict[str, Any]:
-    """The object in a node's data; an empty node is an empty object. ValueError names the path."""
+    """The object in a node's data; an empty node is an empty object. Raises Unreadable."""
     if not data:
         return {}
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise ValueError(f"the metadata at {path} is not JSON: {error}") from None
+        raise Unreadable(f"the metadata at {path} is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ValueError(f"the metadata at {path} is not a JSON object")
+        raise Unreadable(f"the metadata at {path} is not a JSON object")
     return value

@@ -7,7 +7,7 @@ clients), its logs are removed, then its nodes. A crash between the steps leaves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
@@ -33,6 +33,7 @@ from kafkapy.metadata.topic_rules import (
 )
 from kafkapy.metadata.tree import (
     BadVersion,
+    Check,
     Create,
     Delete,
     NodeExists,
@@ -149,14 +150,16 @@ class TopicRegistry(KnownTopics):
         doomed = [*self._tree.subtree(paths.topic(name)), *self._tree.subtree(paths.config("topics", name)), mark]
 
         def removed(error: TreeError | None) -> None:
-            if isinstance(error, NoNode | NotEmpty) and tries > 1 and self._tree.exists(mark):
+            if isinstance(error, NoNode | NotEmpty) and error.path != mark and tries > 1:
                 self._remove(name, done, tries - 1)
                 return
+            if isinstance(error, NoNode) and name in self._marked:
+                error = None  # another controller was faster; what has the name now is another topic
             if error is None:
                 self._marked.pop(name, None)
             done(None if error is None else _as_kafka(error, name))
 
-        self._submit([Delete(path) for path in doomed], removed)
+        self._submit([Delete(path) for path in doomed], removed, only_if=[Check(mark)])
 
     def set_states(self, states: Mapping[tuple[str, int], PartitionState], done: Finished) -> None:
         """Writes the state of partitions, by (topic, partition), all or none."""
@@ -247,10 +250,16 @@ class TopicRegistry(KnownTopics):
 
         self._submit(operations, made)
 
-    def _submit(self, operations: Iterable[Operation], done: Callable[[TreeError | None], None]) -> None:
-        """One change, or as few as the tree's home takes. What a crash between them leaves, `settle` or the next
-        `remove` finishes: a topic's node comes first and goes last."""
-        changes = [self._office.fenced(change) for change in self._tree.in_changes(list(operations))]
+    def _submit(
+        self,
+        operations: Iterable[Operation],
+        done: Callable[[TreeError | None], None],
+        only_if: Sequence[Check] = (),
+    ) -> None:
+        """One change, or as few as the tree's home takes, each made only if that holds. What a crash between them
+        leaves, `settle` or the next `remove` finishes: a topic's node comes first and goes last."""
+        parts = self._tree.in_changes(list(operations))
+        changes = [self._office.fenced([*only_if, *part]) for part in parts]
         self._tree.submit_in_order(changes, done)
 
 

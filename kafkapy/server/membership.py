@@ -103,6 +103,7 @@ class Membership:
 
     def _run(self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]) -> None:
         others: set[int] = set()
+        in_doubt = False  # an election failed, and yet it may have been made
         while True:
             self._news.wait()
             self._news.clear()
@@ -115,13 +116,15 @@ class Membership:
                 if expired:
                     register()
                     log.info("registered again as broker %d in ZooKeeper at %s", self._broker_id, self._where)
-                if not self._tree.exists(paths.CONTROLLER):
+                elif in_doubt or not self._tree.exists(paths.CONTROLLER):
                     elect()
                     log.info("there was no controller any more: this broker has stood for election")
+                in_doubt = False
             except NodeExists:
                 on_failure(f"broker id {self._broker_id} was taken by another while the session had expired")
             except (TreeError, KafkaError, ValueError) as error:
                 log.warning("not registered yet, or not the controller: %s", error)
+                in_doubt = True
                 if expired:
                     self._expired.set()
                 time.sleep(_GLANCE_S)

@@ -20,6 +20,7 @@ from kafkapy.metadata.zookeeper import ZooKeeperTree
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import OFFSET_FETCH
 from kafkapy.server.broker import BrokerServer, StartError
+from kafkapy.tools.main import sentence_of
 from tests.zookeeper.conftest import Start
 
 
@@ -163,6 +164,19 @@ def test_dynamic_settings_that_others_write_count(start: Start, tree: Tree) -> N
     eventually(lambda: tree.children("/config/changes"))
     (note,) = tree.children("/config/changes")
     assert value(tree, f"/config/changes/{note}") == {"version": 2, "entity_path": "topics/t"}
+
+
+@pytest.mark.parametrize(
+    ("path", "data"), [("/controller_epoch", b"many"), ("/cluster/id", b"\xff"), ("/cluster/id", b"{}")]
+)
+def test_a_cluster_that_cannot_be_read_is_refused_in_a_sentence(
+    start: Start, tree: Tree, path: str, data: bytes
+) -> None:
+    tree.ensure("/cluster")
+    tree.commit([Create(path, data)])
+    with pytest.raises(ValueError, match=f"the metadata at {path} ") as caught:
+        start()
+    assert "should not happen" not in sentence_of(caught.value)
 
 
 def test_a_place_that_is_taken_is_refused(start: Start, tree: Tree, tmp_path: Path) -> None:

@@ -145,6 +145,51 @@ def test_a_broker_that_lost_its_office_takes_nothing_up_until_it_has_it_again(
     assert value(tree, "/brokers/topics/mine/partitions/0/state")["controller_epoch"] == 3
 
 
+def test_a_deletion_that_another_controller_has_finished_is_over(
+    start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what has the topic's name by then is not touched."""
+    server = start()
+    topics = server.services.topics
+    server.services.controller.create("t", partitions=1)
+    monkeypatch.setattr(server.services.controller, "finish_marked", lambda name: None)
+    wait(topics.mark_deleted, "t")
+    old = topics.marked()[0]
+    eventually(lambda: tree.exists("/admin/delete_topics/t"))
+    moves_on(tree)
+    monkeypatch.undo()
+    doomed = [*tree.subtree("/brokers/topics/t"), *tree.subtree("/config/topics/t"), "/admin/delete_topics/t"]
+    new = Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    tree.commit([*map(Delete, doomed), new, Delete("/controller")])
+    eventually(lambda: server.services.replicas.holds("t", 0))
+    made = topics.get("t")
+    assert made is not None
+    assert made.id != old.id
+    assert topics.marked() == []
+    assert value(tree, "/brokers/topics/t/partitions/0/state")["leader"] == 0
+
+
+def test_an_election_that_fails_is_repeated_though_it_was_made(
+    start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start()
+    become, tries = ClusterRegistry.become_controller, []
+
+    def answer_lost(cluster: ClusterRegistry, broker_id: int, time_ms: int) -> Any:
+        term = become(cluster, broker_id, time_ms)
+        tries.append(term)
+        if len(tries) == 1:
+            raise TreeUnavailable("/", "ZooKeeper has not answered")
+        return term
+
+    monkeypatch.setattr(ClusterRegistry, "become_controller", answer_lost)
+    tree.commit([Delete("/controller")])
+    eventually(lambda: len(tries) > 1)
+    assert tries[0] == tries[1]
+    eventually(lambda: server.services.topics.controller_epoch == 2)
+    server.services.controller.create("t", partitions=1)
+
+
 def test_an_election_whose_answer_came_too_late_is_found_out(tree: ZooKeeperTree) -> None:
     """As if the first had been given up: what it made is our session's, so it is ours."""
     cluster = ClusterRegistry(tree)
