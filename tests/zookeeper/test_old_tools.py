@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from harness import toolchain
@@ -45,3 +46,23 @@ def test_topics_are_made_grown_set_and_deleted_through_zookeeper(
     run(topics, *zookeeper, "--delete", "--topic", "t")
     eventually(lambda: not tree.exists("/brokers/topics/t"), what="the topic is not deleted")
     assert not replicas.holds("t", 0)
+
+
+def test_partitions_are_reassigned_through_zookeeper_and_through_the_broker(
+    server: BrokerServer, connect: str, tree: Tree, tmp_path: Path
+) -> None:
+    """To where they are: what a plan for a cluster of one broker can ask for."""
+    server.services.controller.create("t", partitions=2)
+    plan = tmp_path / "plan.json"
+    moves = [{"topic": "t", "partition": index, "replicas": [0]} for index in range(2)]
+    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+    tool = "kafka.admin.ReassignPartitionsCommand"
+    file = ("--reassignment-json-file", str(plan))
+    broker = ("--bootstrap-server", server.bootstrap_servers)
+    assert "Successfully started partition reassignments for t-0,t-1" in run(
+        tool, "--zookeeper", connect, *file, "--execute"
+    )
+    eventually(lambda: not tree.exists("/admin/reassign_partitions"), what="the request is not answered")
+    assert "Successfully started partition reassignments for t-0,t-1" in run(tool, *broker, *file, "--execute")
+    assert "Reassignment of partition t-1 is complete." in run(tool, *broker, *file, "--verify")
+    assert "No partition reassignments found." in run(tool, *broker, "--list")
