@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from harness.tcp_proxy import TcpProxy
-from harness.zookeeper import ZooKeeper, eventually
+from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
+from kazoo.exceptions import AuthFailedError
 
-from kafkapy.metadata.keeper_client import KeeperError
-from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable
+from kafkapy.metadata.keeper import Session
+from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings
+from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable, wait
 from kafkapy.metadata.zookeeper import ZooKeeperTree
 
 OpenTree = Callable[..., ZooKeeperTree]
@@ -169,3 +171,52 @@ def test_a_change_that_is_too_long_for_zookeeper_fails_and_nothing_else(tree: Zo
         tree.commit([Set("/a", b"x" * 3_000_000)])
     tree.commit([Set("/a", b"y")])
     assert tree.get("/a").data == b"y"
+
+
+def test_a_change_that_the_client_refuses_to_send_is_answered(
+    tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose login was refused when it connected again: nobody may wait for ever."""
+    with monkeypatch.context() as refusing:
+        refusing.setattr(Session, "outcome", lambda *_: raised(AuthFailedError()))
+        with pytest.raises(TreeUnavailable, match="ZooKeeper refuses: AuthFailed"):
+            tree.commit([Create("/a")])
+    tree.commit([Create("/b")])
+    assert tree.children("/") == ["a", "b"]
+
+
+def test_what_is_not_followed_can_be_looked_at(proxy: TcpProxy, behind: str, tree: ZooKeeperTree) -> None:
+    settings = KeeperSettings(behind, SESSION_MS, 10_000)
+    narrow = ZooKeeperTree(settings, leaves=("/c",))
+    try:
+        narrow.commit([Create("/c", b"1"), Create("/c/g", b"2"), Create("/d"), Create("/d/e")])
+        assert set(narrow.subtree("/")) == {"/d/e", "/d", "/c", "/"}
+        eventually(lambda: tree.exists("/c/g"))
+        tree.commit([Set("/c", b"3"), Set("/c/g", b"4"), Create("/c/h")])
+        eventually(lambda: narrow.get("/c").data == b"3")
+        assert not narrow.exists("/c/h")
+
+        def looked() -> Any:
+            nodes = wait(narrow.look, ["/c/g", "/c/no", "/c/h", "/d/e"])
+            return [node and node.data for node in nodes]
+
+        assert looked() == [b"4", None, b"", b""]
+        with pytest.raises(TreeUnavailable, match="cannot be asked"):
+            wait(narrow.look, ["/c/../x"])
+        proxy.cut()
+        with pytest.raises(TreeUnavailable, match="has not answered for 2 s"):
+            looked()
+        proxy.mend()
+        eventually(lambda: narrow.answers)
+        assert looked() == [b"4", None, b"", b""]
+        narrow.commit([Set("/c/g", b"5"), Delete("/c/h")])
+        assert looked() == [b"5", None, None, b""]
+        tree.commit([Delete("/c/g"), Delete("/c"), Create("/c"), Create("/c/i")])
+        eventually(lambda: narrow.get("/c").data == b"")
+        assert narrow.children("/c") == []
+    finally:
+        narrow.close()
+
+
+def raised(error: Exception) -> Any:
+    raise error
