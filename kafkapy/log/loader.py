@@ -83,7 +83,7 @@ class Loader:
             self._files.make_dir(self._directory)
         self._load_epochs()
         end = self._load_segments(self._entries)
-        snapshots_found = self._snapshots.offsets
+        snapshots_found = list(self._snapshots.offsets)
         recovery_point = end if self._clean else min(self._recovery_point, end)
         # After a clean stop an epoch that began right at the end is no sign of lost records: its leader goes on.
         self._epochs.truncate_from_end(end + 1 if self._clean else end)

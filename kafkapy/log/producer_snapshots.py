@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator
 from struct import Struct
 
@@ -90,7 +91,7 @@ def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
 
 
 class SnapshotFiles:
-    """The snapshots of one partition's directory; `offsets` is kept ascending, and replaced by every change."""
+    """The snapshots of one partition's directory; `offsets` is kept ascending."""
 
     __slots__ = ("_files", "directory", "offsets", "report", "taken_at")
 
@@ -129,20 +130,27 @@ class SnapshotFiles:
         """Returns the path: a snapshot that was not synced here is synced with its segment."""
         path = self.path(offset)
         self._files.write(path, format_snapshot(entries), sync=sync)
-        if offset not in self.offsets:
-            self.offsets = sorted([*self.offsets, offset])
+        at = bisect_left(self.offsets, offset)
+        if self.offsets[at : at + 1] != [offset]:
+            self.offsets.insert(at, offset)
         return path
 
+    def _forget(self, offset: int) -> bool:
+        """Whether there was one."""
+        at = bisect_left(self.offsets, offset)
+        there = self.offsets[at : at + 1] == [offset]
+        if there:
+            del self.offsets[at]
+        return there
+
     def delete(self, offset: int) -> None:
-        if offset in self.offsets:
-            self.offsets = [other for other in self.offsets if other != offset]
+        if self._forget(offset):
             self._files.unlink(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
         """Renames the snapshot for deletion and returns the new path; None if there is none."""
-        if offset not in self.offsets:
+        if not self._forget(offset):
             return None
-        self.offsets = [other for other in self.offsets if other != offset]
         path = self.path(offset)
         try:
             self._files.rename(path, path + names.DELETED)
@@ -151,13 +159,13 @@ class SnapshotFiles:
         return path + names.DELETED
 
     def delete_all(self) -> None:
-        for offset in self.offsets:
+        for offset in list(self.offsets):
             self.delete(offset)
         self.taken_at = 0
 
     def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
         """Keeps those behind the start and not behind the end."""
-        for offset in self.offsets:
+        for offset in list(self.offsets):
             if offset > log_end_offset or offset <= log_start_offset:
                 self.delete(offset)
 

@@ -14,6 +14,8 @@ from kafkapy.log.environment import Environment
 from kafkapy.log.producer_snapshots import SnapshotFiles
 from kafkapy.log.segment import Segment
 
+_SHOWN = 10
+
 _log = logging.getLogger(__name__)
 
 
@@ -26,7 +28,9 @@ def delete_segments(
     """
     if not gone:
         return
-    _log.info("deleting %s: %s", ", ".join(map(repr, gone)), why)
+    shown = ", ".join(map(repr, gone[:_SHOWN]))
+    more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
+    _log.info("deleting %s%s: %s", shown, more, why)
     marked = []
     for segment in gone:
         segment.rename(names.DELETED)

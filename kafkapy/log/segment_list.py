@@ -54,6 +54,10 @@ class SegmentList:
 
     def with_added(self, segment: Segment) -> SegmentList:
         """With the segment, in the place of one with the same base offset."""
+        if not self.items or segment.base_offset > self._bases[-1]:  # a roll: two copies of memory, however many
+            added = SegmentList()
+            added.items, added._bases = (*self.items, segment), [*self._bases, segment.base_offset]
+            return added
         return SegmentList([*(one for one in self.items if one.base_offset != segment.base_offset), segment])
 
     def without(self, gone: Iterable[Segment]) -> SegmentList:

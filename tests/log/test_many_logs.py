@@ -6,6 +6,9 @@ from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
+from kafkapy.log.producer_snapshots import SnapshotFiles
+from kafkapy.log.segment import Segment
+from kafkapy.log.segment_list import SegmentList
 from kafkapy.runtime.clock import ManualClock
 
 from .support import NOW, ManualScheduler, batch, values_of
@@ -148,3 +151,34 @@ def test_each_directory_takes_the_next_log_where_fewest_are(tmp_path, count):
         manager.create("u", partition, None, CONFIG)
     assert [len(manager.logs_in(tmp_path / name)) for name in ("one", "two")] == [count, count]
     manager.close()
+
+
+def test_snapshots_and_segments_of_a_long_log_are_in_order_whatever_comes_and_goes(tmp_path):
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    snapshots = SnapshotFiles(Files(), str(directory))
+    for offset in (5, 9, 12, 7, 9):
+        snapshots.write(offset, (), sync=False)
+    assert snapshots.offsets == [5, 7, 9, 12]
+    assert snapshots.mark_deleted(7).endswith(".deleted")
+    assert snapshots.mark_deleted(8) is None
+    snapshots.delete(5)
+    assert snapshots.offsets == [9, 12]
+    snapshots.delete_outside(9, 100)
+    assert snapshots.offsets == [12]
+    snapshots.delete_all()
+    assert snapshots.offsets == []
+    assert sorted(path.suffix for path in directory.iterdir()) == [".deleted"]
+
+
+def test_a_list_with_one_more_segment_leaves_the_one_before_as_it_was():
+    clock = ManualClock(NOW)
+    made = [Segment(Files(), "/nowhere", base, CONFIG, clock) for base in (0, 10, 20, 10)]
+    lists = [SegmentList()]
+    for segment in made[:3]:
+        lists.append(lists[-1].with_added(segment))
+    assert [one.base_offsets for one in lists] == [[], [0], [0, 10], [0, 10, 20]]
+    assert [one.floor(15) for one in lists] == [-1, 0, 1, 1]
+    replaced = lists[3].with_added(made[3])
+    assert replaced.items == (made[0], made[3], made[2])
+    assert lists[3].items == tuple(made[:3])
