@@ -94,6 +94,7 @@ class Outbox:
         self._pause_until = 0.0
         self._refusing = False
         self._places = 0
+        self._begun: set[TopicPartition] = set()  # where the broker has a batch of this producer
 
     @property
     def is_empty(self) -> bool:
@@ -138,6 +139,7 @@ class Outbox:
             self._take_answers(self._cluster.timeout_s + GRACE_S)
             was_sent |= self.drop()
         self._lanes.clear()
+        self._begun.clear()
         self._refusing = False
         return was_sent
 
@@ -158,7 +160,7 @@ class Outbox:
         chosen: dict[int, list[PendingBatch]] = {}
         sizes: defaultdict[int, int] = defaultdict(int)
         for where, lane in self._lanes.items():
-            if not lane.may_send(ON_THE_WAY if self._numbered else 1):
+            if not lane.may_send(self._depth(where)):
                 continue
             node = self._cluster.leader_of(*where)
             batch = lane.waiting[0]
@@ -169,6 +171,11 @@ class Outbox:
             chosen.setdefault(node, []).append(batch)
             sizes[node] += batch.size
         return chosen
+
+    def _depth(self, where: TopicPartition) -> int:
+        """How many batches of a partition may be on the way. A broker that has nothing of a producer yet takes any
+        sequence number from it: a second batch would be stored though the first was refused as too large."""
+        return ON_THE_WAY if self._numbered and where in self._begun else 1
 
     def _send(self, node: int, batches: list[PendingBatch]) -> None:
         self._sender.before_sending(batches)
@@ -241,6 +248,7 @@ class Outbox:
     def _stored(self, batch: PendingBatch, base_offset: int) -> None:
         lane = self._lanes[batch.where]
         lane.sent.remove(batch)
+        self._begun.add(batch.where)
         # A broker takes sequence numbers without gaps: those before it are stored, though it may have forgotten them.
         while self._numbered and lane.waiting and lane.waiting[0].place < batch.place:
             earlier = lane.waiting.popleft()

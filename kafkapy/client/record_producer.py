@@ -228,7 +228,7 @@ class RecordProducer:
     def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
         """Ends the producer: what was to follow this batch must not be stored without it."""
         failure = ProduceFailed(*batch.where, batch.count, error)
-        batch.delivery.error = failure
+        batch.delivery.error = batch.delivery.error or failure
         self._failed = self._failed or failure
         self._open.clear()
 

@@ -90,13 +90,49 @@ def test_five_requests_are_on_the_way_and_what_comes_then_waits(fake_broker):
     go_on = threading.Event()
     fake_broker.answers[apis.PRODUCE.key] = lambda request: go_on.wait(30) and store.answer(request)
     with RecordProducer(fake_broker.address) as producer:
+        producer.send_batch(batch_of(b"first"))
+        go_on.set()
+        producer.flush()
+        go_on.clear()
         for number in range(5):
             producer.send_batch(batch_of(b"%d" % number))
             assert producer._outbox.waiting_bytes == 0
         producer.send_batch(batch_of(b"5"))
         assert producer._outbox.waiting_bytes > 0
         go_on.set()
-    assert store.logs[0].values == [b"%d" % number for number in range(6)]
+    assert store.logs[0].values == [b"first", *(b"%d" % number for number in range(6))]
+
+
+def test_until_a_broker_has_a_batch_of_the_producer_no_other_one_is_on_the_way(fake_broker):
+    """For it would take the second one though it refuses the first, and the first would count as stored with it."""
+    fake_broker.topics = {"t": [1]}
+    stored = []
+    expected = [-1]  # any
+
+    def answer(request):
+        ((data,),) = ([one.records for one in topic.partition_data] for topic in request.topic_data)
+        (header,) = iter_batches(data)
+        values = [record.value for record in records_of(data, header)]
+        code = Errors.NONE
+        if expected[0] not in (-1, header.base_sequence):
+            code = Errors.OUT_OF_ORDER_SEQUENCE_NUMBER
+        elif b"large" in values:
+            code = Errors.MESSAGE_TOO_LARGE
+        else:
+            stored.extend(values)
+            expected[0] = header.base_sequence + header.count
+        shape = apis.PRODUCE.Response.Responses
+        answers = [shape.PartitionResponses(index=0, error_code=code, error_message=None)]
+        return apis.PRODUCE.Response(responses=[shape(name="t", partition_responses=answers)])
+
+    fake_broker.answers[apis.PRODUCE.key] = answer
+    producer = RecordProducer(fake_broker.address)
+    producer.send_batch(batch_of(b"0", b"large"))
+    producer.send_batch(batch_of(b"1"))
+    with pytest.raises(ProduceFailed, match="1 record for t-0 not stored"):
+        producer.flush()
+    producer.close()
+    assert stored == [b"0"]
 
 
 def test_without_sequence_numbers_a_partition_has_one_batch_on_the_way(fake_broker):
