@@ -85,10 +85,10 @@ class SafeDelivery:
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(BACKOFF_S)
-            except ProduceFailed:
+            except ProduceFailed as error:
                 if self._abort:
                     raise
-                self._begin_anew()
+                self._begin_anew(error)
 
     def _settle(self) -> None:
         """Counts what is acknowledged, up to the first that is not."""
@@ -99,20 +99,21 @@ class SafeDelivery:
         self._counts.records += batch.count
         self._counts.size += batch.size
 
-    def _begin_anew(self) -> None:
-        """After a producer's failure, which drops all that it had: what was refused is lost, what is not acknowledged
-        goes to another one. Of that some may have been stored, and is there twice then."""
+    def _begin_anew(self, failure: ProduceFailed) -> None:
+        """After a producer's failure, which drops all that it had: what was refused is lost, and what else is not
+        acknowledged (batches behind it are refused, too, for their sequence numbers) goes to another one. Of that some
+        may have been stored, and is there twice then."""
         again: deque[_Sent] = deque()
         for sent in self._under_way:
             delivery = sent.delivery
-            if delivery is None or not delivery.done:
-                again.append(_Sent(sent.batch))
-            elif delivery.error is None:
+            if delivery is not None and delivery.done and delivery.error is None:
                 self._count(sent.batch)
-            elif delivery.error.records < sent.batch.count:  # only a part of it is too large
+            elif delivery is None or delivery.error is not failure:
+                again.append(_Sent(sent.batch))
+            elif failure.records < sent.batch.count:  # only a part of it is too large
                 again.extend(_Sent(one) for one in _one_by_one(sent.batch))
             else:
-                log.error("lost, as abort-on-send-failure is off: %s", delivery.error)
+                log.error("lost, as abort-on-send-failure is off: %s", failure)
                 self._counts.lost += sent.batch.count
         self._cluster.close()
         self._cluster = target_cluster(self._settings)

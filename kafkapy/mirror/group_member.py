@@ -66,6 +66,7 @@ class GroupMember:
         return pieces
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
+        """A partition goes on there, or stands still (None), if it is ours."""
         if where not in self._consumer.assignment:
             return
         if offset is None:

@@ -60,9 +60,6 @@ class Member(Protocol):
             KafkaError, ClientError: a partition, or the group, cannot be read however often it is tried.
         """
 
-    def seek(self, where: TopicPartition, offset: int | None) -> None:
-        """A partition that is ours goes on there, or stands still (None)."""
-
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Offsets of the next records to read. Raises NotCommitted."""
 

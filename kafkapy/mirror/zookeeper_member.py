@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy._ext.entry_walk import entries_end
+from kafkapy.client.admin import LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError
 from kafkapy.client.original.connector import ConsumerConnector
@@ -28,6 +30,7 @@ log = logging.getLogger(__name__)
 
 GLANCE_S = 0.1  # how often the thread that polls looks whether partitions are to be given up
 AT_ONCE = 16  # pieces a poll
+ENDS_EVERY_S = 5.0  # the original's fetches do not tell how far a partition goes: that is asked now and then
 
 
 class _Release:
@@ -48,6 +51,9 @@ class ZooKeeperMember:
         self._cluster: Cluster | None = None
         self._releases: deque[_Release] = deque()
         self._closing = False
+        self._positions: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._ask_ends_at = 0.0
 
     def cluster_id(self) -> str | None:
         cluster = self._brokers()
@@ -80,12 +86,10 @@ class ZooKeeperMember:
             chunk = self._stream.next_chunk(min(GLANCE_S, left))
             left -= GLANCE_S
             while chunk is not None:
-                pieces.append(_piece(chunk))
+                pieces.append(piece := _piece(chunk))
+                self._positions[piece.where] = piece.after
                 chunk = self._stream.next_chunk(0) if len(pieces) < AT_ONCE else None
         return pieces
-
-    def seek(self, where: TopicPartition, offset: int | None) -> None:
-        raise NotImplementedError("the original consumer begins where its group's offsets say")
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
@@ -96,31 +100,46 @@ class ZooKeeperMember:
     def partition_count(self, topic: str) -> int:
         try:
             return len(self._brokers().topic(topic, refresh=True).partitions)
-        except ClientError:  # others may be there by now
-            if self._cluster is not None:
-                self._cluster.close()
-                self._cluster = None
+        except ClientError:
+            self._forget_brokers()
             raise
 
     def lags(self) -> Mapping[TopicPartition, int]:
-        return {}
+        now = time.monotonic()
+        if self._positions and now >= self._ask_ends_at:
+            self._ask_ends_at = now + ENDS_EVERY_S
+            try:
+                found = Admin(self._brokers()).offsets_now(dict.fromkeys(self._positions, LATEST))
+                self._ends = {where: one.offset for where, one in found.items()}
+            except (ClientError, KafkaError) as error:
+                log.info("%s: how far it is behind is not known: %s", self._settings.file, error)
+                self._forget_brokers()
+        positions = self._positions.items()
+        return {where: max(0, self._ends[where] - at) for where, at in positions if where in self._ends}
 
     def close(self) -> None:
         self._closing = True  # whoever waits for this thread must not: what was read is committed, or given up
         self._connector.shutdown()
-        if self._cluster is not None:
-            self._cluster.close()
+        self._forget_brokers()
 
     def _brokers(self) -> Cluster:
         if self._cluster is None:
             self._cluster = self._connector.open_cluster()
         return self._cluster
 
+    def _forget_brokers(self) -> None:
+        """Others may be there by now."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
     def _release(self) -> None:
         assert self._listener is not None
         while self._releases:
             release = self._releases.popleft()
             self._listener.before_release(release.partitions)
+            for where in release.partitions:
+                self._positions.pop(where, None)
             release.done.set()
 
 

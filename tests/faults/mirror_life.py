@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
@@ -10,6 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 from harness.brokers import Broker, KafkaBroker, KafkapyBroker, Process, free_port, kafkapy_command
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, Consumer, RecordProducer
 from kafkapy.client.errors import ClientError
@@ -46,6 +49,7 @@ class Side:
         self.broker.process.kill()
         if isinstance(self.broker, KafkaBroker):
             first = self.broker
+            _end_session(first.zookeeper)
             self.broker = KafkaBroker(self._directory, SETTINGS, port=self._port, zookeeper=first.zookeeper)
             self.broker._keeper, first._keeper = first._keeper, None
         else:
@@ -53,6 +57,17 @@ class Side:
 
     def end(self) -> None:
         self.broker.kill()
+
+
+def _end_session(zookeeper: str) -> None:
+    """Of a broker that was killed: it takes ZooKeeper some seconds to see."""
+    keeper = KazooClient(zookeeper)
+    keeper.start()
+    for path in ("/brokers/ids/0", "/controller"):
+        with contextlib.suppress(NoNodeError):
+            keeper.delete(path)
+    keeper.stop()
+    keeper.close()
 
 
 class Writing:
