@@ -232,7 +232,7 @@ def test_a_session_that_expires_in_the_middle(consumer: Open, bootstrap: str, zk
     eventually(lambda: sum(map(int, offsets(zk).values())) == 100)
     before = zk.get("/consumers/g/ids/g_one")[1].ephemeralOwner
     # Whoever closes a session under its id and password ends it for all.
-    twin = KazooClient(connect, client_id=connector._client.client_id)
+    twin = KazooClient(connect, client_id=connector._source.client.client_id)
     twin.start()
     twin.stop()
     twin.close()

@@ -20,8 +20,8 @@ PATIENT = {"zookeeper_session_timeout_ms": str(10 * SESSION_MS)}  # brokers: onl
 class Reader:
     """A member with one stream, and a thread that counts what comes."""
 
-    def __init__(self, connect: str, name: str) -> None:
-        quick = {"zookeeper.session.timeout.ms": str(SESSION_MS), "rebalance.backoff.ms": "200"}
+    def __init__(self, connect: str, name: str, session_ms: int = SESSION_MS) -> None:
+        quick = {"zookeeper.session.timeout.ms": str(session_ms), "rebalance.backoff.ms": "200"}
         quick |= {"auto.offset.reset": "smallest", "auto.commit.interval.ms": "50", "rebalance.max.retries": "30"}
         self.connector = ConsumerConnector(
             {"zookeeper.connect": connect, "group.id": "g", "consumer.id": name, **quick}
@@ -121,9 +121,11 @@ def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, s
         bootstrap = start(where=zookeeper.address, **PATIENT).bootstrap_servers
         with Admin(bootstrap) as admin:
             admin.create_topic(TOPIC, 4)
-        one, two = Reader(zookeeper.address, "one"), Reader(zookeeper.address, "two")
+        # Sessions that outlive a start of ZooKeeper's, however long it takes.
+        one, two = (Reader(zookeeper.address, name, session_ms=15 * SESSION_MS) for name in ("one", "two"))
         producer = RecordProducer(bootstrap)
         send(producer, 100)
+        eventually(lambda: len(one.seen | two.seen) == 100)
         zookeeper.stop()
         send(producer, 100)  # what is owned is read on meanwhile
         eventually(lambda: len(one.seen | two.seen) == 200)
@@ -131,7 +133,7 @@ def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, s
         zk = KazooClient(zookeeper.address)
         zk.start()
         eventually(lambda: len(owners(zk)) == 4 and len(set(owners(zk).values())) == 2)
-        eventually(lambda: committed(zk) == 200)
+        eventually(lambda: committed(zk) == 200, seconds=60)  # a connection to one that starts may hang for a while
         send(producer, 100)
         eventually(lambda: len(one.seen | two.seen) == 300)
         assert set((one.seen + two.seen).values()) == {1}

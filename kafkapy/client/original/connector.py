@@ -18,24 +18,17 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client.admin import LATEST
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.errors import ClientError, ConnectionFailed, UnsupportedByBroker
+from kafkapy.client.errors import ClientError
 from kafkapy.client.original.assignment import Partition, Thread
-from kafkapy.client.original.brokers_07 import Brokers07
-from kafkapy.client.original.cluster_tree import ClusterTree
 from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
-from kafkapy.client.original.fetch_wire import Brokers, KafkaBrokers
 from kafkapy.client.original.fetchers import Fetchers
 from kafkapy.client.original.filters import TopicFilter
-from kafkapy.client.original.group_tree import GroupTree
-from kafkapy.client.original.layouts import Layout
-from kafkapy.client.original.offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
 from kafkapy.client.original.rebalance import Rebalancer
 from kafkapy.client.original.settings import consumer_settings
+from kafkapy.client.original.source_cluster import SourceCluster
 from kafkapy.client.original.streams import Decoder, OwnedPartition, Stream
 from kafkapy.client.original.subscriptions import Subscription
 from kafkapy.errors import KafkaError
-from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, close, connected
-from kafkapy.runtime.config_def import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -70,19 +63,10 @@ class ConsumerConnector:
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.settings = settings = consumer_settings(properties)
         self.consumer_id = f"{settings.group_id}_{settings.consumer_id or _unique()}"
-        keeper = KeeperSettings(
-            settings.zookeeper_connect,
-            settings.zookeeper_session_timeout_ms,
-            settings.zookeeper_connection_timeout_ms,
-        ).with_trust(settings.trust)
         self._rebalancer: Rebalancer | None = None
-        self._client = connected(keeper, keeper.servers + keeper.chroot, self._on_state)
-        patience_s = settings.zookeeper_session_timeout_ms / 1000
-        self._tree = GroupTree(self._client, settings.group_id, patience_s=patience_s)
-        brokers = self._brokers(self._found())
-        self._offsets_cluster: Cluster | None = None
-        self._store: OffsetStore | None = None
-        self._fetchers = Fetchers(settings, brokers)
+        self._source = SourceCluster(settings, self._on_state)
+        self._tree = self._source.tree
+        self._fetchers = Fetchers(settings, self._source.brokers())
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None
         self._streams: list[Stream] = []
@@ -149,7 +133,7 @@ class ConsumerConnector:
             if offsets is None:
                 self._commit(list(self._held.values()))
                 return
-            self._not_of_07("commit offsets that are given")
+            self._source.refuse_07("commit offsets that are given")
             named = {(topic, str(number)): offset for (topic, number), offset in offsets.items()}
             ours = {where: offset for where, offset in named.items() if where in self._held}
             for where, offset in ours.items():
@@ -165,7 +149,7 @@ class ConsumerConnector:
         """Where the partitions that are ours end now. Raises ClientError, KafkaError."""
         with self._holding:
             held = list(self._held.values())
-        brokers = self._brokers(self._tree.cluster)  # with connections of its own
+        brokers = self._source.brokers()
         try:
             brokers.look_up(held)
             return {owned.partition: brokers.edge(owned, LATEST) for owned in held}
@@ -184,23 +168,13 @@ class ConsumerConnector:
         self.let_go(list(self._held), lost=False)
         for stream in self._streams:
             stream.close()
-        close(self._client)  # with the session go the registration and what is owned
+        self._source.close()
         self._fetchers.close()
-        if self._offsets_cluster is not None:
-            self._offsets_cluster.close()
 
     def open_cluster(self) -> Cluster:
         """Connects to the brokers that are there now, for who wants to ask them more. Raises ConnectionFailed;
         UnsupportedByBroker for those of Kafka 0.7."""
-        self._not_of_07("be asked as later ones")
-        try:
-            brokers = self._tree.brokers()
-        except (KazooException, KazooTimeoutError) as error:
-            raise ConnectionFailed(f"ZooKeeper does not tell of the brokers: {type(error).__name__}") from None
-        if not brokers:
-            raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
-        timeout_s = self.settings.offsets_channel_socket_timeout_ms / 1000
-        return Cluster(brokers, client_id=self.settings.client_id, timeout_s=timeout_s, old_brokers=True)
+        return self._source.open()
 
     # What the rebalancer asks for
 
@@ -226,7 +200,7 @@ class ConsumerConnector:
         if not partitions:
             return
         with self._holding:
-            found = self._offset_store().fetch(partitions)
+            found = self._source.offsets().fetch(partitions)
             begun = []
             for partition, thread in partitions.items():
                 offset = found[partition]
@@ -241,28 +215,6 @@ class ConsumerConnector:
                 begun.append(owned)
             self._fetchers.start(begun)
         log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
-
-    def _found(self) -> ClusterTree:
-        try:
-            if self._tree.has_brokers():
-                return self._tree.cluster
-            problem = "has no /brokers/ids: no cluster lives there. Is the path at its end right?"
-        except (KazooException, KazooTimeoutError) as error:
-            problem = f"does not answer: {type(error).__name__}"
-        close(self._client)
-        raise KeeperError(f"zookeeper.connect is {self.settings.zookeeper_connect!r}, which {problem}")
-
-    def _not_of_07(self, what: str) -> None:
-        if self._tree.cluster.layout is Layout.V07:
-            raise UnsupportedByBroker(f"groups and brokers of Kafka 0.7, as ZooKeeper has them here, cannot {what}")
-
-    def _brokers(self, cluster: ClusterTree) -> Brokers:
-        if cluster.layout is Layout.V08:
-            return KafkaBrokers(self.settings, self.open_cluster)
-        if self.settings.offsets_storage == "kafka":
-            close(self._client)
-            raise ConfigError("offsets.storage", "kafka", "must be zookeeper: the brokers are of Kafka 0.7")
-        return Brokers07(self.settings, cluster)
 
     # The member's own threads
 
@@ -350,17 +302,8 @@ class ConsumerConnector:
     def _commit_at(self, offsets: Mapping[Partition, int]) -> None:
         new = {where: at for where, at in offsets.items() if self._committed.get(where) != at}
         if new:
-            self._offset_store().commit(new)
+            self._source.offsets().commit(new)
             self._committed.update(new)
-
-    def _offset_store(self) -> OffsetStore:
-        if self._store is None:
-            self._store = ZooKeeperOffsets(self._tree)
-            if self.settings.offsets_storage == "kafka":
-                self._offsets_cluster = self.open_cluster()
-                in_kafka = KafkaOffsets(self._offsets_cluster, self.settings.group_id)
-                self._store = DualOffsets(in_kafka, self._store) if self.settings.dual_commit else in_kafka
-        return self._store
 
     def _make(self, count: int, key_decoder: Decoder | None, value_decoder: Decoder | None) -> list[Stream]:
         made = [Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder) for _ in range(count)]
