@@ -65,4 +65,3 @@ def test_partitions_are_reassigned_through_zookeeper_and_through_the_broker(
     eventually(lambda: not tree.exists("/admin/reassign_partitions"), what="the request is not answered")
     assert "Successfully started partition reassignments for t-0,t-1" in run(tool, *broker, *file, "--execute")
     assert "Reassignment of partition t-1 is complete." in run(tool, *broker, *file, "--verify")
-    assert "No partition reassignments found." in run(tool, *broker, "--list")
