@@ -60,9 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
     if interrupted:
         notes["interrupted"] = "interrupted: the table holds what was measured until then"
     notes |= {f"failure {number}": f"failed: {text}" for number, text in enumerate(collected.failures)}
-    show(machine, comparisons, notes)
+    show(machine, comparisons, notes, bench.curves)
     how = {"scale": scale.name, "runs": runs, "seconds": round(time.monotonic() - began, 1)}
-    write_json(options.json, machine, comparisons, collected.figures, notes, how)
+    write_json(options.json, machine, comparisons, collected.figures, notes, how, bench.curves)
     print(f"\n{how['seconds']:.0f} s in all; every figure is in {options.json}")
     return 130 if interrupted else 1 if collected.failures else 0
 

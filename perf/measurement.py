@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perf.brokers import Broker, Fleet
+from perf.curves import Curve
 from perf.machine import free_bytes
 from perf.warm import Warmth
 
@@ -62,11 +63,17 @@ class Scale:
     segment: int  # to recover
     memory_limit: int | None  # of what is read to warm the memory
     disk: int  # free bytes that a measurement may need
+    most: int  # the largest number of partitions, segments and topics; half as many connections
+
+    def sizes(self, most: int | None = None) -> list[int]:
+        """1, 10, 100 and so on, up to `most` itself."""
+        most = most or self.most
+        return [10**power for power in range(len(str(most))) if 10**power < most] + [most]
 
 
-FULL = Scale("full", 2 * GIB, 1 * GIB, 512 * MIB, 100_000, 20.0, 1 * GIB, None, 14 * GIB)
-QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB)
-TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4)
+FULL = Scale("full", 2 * GIB, 1 * GIB, 512 * MIB, 100_000, 20.0, 1 * GIB, None, 14 * GIB, 10_000)
+QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB, 300)
+TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4, 12)
 
 
 class Bench:
@@ -80,10 +87,16 @@ class Bench:
         self._made = 0
         self._kept: dict[str, tuple[Any, ExitStack]] = {}
         self.notes: dict[str, str] = {}
+        self.curves: dict[str, Curve] = {}
 
     def note(self, key: str, text: str) -> None:
         """Printed under the table, once for each key."""
         self.notes[key] = text
+
+    def point(self, curve: tuple[str, str, str, str], side: str, size: int, cost: float) -> None:
+        """One more point of the curve (key, label, unit, what there are more and more of)."""
+        key, label, unit, of = curve
+        self.curves.setdefault(key, Curve(label, unit, of)).add(side, size, cost)
 
     @contextmanager
     def kept(self, key: str, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:

@@ -50,7 +50,7 @@ class RawClient:
     def ask(self, api: Any, version: int, message: Any) -> Any:
         """Sends one request and decodes its response."""
         self.socket.sendall(request_frame(api, version, 1, frames.CLIENT, message))
-        return self._decode(api, version, self.read_frame())
+        return self.decode(api, version, self.read_frame())
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: str) -> None:
         """Creates it and returns when it has leaders; `settings` with _ for . in their names."""
@@ -109,7 +109,7 @@ class RawClient:
         while True:
             self.socket.sendall(frame)
             reply = self.read_frame()
-            answer = self._decode(PRODUCE, frames.PRODUCE_VERSION, reply)
+            answer = self.decode(PRODUCE, frames.PRODUCE_VERSION, reply)
             code = answer.responses[0].partition_responses[0].error_code
             if not code:
                 return len(reply) + 4
@@ -203,7 +203,8 @@ class RawClient:
         self._read_into(memoryview(frame))
         return bytes(frame)
 
-    def _decode(self, api: Any, version: int, frame: bytes) -> Any:
+    def decode(self, api: Any, version: int, frame: bytes) -> Any:
+        """The message of a response frame."""
         _, body = read_response_header(frame, api, version)
         return api.decode_response(frame, version, body)
 

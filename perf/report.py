@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from perf.curves import Curve
 from perf.measurement import BARE, KAFKA, KAFKAPY
 from perf.stats import Comparison, Summary
 
@@ -46,13 +47,34 @@ def verdict(each: Comparison) -> str:
     return words
 
 
-def show(machine: Mapping[str, str], comparisons: Sequence[Comparison], notes: Mapping[str, str]) -> None:
+def curve_table(curve: Curve) -> Table:
+    """A cost against a size."""
+    made = Table(title=f"{curve.label}, {curve.unit}", title_justify="left")
+    made.add_column(curve.of, justify="right")
+    points = {side: dict(curve.points(side)) for side in curve.costs}
+    for side in points:
+        made.add_column(TITLES[side], justify="right")
+    for size in curve.sizes():
+        made.add_row(f"{size:,}", *(f"{at[size]:,.4g}" if size in at else "" for at in points.values()))
+    return made
+
+
+def show(
+    machine: Mapping[str, str],
+    comparisons: Sequence[Comparison],
+    notes: Mapping[str, str],
+    curves: Mapping[str, Curve],
+) -> None:
     """Prints it all on standard output, wide enough that no figure is cut when that is a file."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=170)
     if comparisons:
         console.print(table(comparisons))
+    for curve in curves.values():
+        console.print(curve_table(curve))
+        for side in curve.costs:
+            console.print(f"  {TITLES[side]}: {curve.sentence(side)}", markup=False, soft_wrap=True)
     for text in notes.values():
         console.print(f"- {text}", markup=False, soft_wrap=True)
 
@@ -64,6 +86,7 @@ def write_json(
     measured: Mapping[str, Mapping[str, Sequence[float]]],
     notes: Mapping[str, str],
     run: Mapping[str, Any],
+    curves: Mapping[str, Curve] | None = None,
 ) -> None:
     """`run` says how it was run (scale, runs, seconds); rows hold every single figure, not only the medians."""
     rows = [
@@ -82,7 +105,9 @@ def write_json(
         for each in comparisons
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"machine": machine, "run": run, "rows": rows, "notes": list(notes.values())}, indent=1)
+    drawn = [curve.as_json(key) for key, curve in (curves or {}).items()]
+    found = {"machine": machine, "run": run, "rows": rows, "curves": drawn, "notes": list(notes.values())}
+    text = json.dumps(found, indent=1)
     path.write_text(text + "\n")
 
 

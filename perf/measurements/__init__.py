@@ -8,7 +8,9 @@ from perf.measurements.cold_readers import ColdReaders
 from perf.measurements.columns import Columns
 from perf.measurements.commits import Commits
 from perf.measurements.compaction import Compaction
+from perf.measurements.connections import Connections
 from perf.measurements.consume import Consume
+from perf.measurements.fetch_sessions import FetchSessions
 from perf.measurements.group_commit import GroupCommit
 from perf.measurements.java import Java
 from perf.measurements.latency import Latency
@@ -19,18 +21,21 @@ from perf.measurements.mirror import Mirror
 from perf.measurements.offsets_load import OffsetsLoad
 from perf.measurements.original_consumer import OriginalConsumer
 from perf.measurements.original_producer import OriginalProducer
+from perf.measurements.partitions import Partitions
 from perf.measurements.produce import Produce
 from perf.measurements.rebalance import Rebalance
 from perf.measurements.rebalance_zookeeper import RebalanceZooKeeper
 from perf.measurements.recovery import Recovery
 from perf.measurements.recovery_beside import RecoveryBeside
 from perf.measurements.requests import Requests
+from perf.measurements.segments import Segments
 from perf.measurements.small_requests import SmallRequests
 from perf.measurements.spark_log import SparkLog
 from perf.measurements.spark_read import SparkRead
 from perf.measurements.spark_sink import SparkSink
 from perf.measurements.spark_stream import SparkStream
 from perf.measurements.start import Start
+from perf.measurements.topics import Topics
 from perf.measurements.transactions import Transactions
 from perf.measurements.zero_copy import ZeroCopy
 
@@ -52,6 +57,11 @@ ALL: tuple[Measurement, ...] = (
     Compaction(),
     RecoveryBeside(),
     LogTools(),
+    Partitions(),
+    Connections(),
+    Segments(),
+    Topics(),
+    FetchSessions(),
     Columns(),
     Rebalance(),
     RebalanceZooKeeper(),

@@ -1,0 +1,74 @@
+"""A broker with more and more connections: what each costs idle, and how fast they are taken in."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from contextlib import ExitStack
+
+from kafkapy.protocol.apis import API_VERSIONS
+from kafkapy.protocol.headers import request_frame
+from perf import frames
+from perf.brokers import Broker
+from perf.cpu import used
+from perf.curves import slope
+from perf.many import open_files, own_memory, wait_for
+from perf.measurement import Bench, Figures, Goal, Measurement, Row
+
+KIB, MIB = 1 << 10, 1 << 20
+SETTINGS = {"socket.listen.backlog.size": "5000"}
+
+ACCEPT = ("connections.accept", "connections taken in", "/s", "connections")
+CPU = ("connections.cpu", "taking one in, its first request, and its end, broker CPU", "us", "connections")
+MEMORY = ("connections.memory", "memory of its own, all idle", "MiB", "connections")
+
+
+class Connections(Measurement):
+    name = "connections"
+    about = "1 to 5,000 connections that have asked once and are idle: memory, rate at which they are taken in, CPU"
+    rows = (
+        Row("connections.memory", "memory of an idle connection", "KiB", "lower", Goal(16, None), digits=1),
+        Row("connections.accept", "connections taken in and answered once", "/s", "higher"),
+        Row("connections.cpu", "a connection from its beginning to its end, CPU", "us", "lower"),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        memory: dict[int, float] = {}
+        try:
+            with bench.broker(kind, SETTINGS) as broker:
+                _connect(broker, 50)  # so that what is made once is there
+                memory[0] = own_memory(broker.pid)
+                for size in bench.scale.sizes(max(bench.scale.most // 2, 2)):
+                    accept, cpu, memory[size] = _connect(broker, size)
+                    bench.point(ACCEPT, kind, size, accept)
+                    bench.point(CPU, kind, size, cpu * 1e6)
+                    bench.point(MEMORY, kind, size, memory[size] / MIB)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return {
+            "connections.memory": slope(memory.items()) / KIB,
+            "connections.accept": accept,
+            "connections.cpu": cpu * 1e6,
+        }
+
+
+def _connect(broker: Broker, count: int) -> tuple[float, float, int]:
+    """(connections a second, CPU seconds each, the broker's memory while all are there)."""
+    request = request_frame(API_VERSIONS, 0, 1, frames.CLIENT, API_VERSIONS.Request())
+    before = open_files(broker.pid)
+    with used(broker.pid) as usage:
+        with ExitStack() as ending:
+            began = time.perf_counter()
+            made = [ending.enter_context(socket.create_connection(("127.0.0.1", broker.port))) for _ in range(count)]
+            for one in made:
+                one.sendall(request)
+            for one in made:
+                size = int.from_bytes(one.recv(4, socket.MSG_WAITALL), "big")
+                one.recv(size, socket.MSG_WAITALL)
+            seconds = time.perf_counter() - began
+            memory = own_memory(broker.pid)
+        wait_for(lambda: open_files(broker.pid) <= before, "the broker has closed its side of the connections")
+    return count / seconds, usage.cpu / count, memory

@@ -1,0 +1,82 @@
+"""A log of more and more segments: what an append, a read somewhere in it, and retention cost."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from kafkapy.protocol.apis import DELETE_RECORDS
+from perf import frames
+from perf.cpu import used
+from perf.many import ask_all, wait_for
+from perf.measurement import Bench, Figures, Measurement, Row
+from perf.raw_client import RawClient, check
+
+TOPIC = "segments"
+VERSION = 1
+SETTINGS = {"log.retention.check.interval.ms": "200", "log.initial.task.delay.ms": "200"}
+
+APPEND = ("segments.append", "append that begins a segment, broker CPU", "us", "segments")
+READ = ("segments.read", "fetch at a random offset, broker CPU", "us", "segments")
+RETAIN = ("segments.retention", "retention of all segments but the last, broker CPU each", "us", "segments")
+
+
+class Segments(Measurement):
+    name = "segments"
+    about = "1 to 10,000 segments in one log: appends that each begin one, reads at random offsets, retention"
+    rows = (
+        Row("segments.append", "append that begins a segment, CPU", "us", "lower"),
+        Row("segments.read", "fetch at a random offset, CPU", "us", "lower"),
+        Row("segments.retention", "retention of all of them, CPU a segment", "us", "lower"),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        for size in bench.scale.sizes():
+            found = _measure(bench, kind, size)
+            for curve in (APPEND, READ, RETAIN):
+                bench.point(curve, kind, size, found[curve[0]])
+        return found
+
+
+def _measure(bench: Bench, kind: str, size: int) -> Figures:
+    measured = bench.scale.requests // 100
+    records = frames.batch(frames.plain_values(100, 1))
+    frame = frames.produce(TOPIC, records, 1)
+    with bench.broker(kind, SETTINGS) as broker, RawClient(broker.port) as client:
+        # One batch a segment.
+        client.create_topic(TOPIC, segment_bytes=str(len(records) + 10), retention_ms="-1")
+        for _ in ask_all(client, [frame] * size):
+            pass
+        with used(broker.pid) as appending:
+            for _ in ask_all(client, [frame] * measured):
+                pass
+        fetch = frames.FetchFrame(TOPIC, len(records))
+        places = random.Random(7)
+        asked = [bytes(fetch.at(places.randrange(size))) for _ in range(10 * measured)]
+        for _ in ask_all(client, asked):  # opened, and checked
+            pass
+        with used(broker.pid) as reading:
+            for _ in ask_all(client, asked):
+                pass
+        directory = broker.log_directory / f"{TOPIC}-0"
+        with used(broker.pid) as retaining:
+            _delete_records(client)
+            wait_for(lambda: _segments(directory) <= 1, "segments below the log start offset are still there", 0.05)
+    return {
+        "segments.append": appending.cpu / measured * 1e6,
+        "segments.read": reading.cpu / (10 * measured) * 1e6,
+        "segments.retention": retaining.cpu / (size + measured) * 1e6,
+    }
+
+
+def _delete_records(client: RawClient) -> None:
+    request = DELETE_RECORDS.Request
+    partition = request.Topics.Partitions(partition_index=0, offset=-1)
+    message = request(topics=[request.Topics(name=TOPIC, partitions=[partition])], timeout_ms=30_000)
+    answer = client.ask(DELETE_RECORDS, VERSION, message)
+    check(answer.topics[0].partitions[0].error_code, "deleting records")
+
+
+def _segments(directory: Path) -> int:
+    return sum(path.suffix == ".log" for path in directory.iterdir())

@@ -1,0 +1,58 @@
+"""Topics made and deleted, one after the other, beside more and more that are there."""
+
+from __future__ import annotations
+
+from kafkapy.protocol.apis import DELETE_TOPICS
+from perf.brokers import Broker
+from perf.cpu import used
+from perf.measurement import Bench, Figures, Measurement, Row
+from perf.raw_client import RawClient, check
+
+VERSION = 4
+MEASURED = 100
+
+CREATE = ("topics.create", "making a topic of one partition, broker CPU", "ms", "topics")
+DELETE = ("topics.delete", "deleting a topic of one partition, broker CPU", "ms", "topics")
+
+
+class Topics(Measurement):
+    name = "topics"
+    about = "topics of one partition made and deleted a second, beside up to 10,000 others"
+    rows = (
+        Row("topics.create", "topics made one after the other", "/s", "higher"),
+        Row("topics.delete", "topics deleted one after the other", "/s", "higher"),
+        Row("topics.create_cpu", "making a topic, CPU", "ms", "lower", digits=2),
+        Row("topics.delete_cpu", "deleting a topic, CPU", "ms", "lower", digits=2),
+    )
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        found: Figures = {}
+        with bench.broker(kind) as broker, RawClient(broker.port) as client:
+            client.create_topic("first")
+            there = 0
+            for size in bench.scale.sizes():
+                while there < size:
+                    client.create_topic(f"kept-{there}")
+                    there += 1
+                found = _made_and_deleted(broker, client, min(MEASURED, bench.scale.most))
+                bench.point(CREATE, kind, size, found["topics.create_cpu"])
+                bench.point(DELETE, kind, size, found["topics.delete_cpu"])
+        return found
+
+
+def _made_and_deleted(broker: Broker, client: RawClient, count: int) -> Figures:
+    names = [f"passing-{number}" for number in range(count)]
+    with used(broker.pid) as making:
+        for name in names:
+            client.create_topic(name)
+    with used(broker.pid) as deleting:
+        for name in names:
+            request = DELETE_TOPICS.Request(topic_names=[name], timeout_ms=30_000)
+            answer = client.ask(DELETE_TOPICS, VERSION, request)
+            check(answer.responses[0].error_code, f"deleting topic {name}")
+    return {
+        "topics.create": count / making.wall,
+        "topics.delete": count / deleting.wall,
+        "topics.create_cpu": making.cpu / count * 1e3,
+        "topics.delete_cpu": deleting.cpu / count * 1e3,
+    }
