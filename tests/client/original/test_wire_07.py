@@ -1,0 +1,124 @@
+"""The requests of Kafka 0.7, byte for byte, and answers that are none."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
+from kafkapy.client.original.wire_07 import LATEST, Asked, Connection07
+
+Serve = Callable[[bytes], Connection07]
+
+
+@pytest.fixture
+def asked() -> list[bytes]:
+    """The requests that came, without their sizes."""
+    return []
+
+
+@pytest.fixture
+def serve(asked: list[bytes]) -> Iterator[Serve]:
+    """A broker that answers each request that has an answer with the same bytes, or hangs up for none."""
+    opened: list[socket.socket] = []
+    answer = b""
+
+    def run(listener: socket.socket) -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with contextlib.suppress(ConnectionError), connection, connection.makefile("rb") as stream:
+                while size := stream.read(4):
+                    asked.append(stream.read(*struct.unpack(">i", size)))
+                    if asked[-1][:2] in (b"\0\0", b"\0\3"):
+                        continue
+                    if not answer:
+                        break
+                    connection.sendall(answer)
+
+    def start(given: bytes, timeout_s: float = 10) -> Connection07:
+        nonlocal answer
+        answer = given
+        listener = socket.create_server(("127.0.0.1", 0))
+        opened.append(listener)
+        threading.Thread(target=run, args=(listener,), daemon=True).start()
+        return Connection07("127.0.0.1", listener.getsockname()[1], timeout_s)
+
+    yield start
+    for listener in opened:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+OFFSETS = bytes.fromhex("0000000e 0000 00000001 00000000000002a0")
+
+
+def test_requests_are_those_of_0_7(serve: Serve, asked: list[bytes]) -> None:
+    connection = serve(OFFSETS)
+    assert connection.offsets_before("abc", 1, LATEST, 2) == [672]
+    connection.produce([("abc", -1, b"set")], wait=True)
+    connection.produce([("a", 0, b"1"), ("b", 2, b"22")], wait=False)
+    connection.offsets_before("abc", 1, 5, 2)
+    connection.close()
+    assert [one.hex() for one in asked] == [
+        "0004000361626300000001ffffffffffffffff00000002",
+        "00000003616263ffffffff00000003736574",
+        "0004000361626300000000ffffffffffffffff00000001",
+        "0003000200016100000000000000013100016200000002000000023232",
+        "0004000361626300000001000000000000000500000002",
+    ]
+
+
+def test_fetches_of_one_and_of_several(serve: Serve, asked: list[bytes]) -> None:
+    one = serve(bytes.fromhex("00000005 0000 616263"))
+    assert [(code, bytes(data)) for code, data in one.fetch([Asked("t", 3, 9, 100)])] == [(0, b"abc")]
+    several = serve(bytes.fromhex("00000010 0000 00000004 0000 6162 00000002 0001"))
+    found = several.fetch([Asked("t", 3, 9, 100), Asked("u", 0, 0, 50)])
+    assert [(code, bytes(data)) for code, data in found] == [(0, b"ab"), (1, b"")]
+    assert [request.hex() for request in asked] == [
+        "000100017400000003000000000000000900000064",
+        "000200020001740000000300000000000000090000006400017500000000000000000000000000000032",
+    ]
+    for connection in (one, several):
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("", "it hung up"),
+        ("00000001 00", "a size of 1 bytes"),
+        ("ffffffff 0000", "a size of -1 bytes"),
+        ("48545450 2f31", "is it one of Kafka 0.7"),
+        ("00000010 0000 00000009 0000 6162 00000002 0001", "does not add up"),
+        ("00000010 0000 80000000 0000 6162 00000002 0001", "does not add up"),
+        ("00000008 0000 00000004 0000", "does not add up"),
+    ],
+)
+def test_what_is_no_answer_is_refused_and_the_connection_closed(serve: Serve, answer: str, told: str) -> None:
+    connection = serve(bytes.fromhex(answer))
+    with pytest.raises(ConnectionFailed, match=told):
+        connection.fetch([Asked("t", 0, 0, 100), Asked("u", 0, 0, 100)])
+    assert connection.closed
+
+
+@pytest.mark.parametrize(
+    "answer", ["00000006 0000 7fffffff", "00000006 0000 ffffffff", "00000004 0000 0000", "00000002 0003"]
+)
+def test_offsets_that_are_none_are_refused(serve: Serve, answer: str) -> None:
+    connection = serve(bytes.fromhex(answer))
+    with pytest.raises(ConnectionFailed, match="about offsets of t-0"):
+        connection.offsets_before("t", 0, LATEST, 1)
+    assert connection.closed
+
+
+def test_a_broker_that_says_nothing_is_not_waited_for_for_ever(serve: Callable[..., Connection07]) -> None:
+    connection = serve(b"\0\0", timeout_s=0.05)  # a part of a size
+    with pytest.raises(BrokerTimedOut, match=r"gave no answer in 0\.05 s"):
+        connection.fetch([Asked("t", 0, 0, 100)])
+    assert connection.closed
