@@ -1,0 +1,184 @@
+"""Copying exactly once, also by two who both believe that a partition is theirs."""
+
+import time
+
+import pytest
+
+from kafkapy.client import Admin, Cluster, GroupAdmin
+from kafkapy.mirror.counts import Counts
+from kafkapy.mirror.exactly_once import ExactlyOnce, NotEnded
+from kafkapy.mirror.options import MirrorOptions
+from kafkapy.mirror.target_settings import read_target
+from kafkapy.mirror.target_topics import NoTopic
+from tests.mirror.conftest import FakeMember, Stop, read
+
+NUMBERS = [b"%d" % number for number in range(100)]
+GROUP = "g.source"
+PATIENCE_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def again_at_once(monkeypatch):
+    monkeypatch.setattr("kafkapy.mirror.exactly_once.AGAIN_S", 0.0)
+
+
+def stream_of(member, target, interval_s=1000.0, **properties):
+    settings = read_target({"bootstrap.servers": target, **{k.replace("_", "."): v for k, v in properties.items()}})
+    counts = Counts()
+    options = MirrorOptions(commit_interval_s=interval_s, exactly_once=True)
+    stream = ExactlyOnce(member, GROUP, settings, options, counts)
+    stream.open()
+    return stream, counts
+
+
+def member_with(topic, batches):
+    """One partition with so many batches of ten numbers, which it has been given."""
+    member = FakeMember(topic)
+    for number in range(batches):
+        member.write(0, NUMBERS[10 * number : 10 * number + 10])
+    return member
+
+
+def kept(target, topic):
+    """The offset that the target has."""
+    with Cluster(target) as cluster:
+        found = GroupAdmin(cluster).offsets([GROUP])[GROUP]
+    return found[topic, 0].offset if (topic, 0) in found else None
+
+
+def values(target, topic):
+    return [record.value for record in read(target, topic)]
+
+
+def run_on(stream, member, polls):
+    """So many polls at least, and until all that it is to copy is taken and read."""
+    enough = Stop(member, polls)
+    deadline = time.monotonic() + PATIENCE_S
+
+    def stopped():
+        assert time.monotonic() < deadline
+        read_all = all(member.positions[where] == 10 * len(member.logs[where]) for where in stream._copies)
+        return enough() and not stream._to_take and read_all
+
+    stream.run(stopped)
+
+
+def test_records_and_offset_are_committed_together_and_the_source_gets_a_copy(target):
+    member = member_with("once", 3)
+    stream, counts = stream_of(member, target)
+    stream.on_taken([("once", 0)])
+    run_on(stream, member, 3)
+    stream.close()
+    assert sorted(values(target, "once")) == sorted(NUMBERS[:30])
+    assert kept(target, "once") == 30
+    assert member.committed == [{("once", 0): 30}]
+    assert (counts.records, counts.commits, counts.fenced) == (30, 1, 0)
+
+
+def test_it_goes_on_where_the_target_says_whatever_the_source_says(target):
+    first = member_with("on", 2)
+    stream, _ = stream_of(first, target)
+    stream.on_taken([("on", 0)])
+    run_on(stream, first, 2)
+    stream.close()
+    second = member_with("on", 4)  # which would begin at 0
+    stream, _ = stream_of(second, target)
+    stream.on_taken([("on", 0)])
+    run_on(stream, second, 2)
+    stream.close()
+    assert sorted(values(target, "on")) == sorted(NUMBERS[:40])
+
+
+def test_where_it_begins_is_kept_before_the_first_record(target):
+    member = member_with("begin", 3)
+    member.starts["begin", 0] = 20
+    stream, _ = stream_of(member, target)
+    stream.on_taken([("begin", 0)])
+    stream._take_due(lambda: False)
+    assert kept(target, "begin") == 20
+    stream.close()
+    # Whoever comes next begins there, though its source would have it begin elsewhere.
+    after = member_with("begin", 3)
+    stream, _ = stream_of(after, target)
+    stream.on_taken([("begin", 0)])
+    run_on(stream, after, 2)
+    stream.close()
+    assert values(target, "begin") == NUMBERS[20:30]
+
+
+def test_one_that_sleeps_with_a_transaction_open_adds_nothing_when_it_wakes_up(target):
+    sleeper, heir = member_with("zombie", 4), member_with("zombie", 4)
+    asleep, counts = stream_of(sleeper, target)
+    asleep.on_taken([("zombie", 0)])
+    asleep._take_due(lambda: False)
+    for piece in sleeper.poll(0):
+        asleep._copy(piece)
+    assert asleep._copies["zombie", 0].after == 10
+    # Another one gets the partition, and copies all of it.
+    awake, _ = stream_of(heir, target)
+    awake.on_taken([("zombie", 0)])
+    run_on(awake, heir, 4)
+    # The first one goes on, as if nothing had been: its commit is refused, it takes the partition, and finds its place.
+    sleeper.script = [lambda: asleep._commit([("zombie", 0)])]
+    run_on(asleep, sleeper, 5)
+    assert counts.fenced == 1
+    assert sorted(values(target, "zombie")) == sorted(NUMBERS[:40])
+    # Now the second one is the one that is out of date.
+    for member in (sleeper, heir):
+        member.write(0, NUMBERS[40:50])
+    run_on(asleep, sleeper, 3)
+    with pytest.raises(NotEnded):
+        run_on(awake, heir, 1)
+    run_on(awake, heir, 3)
+    assert sorted(values(target, "zombie")) == sorted(NUMBERS[:50])
+    asleep.close()
+    awake.close()
+
+
+def test_what_is_given_up_is_committed_and_what_is_lost_is_left_to_others(target):
+    member = FakeMember("gone", 2)
+    for number in range(2):
+        member.write(number, NUMBERS[10 * number : 10 * number + 10])
+    stream, _ = stream_of(member, target)
+    stream.on_taken([("gone", 0), ("gone", 1)])
+    member.script = [
+        lambda: None,
+        lambda: stream.before_release([("gone", 0)]),
+        lambda: stream.on_lost([("gone", 1)]),
+    ]
+    run_on(stream, member, 1)
+    stream.close()
+    assert member.committed == [{("gone", 0): 10}]
+    heir = FakeMember("gone", 2)
+    heir.logs = member.logs
+    stream, _ = stream_of(heir, target)
+    stream.on_taken([("gone", 0), ("gone", 1)])
+    run_on(stream, heir, 2)
+    stream.close()
+    assert sorted(values(target, "gone")) == sorted(NUMBERS[:20])
+
+
+def test_a_topic_with_fewer_partitions_has_no_place_for_the_offsets(target):
+    with Admin(target) as admin:
+        admin.create_topic("narrow", 1)
+    member = FakeMember("narrow", 2)
+    stream, _ = stream_of(member, target)
+    stream.on_taken([("narrow", 1)])
+    with pytest.raises(
+        NoTopic, match="no partition 1 in the target, only 1, but exactly-once keeps the offset of each"
+    ):
+        run_on(stream, member, 1)
+    stream.close()
+
+
+def test_a_record_that_the_target_never_takes_ends_it(target):
+    with Admin(target) as admin:
+        admin.create_topic("tight", 1, configs={"max.message.bytes": "500"})
+    member = FakeMember("tight")
+    member.write(0, [*NUMBERS[:9], b"x" * 1000])
+    stream, _ = stream_of(member, target)
+    stream.on_taken([("tight", 0)])
+    with pytest.raises(Exception, match=r"max\.message\.bytes"):
+        run_on(stream, member, 2)
+    stream.close()
+    assert values(target, "tight") == []

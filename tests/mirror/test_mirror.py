@@ -1,0 +1,90 @@
+"""A mirror as a whole: what it refuses, and what it shows."""
+
+import re
+import urllib.request
+
+import pytest
+
+from kafkapy.client import ConnectionFailed
+from kafkapy.client.original.filters import Blacklist, Whitelist
+from kafkapy.mirror.counts import Counts
+from kafkapy.mirror.group_member import pattern_of
+from kafkapy.mirror.metrics import MetricsPage
+from kafkapy.mirror.mirror import CannotMirror, Mirror
+from kafkapy.mirror.options import MirrorOptions
+from kafkapy.mirror.source_settings import read_source
+from kafkapy.mirror.target_settings import read_target
+
+TOPICS = Whitelist("orders.*")
+
+
+def source_at(address, **more):
+    given = {"bootstrap.servers": address, "group.id": "g", **more}
+    return read_source(given, "src.properties")
+
+
+def test_a_source_that_is_the_target_is_refused(target):
+    mirror = Mirror([source_at(target)], read_target({"bootstrap.servers": target}, "dst"), TOPICS, MirrorOptions())
+    with pytest.raises(CannotMirror, match=r"src\.properties and dst are about the same cluster, .{22}: topics keep"):
+        mirror.start()
+
+
+def test_nobody_at_an_address_is_told_at_once(target):
+    nowhere = "127.0.0.1:1"
+    with pytest.raises(ConnectionFailed, match=nowhere):
+        Mirror([source_at(nowhere)], read_target({"bootstrap.servers": target}), TOPICS, MirrorOptions()).start()
+    with pytest.raises(ConnectionFailed, match=nowhere):
+        Mirror([source_at(target)], read_target({"bootstrap.servers": nowhere}), TOPICS, MirrorOptions()).start()
+
+
+@pytest.mark.parametrize(
+    ("source", "target_has", "options", "says"),
+    [
+        ({}, {}, {"abort_on_send_failure": False}, "does not go with abort-on-send-failure=false"),
+        ({}, {"acks": "1"}, {}, "exactly-once needs acks=all and enable.idempotence=true"),
+        ({"isolation.level": "read_uncommitted"}, {}, {}, "isolation.level is read_uncommitted; exactly-once needs"),
+        (None, {}, {}, "src: exactly-once needs a source with bootstrap.servers"),
+    ],
+)
+def test_what_does_not_go_with_exactly_once_is_refused(source, target_has, options, says):
+    if source is None:
+        reads = read_source({"zookeeper.connect": "127.0.0.1:1", "group.id": "g"}, "src")
+    else:
+        reads = source_at("127.0.0.1:1", **source)
+    target = read_target({"bootstrap.servers": "127.0.0.1:1", **target_has})
+    with pytest.raises(CannotMirror, match=says):
+        Mirror([reads], target, TOPICS, MirrorOptions(exactly_once=True, **options)).start()
+
+
+@pytest.mark.parametrize(
+    ("topics", "taken", "left"),
+    [
+        (Whitelist("orders.*,bills"), ["orders", "orders-1", "bills"], ["my-orders", "bills2"]),
+        (Blacklist("test.*|tmp"), ["orders", "tmp2", "my-test"], ["test", "test-1", "tmp"]),
+    ],
+)
+def test_expressions_are_for_whole_names(topics, taken, left):
+    pattern = pattern_of(topics)
+    assert [name for name in [*taken, *left] if pattern.search(name)] == taken
+    assert [name for name in [*taken, *left] if topics.allows(name)] == taken
+
+
+def test_counts_are_served_for_prometheus():
+    streams = [
+        ("a", Counts(records=2, size=200, lags={("t", 0): 5})),
+        ("a", Counts(records=3, lost=1)),
+        ("b", Counts(records=7, commits=4, lags={("t", 0): 1})),
+    ]
+    page = MetricsPage(("127.0.0.1", 0), lambda: streams)
+    try:
+        with urllib.request.urlopen(f"http://{page.address}/metrics") as answer:
+            said = answer.read().decode()
+    finally:
+        page.stop()
+    found = dict(re.findall(r"^kafkapy_mirror_(\S+) (\S+)$", said, re.MULTILINE))
+    assert found['records_total{source="a"}'] == "5.0"
+    assert found['bytes_total{source="a"}'] == "200.0"
+    assert found['lost_total{source="a"}'] == "1.0"
+    assert found['commits_total{source="b"}'] == "4.0"
+    assert found['lag{partition="0",source="a",topic="t"}'] == "5.0"
+    assert found['lag{partition="0",source="b",topic="t"}'] == "1.0"
