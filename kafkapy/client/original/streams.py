@@ -24,22 +24,27 @@ Decoder = Callable[[bytes], Any]
 class OwnedPartition:
     """A partition while one of our threads owns it. The stream's lock guards all but `fetch_from`.
 
-    consumed: the offset behind the last record handed out; None until it is known where to begin.
+    position: what `consumed` is while no chunk of it is being handed out.
     fetch_from: what the fetcher asks for next; None: where auto.offset.reset says.
     """
 
-    __slots__ = ("consumed", "failed", "fetch_from", "partition", "room", "stream", "taken_away", "waiting", "where")
+    __slots__ = ("failed", "fetch_from", "partition", "position", "room", "stream", "taken_away", "waiting", "where")
 
     def __init__(self, partition: Partition, stream: Stream, offset: int | None) -> None:
         self.partition = partition
         self.where: TopicPartition = (partition[0], int(partition[1].rpartition("-")[2]))  # in 0.7 on its broker
         self.stream = stream
-        self.consumed = offset
+        self.position = offset
         self.fetch_from = offset
         self.waiting = 0  # chunks in the queue
         self.taken_away = False
         self.failed = False  # it is not read any further
         self.room: Callable[[], None] = _nobody  # is told when a chunk leaves the queue
+
+    @property
+    def consumed(self) -> int | None:
+        """The offset behind the last record handed out; None until it is known where to begin."""
+        return self.stream.position(self)
 
     def __str__(self) -> str:
         return f"{self.partition[0]}-{self.partition[1]}"
@@ -67,6 +72,11 @@ class Chunk(NamedTuple):
 class Stream(Iterator[ConsumerRecord]):
     """Records of the partitions that one thread of the group owns, in order within each. For one thread.
 
+    What is decoded and not yet handed out lies in a deque, and its first record tells where its partition stands, so
+    that one `popleft` hands out a record and moves the position, without a lock. Whoever takes a partition away empties
+    the deque from the other end, and stands before the last record that it got: those which the thread gets meanwhile
+    are in front of it, and count as handed out.
+
     Args:
         timeout_ms: how long to wait for a record before ConsumerTimeout is raised; -1: for ever.
         key_decoder, value_decoder: what to make of keys and values that are not null; None: nothing, they are bytes.
@@ -85,17 +95,22 @@ class Stream(Iterator[ConsumerRecord]):
         self._ahead: deque[ConsumerRecord] = deque()  # of the partition `_current`, which then goes on at `_after`
         self._current: OwnedPartition | None = None
         self._after = 0
+        self._decodes = key_decoder is not None or value_decoder is not None
         self._closed = False
 
     def __next__(self) -> ConsumerRecord:
         """Raises ConsumerTimeout, or KafkaError for a partition that cannot be read; others may be read on then."""
-        with self._lock:
-            if not self._ahead:
+        while True:
+            if self._ahead:
+                try:
+                    record = self._ahead.popleft()
+                except IndexError:  # it was taken away in between
+                    continue
+                return self._decoded(record) if self._decodes else record
+            with self._lock:
                 self._refill()
-            record = self._ahead.popleft()
-            assert self._current is not None
-            # Not one more: in Kafka 0.7 offsets are positions, and those of messages compressed together are the same.
-            self._current.consumed = self._ahead[0].offset if self._ahead else self._after
+
+    def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
         if self._key_decoder is not None and record.key is not None:
             record = record._replace(key=self._key_decoder(record.key))
         if self._value_decoder is not None and record.value is not None:
@@ -142,12 +157,22 @@ class Stream(Iterator[ConsumerRecord]):
         with self._lock:
             owned.fetch_from = offset
             if not owned.waiting and self._current is not owned:
-                owned.consumed = offset
+                owned.position = offset
 
     def mark(self, owned: OwnedPartition, offset: int) -> None:
-        """What is before the offset counts as consumed, until more is handed out."""
+        """For who takes chunks: what is before the offset counts as consumed."""
         with self._lock:
-            owned.consumed = offset
+            owned.position = offset
+
+    def position(self, owned: OwnedPartition) -> int | None:
+        with self._lock:
+            if owned is not self._current:
+                return owned.position
+            try:
+                # Not one more than the last: in Kafka 0.7 offsets are places, which messages compressed together share.
+                return self._ahead[0].offset
+            except IndexError:
+                return self._after
 
     def take_away(self, partitions: Iterable[OwnedPartition]) -> None:
         """From now on no record of them is handed out, and where they stand stays as it is."""
@@ -157,21 +182,33 @@ class Stream(Iterator[ConsumerRecord]):
                 owned.taken_away = True
             self._chunks = deque(chunk for chunk in self._chunks if chunk.owned not in gone)
             if self._current in gone:
-                self._ahead.clear()
-                self._current = None
+                self._stand_still()
 
     def close(self) -> None:
         """The iteration ends."""
         with self._lock:
             self._closed = True
             self._chunks.clear()
-            self._ahead.clear()
+            self._stand_still()
             self._news.notify()
+
+    def _stand_still(self) -> None:
+        """Hands out no more of the current chunk."""
+        if self._current is None:
+            return
+        position = self._after
+        while self._ahead:
+            try:
+                position = self._ahead.pop().offset
+            except IndexError:  # the thread was faster
+                break
+        self._current.position = position
+        self._current = None
 
     def _refill(self) -> None:
         """Decodes the next chunk that has records, when it is there."""
         deadline = _deadline(self._timeout_s)
-        self._current = None
+        self._stand_still()
         while not self._ahead:
             chunk = self._take_chunk(deadline)
             if chunk is not None:
@@ -211,7 +248,7 @@ class Stream(Iterator[ConsumerRecord]):
             self._ahead.extend(records)
             self._current, self._after = owned, after
         else:
-            owned.consumed = after
+            owned.position = after
 
 
 def _deadline(timeout_s: float | None) -> float | None:

@@ -1,5 +1,6 @@
 """What a stream hands out, where it then stands, and what a rebalance finds in the middle."""
 
+import sys
 import threading
 from typing import Any
 
@@ -47,6 +48,29 @@ def test_no_record_is_handed_out_after_its_partition_is_taken_away_and_none_is_l
         offsets = [record.offset for record in got if record.partition == owned.where[1]]
         assert offsets == list(range(owned.consumed or 0))
     assert two[0].consumed == ends[0]
+
+
+def test_what_is_handed_out_while_the_partition_is_taken_away_is_before_where_it_stands() -> None:
+    data = batch(0, 300)
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # the threads take turns wherever they can
+    try:
+        for number in range(60):
+            stream = Stream()
+            owned = OwnedPartition(("t", "0"), stream, 0)
+            put(stream, owned, data, 0)
+            got: list[int] = []
+            reader = threading.Thread(target=lambda stream=stream, got=got: got.extend(one.offset for one in stream))
+            reader.start()
+            while not got and number % 2:  # `extend` gives them one by one
+                pass
+            stream.take_away([owned])
+            stands = owned.consumed
+            stream.close()
+            reader.join(10)
+            assert got == list(range(stands or 0))
+    finally:
+        sys.setswitchinterval(switch)
 
 
 def test_a_batch_that_begins_before_the_position_gives_what_is_behind_it() -> None:
