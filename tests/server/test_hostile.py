@@ -124,6 +124,21 @@ def test_metadata_of_very_many_topics_does_not_hold_up_the_network_thread(wire, 
     assert not seen.on_network()
 
 
+@pytest.mark.parametrize("all_topics", [False, True])
+def test_metadata_of_very_many_partitions_does_not_hold_up_the_network_thread(wire, monkeypatch, all_topics):
+    seen = InlineReads(monkeypatch, metadata, "_topic")
+    make = METADATA.Request
+    name = make_topic(wire, "h-partitions")
+    asked = make(topics=None if all_topics else [make.Topics(name=name)], allow_auto_topic_creation=False)
+    wire.call(METADATA, 12, asked)
+    assert seen.on_network()
+    seen.threads.clear()
+    monkeypatch.setattr(metadata, "MOST_INLINE", 1)
+    found = {one.name: len(one.partitions) for one in wire.call(METADATA, 12, asked).topics}
+    assert found[name] == 1
+    assert not seen.on_network()
+
+
 def test_a_turn_ends_when_its_answers_fill_the_memory_that_they_may(broker, wire, monkeypatch):
     """A client that pipelines requests for all topics and reads nothing must not pile up sixty-four answers."""
     make_topic(wire, "h-listed")

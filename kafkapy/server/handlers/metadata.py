@@ -28,13 +28,14 @@ Asked = tuple["str | None", bytes, "KafkaError | None"]  # name, id, error
 
 IDS_SINCE = 12
 CLUSTER_OPERATIONS_UNTIL = 10
-# Topics of one answer: more take milliseconds, in which the network thread would serve nobody else.
+# Partitions of one answer, or topics that are not there: more take milliseconds, in which the network thread would
+# serve nobody else.
 MOST_INLINE = 500
 
 
 @serves(METADATA)
 def handle(broker: Services, call: Call, request: Any) -> Any:
-    if len(request.topics or broker.topics) > MOST_INLINE:  # none may mean all
+    if _is_long(broker, request):
         later = Later(call)
         broker.disk_pool.submit(_answer_later, broker, call, request, later)
         return later
@@ -45,6 +46,21 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     later = Later(call)
     broker.disk_pool.submit(_create_and_answer, broker, call, request, asked, create, later)
     return later
+
+
+def _is_long(broker: Services, request: Any) -> bool:
+    """Looks at so many topics at most."""
+    count = len(request.topics or broker.topics)  # none may mean all
+    if count > MOST_INLINE:
+        return True
+    names = [topic.name for topic in request.topics] if request.topics else broker.topics.names()
+    for name in names:
+        topic = broker.topics.get(name) if name is not None else None
+        if topic is not None:
+            count += len(topic.assignment)
+            if count > MOST_INLINE:
+                return True
+    return False
 
 
 def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> None:
