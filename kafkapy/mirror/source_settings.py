@@ -13,6 +13,7 @@ from typing import Literal
 
 from kafkapy.client.fetched import Isolation
 from kafkapy.client.original.settings import ConsumerSettings, consumer_settings
+from kafkapy.metadata.keeper_properties import TRUST
 from kafkapy.mirror.properties import Properties
 from kafkapy.runtime.config_def import ConfigError
 
@@ -193,13 +194,14 @@ def _assignors(read: Properties) -> tuple[str, ...]:
 
 
 def _in_zookeeper(read: Properties, given: Mapping[str, str]) -> ZooKeeperSource:
+    honoured = HONOURED_IN_ZOOKEEPER | TRUST.keys()
     read.check_names(
-        honoured=HONOURED_IN_ZOOKEEPER,
+        honoured=honoured,
         refused=REFUSED_IN_ZOOKEEPER,
         without_effect=WITHOUT_EFFECT_IN_ZOOKEEPER,
         client="Kafka's consumer in ZooKeeper",
     )
-    own = {name: value for name, value in given.items() if name in HONOURED_IN_ZOOKEEPER}
+    own = {name: value for name, value in given.items() if name in honoured}
     if "auto.offset.reset" not in own and "autooffset.reset" not in own:
         own["auto.offset.reset"] = "smallest"
     own["auto.commit.enable"] = "false"

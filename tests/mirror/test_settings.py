@@ -39,6 +39,12 @@ def test_zookeeper_connect_makes_it_a_member_in_zookeeper_that_commits_nothing_b
     assert largest.settings.auto_offset_reset == "largest"
 
 
+def test_tls_towards_zookeeper_goes_to_the_connector():
+    source = read_source({**ZOOKEEPER, "zookeeper.ssl.client.enable": "false"})
+    assert isinstance(source, ZooKeeperSource)
+    assert source.properties["zookeeper.ssl.client.enable"] == "false"
+
+
 def test_each_stream_has_an_id_of_its_own_where_one_is_given():
     source = read_source({**GROUP, "group.instance.id": "i"})
     assert isinstance(source, GroupSource)
