@@ -86,8 +86,10 @@ class SourceCluster:
     def refuse_07(self, what: str) -> None:
         """Raises UnsupportedByBroker when the brokers are of Kafka 0.7."""
         if self._is_07:
-            told = f"the brokers in ZooKeeper at {self._settings.zookeeper_connect} are of Kafka 0.7, and cannot {what}"
-            raise UnsupportedByBroker(told)
+            raise UnsupportedByBroker(
+                f"the brokers in ZooKeeper at {self._settings.zookeeper_connect} are of Kafka 0.7, and cannot {what}; "
+                "a ConsumerConnector reads them record by record, and so does `kafkapy consume --zookeeper`"
+            )
 
     def _layout(self) -> Layout:
         try:
