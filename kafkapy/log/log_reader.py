@@ -56,7 +56,7 @@ def read(
             return ReadResult(None, offset, segment.base_offset, position, True)
     elif length > max_bytes:
         if first_size is None:
-            first = segment.files.locate(segment.handle(), position, end, offset, nowait)
+            first = segment.files.locate(segment.handle(nowait), position, end, offset, nowait)
             first_size = first[1] if first is not None else 0
         if first_size > max_bytes:
             if not min_one:
@@ -64,7 +64,7 @@ def read(
             length = first_size
         else:
             length = max_bytes
-    return ReadResult(FileRegion(segment.handle(), position, length), offset, segment.base_offset, position)
+    return ReadResult(FileRegion(segment.handle(nowait), position, length), offset, segment.base_offset, position)
 
 
 def _find(log: LogState, offset: int, last: Segment, limit: int, nowait: bool) -> tuple[Segment, int, int]:
@@ -103,7 +103,7 @@ def locate(log: LogState, segment: Segment, offset: int, end: int, nowait: bool)
     except CorruptSegment as reason:
         _log.warning("%s: the index led astray to offset %d: %s; searching from the start", segment, offset, reason)
     try:
-        return segment.files.locate(segment.handle(), 0, end, offset, nowait)
+        return segment.files.locate(segment.handle(nowait), 0, end, offset, nowait)
     except CorruptSegment as reason:
         raise KafkaError(Errors.CORRUPT_MESSAGE, f"{segment.handle().path} of {log.name}: {reason}") from None
 

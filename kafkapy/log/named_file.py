@@ -29,10 +29,15 @@ class NamedFile:
         """The path, as it is now."""
         raise NotImplementedError
 
-    def handle(self) -> FileHandle:
-        """The open file; raises OSError, FileNotFoundError once it is gone. Who works with it keeps the answer."""
+    def handle(self, nowait: bool = False) -> FileHandle:
+        """The open file; raises OSError, FileNotFoundError once it is gone. Who works with it keeps the answer.
+
+        With `nowait` BlockingIOError where it is not open: to find it by its name may take a read of its directory.
+        """
         handle = self._handle
         if handle is None:
+            if nowait:
+                raise BlockingIOError(errno.EAGAIN, "not open")
             return self._open()
         self.used = True
         return handle

@@ -111,7 +111,7 @@ class OffsetIndex(IndexFile):
             return entries[slot - 1] & _LOW if slot else 0
         if not count or not self.check(nowait):
             return 0
-        found = self.files.floor_entry(self.handle(), count, self.width, relative, nowait)
+        found = self.files.floor_entry(self.handle(nowait), count, self.width, relative, nowait)
         return found[2] if found is not None else 0
 
     def offset_after(self, position: int, nowait: bool = False) -> int | None:
@@ -128,7 +128,7 @@ class OffsetIndex(IndexFile):
             return self.base_offset + (entries[slot] >> 32) if slot < len(entries) else None
         if not count or not self.check(nowait):
             return None
-        file = self.handle()
+        file = self.handle(nowait)
         found = self.files.ceiling_position(file, count, position, nowait)
         if found is not None and found[1] == position:
             first = self.files.ceiling_position(file, count, 0, nowait)

@@ -247,7 +247,7 @@ class Segment(SegmentFiles):
         Raises CorruptSegment, OSError; with `nowait` BlockingIOError where it would wait for the disk.
         """
         position = self.offset_index.lookup(offset, nowait)
-        return self.files.locate(self.handle(), position if position < end else 0, end, offset, nowait)
+        return self.files.locate(self.handle(nowait), position if position < end else 0, end, offset, nowait)
 
     def tail(self) -> Scan:
         """The headers from the last index entry on: where the batches end, and what stands behind them."""

@@ -39,7 +39,6 @@ def bench(tmp_path):
 
 SEARCHES = {
     "by offset": lambda log: log.read(0, 1 << 20, max_offset=8),
-    "by offset, not waiting": lambda log: log.read(0, 1 << 20, max_offset=8, blocking=False),
     "by time": lambda log: log.offset_for_timestamp(NOW),
 }
 

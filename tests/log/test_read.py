@@ -144,7 +144,29 @@ def test_a_read_that_may_not_wait_is_busy_when_the_place_is_not_in_memory(tmp_pa
     log.segments.items[0].files = Cold()
     assert log.read(3, 1000, max_offset=100, blocking=False) is BUSY
     assert first_batch(log.read(3, 1000, max_offset=100)).base_offset == 3
+    assert first_batch(log.read(99, 1000, max_offset=100)).base_offset == 99
     assert first_batch(log.read(99, 1000, max_offset=100, blocking=False)).base_offset == 99
+
+
+def test_a_read_that_may_not_wait_opens_no_file_to_search_in(tmp_path):
+    """Its name may have to be looked for on the disk."""
+    log = filled(tmp_path)
+    log.append([batch("last")], 0)
+    opened = []
+
+    class Watched(Files):
+        def open(self, path, *, create=False):
+            opened.append(os.path.basename(path))
+            return super().open(path, create=create)
+
+    segment = log.segments.items[0]
+    segment.let_go()
+    segment.files = segment.offset_index.files = Watched()
+    assert log.read(3, 1000, max_offset=100, blocking=False) is BUSY
+    assert not opened
+    assert first_batch(log.read(3, 1000, max_offset=100)).base_offset == 3
+    assert first_batch(log.read(3, 1000, max_offset=100, blocking=False)).base_offset == 3
+    assert set(opened) == {f"{0:020d}.index", f"{0:020d}.log"}
 
 
 def test_an_index_that_leads_astray_is_passed_over(tmp_path, caplog):

@@ -71,6 +71,7 @@ def aborted(outcome):
 
 
 def test_what_is_in_memory_is_answered_without_a_read_that_could_wait(partition, disk):
+    plan(partition, 0, 200).read(blocking=True)  # opens the files
     disk.reads.clear()
     assert aborted(plan(partition, 0, 200).read(blocking=False)) == [(0, 0), (1, 2)]
     assert disk.reads == [("search", True)]
