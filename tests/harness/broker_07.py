@@ -2,7 +2,9 @@
 
 Kafka 0.7 has no artifact. `Broker07` is a small one, written after the sources of 0.7.2: it serves partitions'
 directories byte for byte, takes messages, registers itself. With KAFKAPY_KAFKA_07, the class path of a 0.7.2 that
-somebody has built (with zkclient, its Scala and snappy-java), tests run against that one instead.
+somebody has built, tests run against that one instead. (Its core compiles with Scala 2.11.12, zkclient 0.3, jopt-simple
+3.2, log4j 1.2 and snappy-java on Java 17, once a few lines say `position()` and `limit()` of buffers and use today's
+names of JavaConversions.)
 """
 
 import contextlib
