@@ -30,7 +30,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 SESSION_MS = 1500
-KINDS = {"kafkapy": KafkapyBroker, "kafka": KafkaBroker}
+KINDS = {"kafkapy": KafkapyBroker, "kafka": KafkaBroker, "zookeeper": KafkaBroker}
 
 
 class Side:
@@ -146,14 +146,22 @@ class Life:
     def __init__(self, directory: Path, source: str, target: str, *, exactly_once: bool) -> None:
         self.directory = directory
         self.exactly_once = exactly_once
+        self.session_s = 6.0 if source == "zookeeper" else SESSION_MS / 1000
         self.source = Side(source, directory / "source")
         self.target = Side(target, directory / "target")
         with Admin(self.source.address) as admin:
             admin.create_topic(TOPIC, PARTITIONS)
-        (directory / "source.properties").write_text(
+        properties = (
             f"bootstrap.servers={self.source.address}\ngroup.id=mirror\nsession.timeout.ms={SESSION_MS}\n"
             "heartbeat.interval.ms=300\nfetch.max.wait.ms=100\n"
         )
+        if source == "zookeeper":
+            assert isinstance(self.source.broker, KafkaBroker)
+            properties = (
+                f"zookeeper.connect={self.source.broker.zookeeper}\ngroup.id=mirror\n"
+                "zookeeper.session.timeout.ms=6000\nrebalance.max.retries=40\nrebalance.backoff.ms=500\n"
+            )
+        (directory / "source.properties").write_text(properties)
         (directory / "target.properties").write_text(
             f"bootstrap.servers={self.target.address}\nbatch.size=2000\ntransaction.timeout.ms=20000\n"
         )

@@ -2,7 +2,8 @@
 
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/faults/test_mirror.py -s` is the full length; what died and how many
 records were there twice is printed. Moments are random, by a seed that is printed (KAFKAPY_FAULT_SEED repeats it), and
-then chosen ones. KAFKAPY_MIRROR_SOURCE and KAFKAPY_MIRROR_TARGET=kafka put Apache Kafka 3.9.1 on a side.
+then chosen ones. KAFKAPY_MIRROR_SOURCE and KAFKAPY_MIRROR_TARGET=kafka put Apache Kafka 3.9.1 on a side;
+KAFKAPY_MIRROR_SOURCE=zookeeper (with `-k 'whoever and at-least'`) reads it by a group in ZooKeeper.
 """
 
 import os
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.mirror_life import SESSION_MS, Life
+from tests.faults.mirror_life import Life
 from tests.faults.rounds import rounds
 
 ROUNDS = rounds(3)
@@ -89,7 +90,7 @@ def test_nothing_is_lost_whoever_dies(life: Life, rng: random.Random) -> None:
             else:
                 which = rng.randrange(2)
                 if victim == "a sleeper":
-                    mirrors[which].freeze(SESSION_MS / 1000 * rng.choice((0.5, 1.5, 2.0)))
+                    mirrors[which].freeze(life.session_s * rng.choice((0.5, 1.5, 2.0)))
                 else:
                     mirrors[which].kill()
                     mirrors[which] = life.mirror(f"again-{number}")

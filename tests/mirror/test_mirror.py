@@ -1,11 +1,12 @@
 """A mirror as a whole: what it refuses, and what it shows."""
 
 import re
+import time
 import urllib.request
 
 import pytest
 
-from kafkapy.client import ConnectionFailed
+from kafkapy.client import Admin, Cluster, ConnectionFailed, GroupAdmin, RecordProducer, TransactionalProducer
 from kafkapy.client.original.filters import Blacklist, Whitelist
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.group_member import pattern_of
@@ -14,6 +15,9 @@ from kafkapy.mirror.mirror import CannotMirror, Mirror
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.target_settings import read_target
+from kafkapy.mirror.target_topics import NoTopic
+from kafkapy.testing.broker import Broker
+from tests.mirror.conftest import read
 
 TOPICS = Whitelist("orders.*")
 
@@ -88,3 +92,43 @@ def test_counts_are_served_for_prometheus():
     assert found['commits_total{source="b"}'] == "4.0"
     assert found['lag{partition="0",source="a",topic="t"}'] == "5.0"
     assert found['lag{partition="0",source="b",topic="t"}'] == "1.0"
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_aborted_records_of_the_source_are_not_copied(target, exactly_once):
+    topic = f"orders-{exactly_once}"
+    with Broker(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=2) as source:
+        servers = source.bootstrap_servers
+        with Admin(servers) as admin, TransactionalProducer(servers, "x") as producer:
+            admin.create_topic(topic, 2)
+            for number in range(20):
+                producer.begin()
+                producer.send(topic, b"%d" % number, partition=number % 2)
+                producer.flush()
+                producer.abort() if number % 4 < 2 else producer.commit()
+        options = MirrorOptions(commit_interval_s=0.05, exactly_once=exactly_once)
+        with Mirror([source_at(servers)], read_target({"bootstrap.servers": target}), TOPICS, options) as mirror:
+            deadline = time.monotonic() + 30
+            while sum(counts.records for _, counts in mirror.counts) < 10:
+                assert time.monotonic() < deadline
+                assert mirror.failure is None
+                time.sleep(0.01)
+    assert sorted(int(record.value) for record in read(target, topic)) == [n for n in range(20) if n % 4 >= 2]
+
+
+def test_a_mirror_that_cannot_go_on_says_why_when_it_is_stopped(target):
+    with Broker(group_initial_rebalance_delay_ms=0, offsets_topic_num_partitions=2) as source:
+        with RecordProducer(source.bootstrap_servers) as producer:
+            producer.send("orders-never", b"x")
+        options = MirrorOptions(create_topics="never")
+        sources = [source_at(source.bootstrap_servers)]
+        mirror = Mirror(sources, read_target({"bootstrap.servers": target}), TOPICS, options)
+        mirror.start()
+        deadline = time.monotonic() + 30
+        while mirror.failure is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with pytest.raises(NoTopic, match="the target has no topic 'orders-never'"):
+            mirror.stop()
+        with Cluster(source.bootstrap_servers) as cluster:
+            assert GroupAdmin(cluster).offsets(["g"])["g"] == {}
