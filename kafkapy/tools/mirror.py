@@ -37,7 +37,7 @@ def mirror(
             "--producer", "--producer.config", metavar="FILE", help="Properties of the target cluster's producer."
         ),
     ],
-    more: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="More sources.")] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="FILE", help="More sources.")] = None,
     whitelist: Annotated[
         str | None,
         typer.Option("--whitelist", "--include", metavar="REGEX", help="Topics whose whole name matches."),
@@ -56,8 +56,7 @@ def mirror(
             "--offset.commit.interval.ms",
             min=1,
             metavar="MS",
-            help="Time between commits to the source; with --exactly-once 1000 unless given.",
-            show_default="60000",
+            help="Time between commits; 60000 unless given, with --exactly-once 1000.",
         ),
     ] = None,
     abort: Annotated[
