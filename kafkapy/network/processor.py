@@ -41,6 +41,7 @@ _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _TRIM_S = 3.0
 _PATIENT_TURNS = 4
+_MOST_TOGETHER = 64  # connections whose requests are handled as one
 _MESSAGES_A_TURN = 16
 
 
@@ -76,6 +77,9 @@ class Processor:
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._ready: deque[Connection] = deque()
         self._patient: deque[Connection] = deque()
+        # For the handler: whether others have their turn now, and what it keeps until they have had it.
+        self.together = False
+        self.gathered: list[tuple[Connection, Any]] = []
         self._now = clock.monotonic()
         self._next_trim = 0.0
         self._opened = 0
@@ -216,8 +220,14 @@ class Processor:
 
         Of the patient ones only a few get theirs before others are looked for: each takes some 30 µs.
         """
+        self.together = len(self._ready) > 1
         for _ in range(len(self._ready)):
             self._serve(self._ready.popleft())
+            if len(self.gathered) >= _MOST_TOGETHER:
+                self._serving.answer_gathered()
+        if self.gathered:
+            self._serving.answer_gathered()
+        self.together = False
         for _ in range(min(len(self._patient), _PATIENT_TURNS)):
             self._serve(self._patient.popleft())
 

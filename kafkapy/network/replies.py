@@ -8,13 +8,16 @@ A reply is one of
   NO_REPLY            nothing is sent (acks=0)
   CLOSE               what precedes is sent, then the connection is closed
   Pending             the reply comes later, by `complete`; nothing more is read from the connection until then
+
+Instead of replies a handler may answer GATHERED, for all frames that it was given: it has put them in the processor's
+`gathered`, and their replies come from `end_turn`, when the other connections of this turn have been read.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from kafkapy.network.pieces import Pieces
 from kafkapy.record.file_region import FileRegion
@@ -26,7 +29,7 @@ Part: TypeAlias = bytes | bytearray | memoryview | FileRegion | Pieces
 Send: TypeAlias = list[Part]
 
 
-class _Word:
+class Word:
     """A reply without content, compared by identity."""
 
     __slots__ = ("_name",)
@@ -38,8 +41,9 @@ class _Word:
         return self._name
 
 
-NO_REPLY: Final = _Word("NO_REPLY")
-CLOSE: Final = _Word("CLOSE")
+NO_REPLY: Final = Word("NO_REPLY")
+CLOSE: Final = Word("CLOSE")
+GATHERED: Final = Word("GATHERED")
 
 
 class Timed:
@@ -99,17 +103,21 @@ class Pending:
         return True
 
 
-Reply: TypeAlias = Send | Timed | _Word | Pending
+Reply: TypeAlias = Send | Timed | Word | Pending
 
 
 class Handler(Protocol):
     """What is called with the frames of a connection, on its processor. It must never block."""
 
-    def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+    def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply] | Word:
         """Answers frames in order, one reply each, and at least the first. A Pending or CLOSE is the last reply.
 
         A frame comes without its size, as a writable view that is good only during the call. Frames without a
         reply come again, after the Pending, or when the replies before them are sent: so a handler may leave frames
         when its replies have become large. An exception closes the connection.
         """
+        ...
+
+    def end_turn(self, gathered: Sequence[tuple[Connection, Any]]) -> Sequence[tuple[Connection, Sequence[Reply]]]:
+        """The replies to what `handle` has put into its processor's `gathered`, by connection."""
         ...

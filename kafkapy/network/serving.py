@@ -7,7 +7,8 @@ connection with an unsent or a pending reply is not read, so its client is stopp
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkapy._ext import syscalls
 from kafkapy._ext.frames import BadFrameSize
@@ -16,7 +17,7 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import PieceMaker, Pieces
 from kafkapy.network.read_ahead import ReadAhead
 from kafkapy.network.receive import PeerClosed, Receiver
-from kafkapy.network.replies import CLOSE, NO_REPLY, Handler, Pending, Reply, Timed
+from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Pending, Reply, Timed, Word
 from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency, Sender
 
 if TYPE_CHECKING:
@@ -49,8 +50,23 @@ class Serving:
 
     def serve(self, conn: Connection) -> None:
         """One turn. Whatever goes wrong ends this connection and no other."""
+        self._guarded(conn, self._serve, conn)
+
+    def answer_gathered(self) -> None:
+        """Answers the connections whose requests the handler has gathered in this turn."""
+        gathered, self._processor.gathered = self._processor.gathered, []
         try:
-            self._serve(conn)
+            answers = self._handler.end_turn(gathered)
+        except Exception:
+            log.exception("closed %d connections after an error", len(gathered))
+            answers = [(conn, [CLOSE]) for conn, _ in gathered]
+        for conn, replies in answers:
+            if not conn.closed:
+                self._guarded(conn, self._reply, conn, replies)
+
+    def _guarded(self, conn: Connection, what: Callable[..., None], *args: Any) -> None:
+        try:
+            what(*args)
         except PeerClosed:
             self._close(conn)
         except BadFrameSize as error:
@@ -104,17 +120,33 @@ class Serving:
 
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
         replies = self._handler.handle(conn, frames)
+        if isinstance(replies, Word):
+            assert replies is GATHERED
+            self.frames_in += len(frames)
+            self._receiver.handled(conn, frames, len(frames), None)
+            return
         count = len(replies)
         if count and isinstance(replies[-1], Pending):
             count += replies[-1].covers - 1
         self.frames_in += count
+        self._take(conn, replies)
+        if not 0 < count <= len(frames):
+            raise TypeError(f"a handler answered {count} of {len(frames)} frames")
+        self._receiver.handled(conn, frames, count, conn.pending)
+        self._go_on(conn)
+
+    def _reply(self, conn: Connection, replies: Sequence[Reply]) -> None:
+        self._take(conn, replies)
+        self._go_on(conn)
+
+    def _take(self, conn: Connection, replies: Sequence[Reply]) -> None:
         for reply in replies:
             if conn.closing or conn.pending is not None:
                 raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
             self._answer(conn, reply)
-        if not 0 < count <= len(frames):
-            raise TypeError(f"a handler answered {count} of {len(frames)} frames")
-        self._receiver.handled(conn, frames, count, conn.pending)
+
+    def _go_on(self, conn: Connection) -> None:
+        """Sends what there is to send, and sees to it that the connection gets another turn if it needs one."""
         if conn.outbox.parts and not self._send(conn):
             return
         if conn.closing:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kafkapy._ext.hotpath import FetchRequest, ProduceRequest, decode_fetch_frame, decode_produce_frame
 from kafkapy.errors import ProtocolError
 from kafkapy.network.pieces import Pieces
-from kafkapy.network.replies import CLOSE, Pending, Reply, Timed
+from kafkapy.network.replies import CLOSE, GATHERED, Pending, Reply, Timed, Word
 from kafkapy.protocol.api_versions import unsupported
-from kafkapy.protocol.apis import API_VERSIONS, FETCH
+from kafkapy.protocol.apis import API_VERSIONS, FETCH, PRODUCE
 from kafkapy.protocol.headers import RequestHeader, UnsupportedApi, read_request_header
 from kafkapy.protocol.message import Message
 from kafkapy.record.file_region import FileRegion
@@ -25,6 +25,8 @@ from kafkapy.server.call import Call, Later, as_reply
 from kafkapy.server.handlers import fetch, produce
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkapy.network.connection import Connection
     from kafkapy.server.services import Services
 
@@ -35,6 +37,8 @@ __all__ = ["Dispatcher", "handlers"]
 # Bytes of answers in memory after which the other frames of a turn wait until these are sent. A client can ask for a
 # list of all topics in twenty bytes, and ask again without reading what it gets.
 MAX_ANSWERED = 1 << 20
+SMALL = 4 << 10  # bytes of a connection's requests that are copied, to be handled with those of others
+_PRODUCE = PRODUCE.key.to_bytes(2, "big")
 
 
 class Dispatcher:
@@ -44,8 +48,14 @@ class Dispatcher:
         self._broker = broker
         self._meters = broker.meters
 
-    def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply]:
-        """One reply a frame, in order, up to the first that closes or waits, or until they are large together."""
+    def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply] | Word:
+        """One reply a frame, in order, up to the first that closes or waits, or until they are large together.
+
+        GATHERED where they are small produce requests, and other connections have their turn, too: then `end_turn`
+        appends those of all of them together.
+        """
+        if connection.processor.together and self._gathered(connection, frames):
+            return GATHERED
         replies: list[Reply] = []
         answered = 0
         run: list[ProduceRequest] = []
@@ -78,6 +88,30 @@ class Dispatcher:
         if run:
             self._produce(connection, run, replies, gathered)
         return replies
+
+    def _gathered(self, connection: Connection, frames: list[memoryview]) -> bool:
+        if sum(map(len, frames)) > SMALL or any(frame[:2] != _PRODUCE for frame in frames):
+            return False
+        try:
+            # Copies: the receive buffer is about to be another connection's.
+            decoded = [decode_produce_frame(memoryview(bytearray(frame))) for frame in frames]
+        except ProtocolError:
+            return False  # what is said of it, and when, is the business of the ordinary way
+        requests = [request for request in decoded if request is not None]
+        if len(requests) < len(frames) or not produce.may_wait(requests):
+            return False
+        connection.processor.gathered.append((connection, requests))
+        return True
+
+    def end_turn(
+        self, gathered: Sequence[tuple[Connection, list[ProduceRequest]]]
+    ) -> list[tuple[Connection, list[Reply]]]:
+        """Handles the produce requests of several connections as one."""
+        started = self._meters.clock()
+        answers = produce.handle_turn(self._broker, gathered)
+        for (_, requests), replies in zip(gathered, answers, strict=True):
+            replies[-1] = self._meters.handled("Produce", len(requests), started, started, replies[-1])
+        return [(connection, replies) for (connection, _), replies in zip(gathered, answers, strict=True)]
 
     def _produce(
         self, connection: Connection, run: list[ProduceRequest], replies: list[Reply], gathered: float

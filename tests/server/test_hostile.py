@@ -143,7 +143,8 @@ def test_a_turn_ends_when_its_answers_fill_the_memory_that_they_may(broker, wire
     """A client that pipelines requests for all topics and reads nothing must not pile up sixty-four answers."""
     make_topic(wire, "h-listed")
     asked = b"".join(request_frame(METADATA, 12, number, "w", METADATA.Request(topics=None)) for number in range(20))
-    connection = SimpleNamespace(listener="PLAINTEXT", name="test", peer=("test", 1))
+    alone = SimpleNamespace(together=False)
+    connection = SimpleNamespace(listener="PLAINTEXT", name="test", peer=("test", 1), processor=alone)
     frames = split(memoryview(bytearray(asked)), 0, len(asked), 64, 1 << 20)[0]
     handle = dispatcher.Dispatcher(broker.services).handle
     assert len(handle(connection, frames)) == 20

@@ -10,7 +10,7 @@ from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build, records_of
 from kafkapy.replica import stall
-from kafkapy.server.handlers import produce as handler
+from kafkapy.server import produce_answers
 from tests.server.conftest import Wire, start_broker
 
 VERSION = 11
@@ -336,6 +336,6 @@ def test_an_answer_that_cannot_be_made_closes_the_connection_also_from_the_disk_
 
 def test_the_line_about_failures_with_acks_0_does_not_grow_with_the_request():
     failed = [(index, Errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, None, None) for index in range(10_000)]
-    line = handler._failures([("t" * 30_000, failed)])
+    line = produce_answers._failures([("t" * 30_000, failed)])
     assert len(line) < 5000
     assert line.endswith("and 9990 more")

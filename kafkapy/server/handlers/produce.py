@@ -1,112 +1,73 @@
 """Produce: record sets into partitions.
 
-The requests that arrived together are handled as one gather: their record sets go to each partition in one
-append, in the order of the requests, and every set keeps its own verdict. Source: KafkaApis.handleProduceRequest.
+The requests that arrived together are handled as one gather, those of one connection (`handle_gather`) or small ones
+of several (`handle_turn`): their record sets go to each partition in one append, in the order of the requests, and
+every set keeps its own verdict. Source: KafkaApis.handleProduceRequest.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
-from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy._ext.hotpath import ProduceRequest
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import AppendResult
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
-from kafkapy.network.replies import CLOSE, NO_REPLY, Reply
+from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.replica.partition import Partition, Verdict
 from kafkapy.server import produced_form
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import MeteredPending
+from kafkapy.server.produce_answers import Answer, Asked, Slot, pending_of
 from kafkapy.server.produced_form import AT_MAGIC, ZSTD_SINCE
 from kafkapy.server.produced_transactions import TransactionalSets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkapy.network.connection import Connection
-    from kafkapy.server.meters import RequestMeters
     from kafkapy.server.produced_transactions import Refusals
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.produce")
 
-# (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
-Answer = tuple[int, int, int, int, int, Any, Any]
-
 ADMIN_CLIENT = "__admin_client"  # the client id with which Kafka lets an operator's tool write to internal topics
-SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients know KAFKA_STORAGE_ERROR by another name
-FAILURES_SHOWN = 10
-LONGEST_NAME = 249
 # Record sets of one gather: more take milliseconds, a million of them ten seconds, in which the network thread would
 # serve nobody else.
 MOST_INLINE = 1000
-
-
-class _Slot:
-    """Where one record set's answer belongs: its place in the list of its topic and request."""
-
-    __slots__ = ("answers", "index", "meters", "place", "version")
-
-    def __init__(
-        self, answers: list[Answer | None], place: int, index: int, version: int, meters: RequestMeters
-    ) -> None:
-        self.meters = meters
-        self.answers = answers
-        self.place = place
-        self.index = index
-        self.version = version
-
-    def fill(self, verdict: Verdict) -> None:
-        if isinstance(verdict, KafkaError):
-            self.meters.error("Produce", verdict.code)
-        self.answers[self.place] = _answer(self.index, verdict, self.version)
-
-
-def _answer(index: int, verdict: Verdict, version: int) -> Answer:
-    if isinstance(verdict, KafkaError):
-        code = verdict.code
-        if code == Errors.KAFKA_STORAGE_ERROR and version < SUPPORTS_UNKNOWN_PRODUCER:
-            code = Errors.NOT_LEADER_OR_FOLLOWER
-        return (index, code, -1, -1, -1, getattr(verdict, "record_errors", None), verdict.message)
-    return (index, Errors.NONE, verdict.base_offset, verdict.log_append_time, verdict.log_start_offset, None, None)
+FEW = 8  # record sets of a connection that go with those of others
 
 
 class _Gather:
-    """The requests of one turn and the partitions they go to."""
+    """The record sets of requests that came together, by the partitions that they go to."""
 
-    def __init__(self, broker: Services, frames: list[ProduceRequest], refused: Refusals | None = None) -> None:
+    def __init__(self, broker: Services) -> None:
+        self._broker = broker
+        self._sets: dict[Partition, tuple[list[memoryview], list[Slot]]] = {}
+
+    def add(self, asked: Asked, refused: Refusals | None = None) -> None:
         """`refused`: record sets that may not be appended."""
-        self.frames = frames
-        # one list of (topic, answers) a request, in the order asked
-        self.answers: list[list[tuple[str, list[Answer | None]]]] = []
-        self.sets: dict[Partition, tuple[list[memoryview], list[_Slot]]] = {}
-        for number, frame in enumerate(frames):
+        meters = self._broker.meters
+        for number, frame in enumerate(asked.frames):
             topics: list[tuple[str, list[Answer | None]]] = []
             for topic, partitions in frame.topics:
                 answers: list[Answer | None] = [None] * len(partitions)
                 topics.append((topic, answers))
                 for place, (index, records) in enumerate(partitions):
-                    slot = _Slot(answers, place, index, frame.api_version, broker.meters)
+                    slot = Slot(asked, answers, place, index, frame.api_version, meters)
                     try:
                         if refused and (number, topic, index) in refused:
                             raise refused[number, topic, index]
-                        self._take(broker, frame, topic, index, records, slot)
+                        self._take(frame, topic, index, records, slot)
                     except KafkaError as error:
                         slot.fill(error)
-            self.answers.append(topics)
+            asked.answers.append(topics)
 
-    def _take(
-        self,
-        broker: Services,
-        frame: ProduceRequest,
-        topic: str,
-        index: int,
-        records: memoryview | None,
-        slot: _Slot,
-    ) -> None:
+    def _take(self, frame: ProduceRequest, topic: str, index: int, records: memoryview | None, slot: Slot) -> None:
+        broker = self._broker
         acks = frame.acks
         if acks not in (-1, 0, 1):
             raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
@@ -124,57 +85,40 @@ class _Gather:
             assert records is not None
         if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
             raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
-        entry = self.sets.get(partition)
+        entry = self._sets.get(partition)
         if entry is None:
-            self.sets[partition] = entry = ([], [])
-        entry[0].append(records)
-        entry[1].append(slot)
+            self._sets[partition] = entry = ([], [])
+        sets, slots = entry
+        if not slots or slots[-1].asked is not slot.asked:
+            slot.asked.awaited += 1
+        sets.append(records)
+        slots.append(slot)
         broker.meters.bytes_in(topic, len(records))
 
-    def encode(self) -> Reply:
-        """The responses of all requests, one after the other; CLOSE where one with acks=0 failed."""
-        frames = b"".join(part for part in map(self._encode_one, self.frames, self.answers) if part)
-        for frame, topics in zip(self.frames, self.answers, strict=True):
-            if frame.acks == 0 and (why := _failures(topics)):
-                log.info(
-                    "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
-                    frame.client_id,
-                    why,
-                )
-                return CLOSE
-        return [frames] if frames else NO_REPLY
-
-    @staticmethod
-    def _encode_one(frame: ProduceRequest, topics: list[tuple[str, list[Answer | None]]]) -> bytes:
-        if frame.acks == 0:
-            return b""
-        return encode_produce_response(frame.api_version, frame.correlation_id, cast("Any", topics), 0)
+    def append(self) -> None:
+        """Each partition's answer, now or later, is one less that is awaited by those who asked."""
+        for partition, (sets, slots) in self._sets.items():
+            verdicts = _append(partition, sets, partial(_answered, slots))
+            if verdicts is not None:
+                _answered(slots, verdicts)
 
 
-def _fill(slots: list[_Slot], verdicts: list[Verdict]) -> None:
+def _answered(slots: list[Slot], verdicts: list[Verdict]) -> None:
+    """A partition's verdicts for all its slots, which are in the order of those who asked."""
+    asked = slots[0].asked
     for slot, verdict in zip(slots, verdicts, strict=True):
         slot.fill(verdict)
-
-
-def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
-    failed = [
-        (topic, answer)
-        for topic, answers in topics
-        for answer in answers
-        if answer is not None and answer[1] != Errors.NONE
-    ]
-    # For the log: neither as many as a request can hold, nor names longer than a topic's can be.
-    shown = [f"{topic[:LONGEST_NAME]}-{answer[0]}: {name_of(answer[1])}" for topic, answer in failed[:FAILURES_SHOWN]]
-    if len(failed) > FAILURES_SHOWN:
-        shown.append(f"and {len(failed) - FAILURES_SHOWN} more")
-    return ", ".join(shown)
+        if slot.asked is not asked:
+            asked.less()
+            asked = slot.asked
+    asked.less()
 
 
 def handle_gather(broker: Services, connection: Connection, frames: list[ProduceRequest]) -> list[Reply]:
     """Appends what `frames` hold. One reply a frame, or a Pending that stands for all of them."""
     count, in_transaction = _looked_at(frames)
     if count > MOST_INLINE:
-        all_of_it = _pending_of(connection, frames)
+        all_of_it = pending_of(connection, frames)
         broker.conversion_pool.submit(_gather_later, broker, connection, frames, all_of_it)
         return [all_of_it]
     refused = None
@@ -182,19 +126,41 @@ def handle_gather(broker: Services, connection: Connection, frames: list[Produce
         sets = TransactionalSets(broker, frames)
         refused = sets.begin()
         if refused is None:
-            all_of_it = _pending_of(connection, frames)
+            all_of_it = pending_of(connection, frames)
             sets.then(lambda refused: _append_later(broker, connection, frames, all_of_it, refused))
             return [all_of_it]
-    gather = _Gather(broker, frames, refused)
-    if not gather.sets:
-        return _replies(gather)
-    waiting = _Waiting(connection, gather)
-    _append_all(gather, waiting)
-    pending = waiting.release()
-    return [pending] if pending is not None else _replies(gather)
+    asked = Asked(connection, frames)
+    gather = _Gather(broker)
+    gather.add(asked, refused)
+    gather.append()
+    return asked.release(keeps_buffer=True)
 
 
-def _looked_at(frames: list[ProduceRequest]) -> tuple[int, bool]:
+def may_wait(frames: Sequence[ProduceRequest]) -> bool:
+    """Whether these may go into one gather with those of other connections (`handle_turn`)."""
+    count, in_transaction = _looked_at(frames)
+    # A failure with acks=0 is told by closing the connection: it stays what it was.
+    return count <= FEW and not in_transaction and frames[0].acks != 0
+
+
+def handle_turn(broker: Services, gathered: Sequence[tuple[Connection, list[ProduceRequest]]]) -> list[list[Reply]]:
+    """As `handle_gather` for each connection, but with one append a partition for all of them.
+
+    The records must stay where they are until every answer is there.
+    """
+    all_of_them = [Asked(connection, frames) for connection, frames in gathered]
+    gather = _Gather(broker)
+    for asked in all_of_them:
+        try:
+            gather.add(asked)
+        except Exception:  # is this connection's, and no other's
+            log.exception("produce of %r failed", asked.frames[0].client_id)
+            asked.failed = True
+    gather.append()
+    return [asked.release(keeps_buffer=False) for asked in all_of_them]
+
+
+def _looked_at(frames: Sequence[ProduceRequest]) -> tuple[int, bool]:
     """How many record sets these are, and whether any of them is part of a transaction."""
     sets, in_transaction = 0, False
     for frame in frames:
@@ -230,22 +196,15 @@ def _append_later(
     refused: Refusals,
 ) -> None:
     try:
-        gather = _Gather(broker, frames, refused)
+        asked = Asked(connection, frames, pending)
+        gather = _Gather(broker)
+        gather.add(asked, refused)
     except Exception:
         log.exception("produce of %r failed", frames[0].client_id)
         pending.complete(CLOSE)
         return
-    waiting = _Waiting(connection, gather, pending)
-    _append_all(gather, waiting)
-    waiting.less()
-
-
-def _append_all(gather: _Gather, waiting: _Waiting) -> None:
-    for partition, (sets, slots) in gather.sets.items():
-        verdicts = _append(partition, sets, waiting.done(slots))
-        if verdicts is not None:
-            _fill(slots, verdicts)
-            waiting.less()
+    gather.append()
+    asked.less()
 
 
 def _append(
@@ -261,60 +220,6 @@ def _append(
     except Exception as error:
         log.exception("appending to %s failed", partition)
         return [KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))] * len(sets)
-
-
-def _replies(gather: _Gather) -> list[Reply]:
-    first = gather.encode()
-    return [first] + [NO_REPLY] * (len(gather.frames) - 1) if first is not CLOSE else [CLOSE]
-
-
-class _Waiting:
-    """Counts the partitions whose appends are still in the disk pool; the last one sends the answers."""
-
-    def __init__(self, connection: Connection, gather: _Gather, pending: MeteredPending | None = None) -> None:
-        self._connection = connection
-        self._gather = gather
-        self._left = len(gather.sets) + 1  # one for the handler itself, given up by release(), or less() if `pending`
-        self._lock = threading.Lock()
-        self._pending = pending
-
-    def done(self, slots: list[_Slot]) -> Any:
-        def finished(verdicts: list[Verdict]) -> None:
-            _fill(slots, verdicts)
-            self.less()
-
-        return finished
-
-    def less(self) -> None:
-        with self._lock:
-            self._left -= 1
-            last = self._left == 0
-        if last and self._pending is not None:
-            self._pending.complete(self._reply())
-
-    def _reply(self) -> Reply:
-        try:
-            return self._gather.encode()
-        except Exception:  # without an answer the connection would keep its receive buffer, and wait for good
-            log.exception("the answer to produce of %r cannot be made", self._gather.frames[0].client_id)
-            return CLOSE
-
-    def release(self) -> MeteredPending | None:
-        """Called last by the handler: None when every answer is there, else the Pending that will carry them."""
-        with self._lock:
-            self._left -= 1
-            if self._left == 0:
-                return None
-            self._pending = _pending_of(self._connection, self._gather.frames)
-            return self._pending
-
-
-def _pending_of(connection: Connection, frames: list[ProduceRequest]) -> MeteredPending:
-    """Carries the answers of all of them, and keeps the records where they are."""
-    pending = MeteredPending(connection)
-    pending.covers = len(frames)
-    pending.keeps_buffer = True
-    return pending
 
 
 @serves(PRODUCE)
