@@ -26,6 +26,7 @@ from harness.zookeeper import eventually
 
 BROKER_ID = 8
 REGISTERED = f"/brokers/ids/{BROKER_ID}"
+TOPICS = "/brokers/topics"
 REAL = os.environ.get("KAFKAPY_KAFKA_07", "")
 OFFSET_OUT_OF_RANGE, WRONG_PARTITION = 1, 3
 LATEST, EARLIEST = -1, -2
@@ -34,16 +35,21 @@ LATEST, EARLIEST = -1, -2
 def start_broker_07(
     directory: Path, zookeeper: str, counts: Mapping[str, int], *, port: int | None = None
 ) -> "Broker07 | RealBroker07":
-    """On 127.0.0.1, with what `directory` has; topics have so many partitions, or one. It has registered itself."""
+    """On 127.0.0.1, with what `directory` has; topics have so many partitions, or one. It and they are registered."""
     keeper = KazooClient(zookeeper)
     keeper.start()
     eventually(lambda: not keeper.exists(REGISTERED))  # that of one that was killed
     kind = RealBroker07 if REAL else Broker07
     broker = kind(directory, zookeeper, counts, port or free_port())
-    eventually(lambda: keeper.exists(REGISTERED), seconds=60)
+    wanted = [REGISTERED, *(f"{TOPICS}/{topic}/{BROKER_ID}" for topic in _topics_in(directory))]
+    eventually(lambda: all(keeper.exists(path) for path in wanted), seconds=60)
     keeper.stop()
     keeper.close()
     return broker
+
+
+def _topics_in(directory: Path) -> set[str]:
+    return {path.name.rpartition("-")[0] for path in directory.glob("*-*")}
 
 
 class RealBroker07:
@@ -90,8 +96,8 @@ class Broker07:
         threading.Thread(target=self._accept, daemon=True).start()
         own = f"127.0.0.1-{round(time.time() * 1000)}:127.0.0.1:{port}".encode()
         self._keeper.create(REGISTERED, own, ephemeral=True, makepath=True)
-        self._keeper.ensure_path("/brokers/topics")
-        for topic in {path.name.rpartition("-")[0] for path in directory.glob("*-*")}:
+        self._keeper.ensure_path(TOPICS)
+        for topic in _topics_in(directory):
             self._register(topic)
 
     def stop(self) -> None:
@@ -110,7 +116,7 @@ class Broker07:
     def _register(self, topic: str) -> None:
         self._topics.add(topic)
         count = str(self._counts.get(topic, 1)).encode()
-        self._keeper.create(f"/brokers/topics/{topic}/{BROKER_ID}", count, ephemeral=True, makepath=True)
+        self._keeper.create(f"{TOPICS}/{topic}/{BROKER_ID}", count, ephemeral=True, makepath=True)
 
     def _accept(self) -> None:
         while True:
