@@ -272,7 +272,7 @@ def _read(
         deadline = time.monotonic() + PATIENCE
         while open_partitions:
             assert time.monotonic() < deadline, f"{topic} was not read in {PATIENCE:.0f} s"
-            for one in consumer.consume(1000, 0.2):
+            for one in consumer.consume(1000, 0.02):  # which waits so long unless so many come
                 if one.error() is not None:
                     open_partitions.discard(one.partition())
                     continue

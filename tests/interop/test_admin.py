@@ -11,6 +11,16 @@ TOPIC_ALREADY_EXISTS, INVALID_TOPIC, INVALID_PARTITIONS, INVALID_CONFIG = 36, 17
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, ELECTION_NOT_NEEDED = 3, 1, 84
 
 
+@pytest.fixture(scope="module")
+def two_producers(admin: Client) -> str:
+    """A topic of which two idempotent producers have written partition 0, and nobody 1."""
+    topic = "two-producers"
+    admin.create_topic(topic, 2)
+    for _ in range(2):
+        admin.produce(topic, [Record(b"%d" % n, partition=0) for n in range(5)], idempotent=True)
+    return topic
+
+
 @pytest.mark.needs("cluster")
 def test_describes_the_cluster(client: Client, broker: Broker) -> None:
     host, _, port = broker.bootstrap.rpartition(":")
@@ -142,12 +152,9 @@ def test_describes_log_directories(client: Client, admin: Client, topic_name: st
 
 
 @pytest.mark.needs("producers")
-def test_describes_producers(client: Client, admin: Client, topic_name: str) -> None:
-    admin.create_topic(topic_name, 1)
-    assert client.producers(topic_name, 0) == []
-    for _ in range(2):
-        admin.produce(topic_name, [Record(b"%d" % n, partition=0) for n in range(5)], idempotent=True)
-    states = client.producers(topic_name, 0)
+def test_describes_producers(client: Client, two_producers: str) -> None:
+    assert client.producers(two_producers, 1) == []
+    states = client.producers(two_producers, 0)
     assert len({state["producer_id"] for state in states}) == 2
     assert [(state["epoch"], state["last_sequence"]) for state in states] == [(0, 4), (0, 4)]
 

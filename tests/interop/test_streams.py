@@ -82,7 +82,7 @@ class Counts:
         while sum(self.latest.values()) < words:
             said = "".join(line for each in instances for line in each.said[-30:])
             assert time.monotonic() < deadline, f"{sum(self.latest.values())} of {words} words in 90 s\n{said}"
-            for message in self._consumer.consume(1000, 0.2):
+            for message in self._consumer.consume(1000, 0.02):  # which waits so long unless so many come
                 assert message.error() is None, message.error()
                 key, value = message.key(), message.value()
                 assert key is not None

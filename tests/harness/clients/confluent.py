@@ -105,7 +105,7 @@ class Confluent(Client):
             deadline = time.monotonic() + 60
             while open_partitions:
                 assert time.monotonic() < deadline, f"partitions {open_partitions} of {topic} were not read in 60 s"
-                for message in consumer.consume(1000, 0.2):
+                for message in consumer.consume(1000, 0.02):  # which waits so long unless so many come
                     if message.error():
                         raise ClientError(message.error().code(), message.error().str())
                     partition, offset = message.partition(), message.offset()
@@ -126,7 +126,7 @@ class Confluent(Client):
             deadline = time.monotonic() + 60
             while unread:
                 assert time.monotonic() < deadline, f"no {last!r} in partitions {unread} of {topic} for 60 s: {got}"
-                for message in consumer.consume(1000, 0.2):
+                for message in consumer.consume(1000, 0.02):  # which waits so long unless so many come
                     got.append(_received(message))
                     if message.value() == last:
                         unread.discard(message.partition())
