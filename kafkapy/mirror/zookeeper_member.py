@@ -21,7 +21,7 @@ from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError
 from kafkapy.client.original.connector import ConsumerConnector
 from kafkapy.client.original.filters import TopicFilter
-from kafkapy.client.original.streams import Chunk, Stream
+from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
 from kafkapy.errors import KafkaError
 from kafkapy.mirror.source_settings import ZooKeeperSource
 from kafkapy.mirror.sources import Listener, NotCommitted, Piece
@@ -52,6 +52,7 @@ class ZooKeeperMember:
         self._releases: deque[_Release] = deque()
         self._closing = False
         self._positions: dict[TopicPartition, int] = {}
+        self._owned: dict[TopicPartition, OwnedPartition] = {}  # of which something was read
         self._ends: dict[TopicPartition, int] = {}
         self._ask_ends_at = 0.0
 
@@ -82,12 +83,14 @@ class ZooKeeperMember:
         pieces: list[Piece] = []
         left = timeout_s
         while not pieces and left > 0:
+            self._tell_lost()
             self._release()
             chunk = self._stream.next_chunk(min(GLANCE_S, left))
             left -= GLANCE_S
             while chunk is not None:
                 pieces.append(piece := _piece(chunk))
                 self._positions[piece.where] = piece.after
+                self._owned[piece.where] = chunk.owned
                 chunk = self._stream.next_chunk(0) if len(pieces) < AT_ONCE else None
         return pieces
 
@@ -133,14 +136,28 @@ class ZooKeeperMember:
             self._cluster.close()
             self._cluster = None
 
+    def _tell_lost(self) -> None:
+        """What went with the session. It may be ours again, behind what others have done meanwhile: what we have read
+        before must not be committed then, for the group would go back."""
+        assert self._listener is not None
+        coming = {where for release in list(self._releases) for where in release.partitions}
+        lost = [where for where, owned in self._owned.items() if owned.taken_away and where not in coming]
+        if lost:
+            self._listener.on_lost(lost)
+            self._forget(lost)
+
     def _release(self) -> None:
         assert self._listener is not None
         while self._releases:
             release = self._releases.popleft()
             self._listener.before_release(release.partitions)
-            for where in release.partitions:
-                self._positions.pop(where, None)
+            self._forget(release.partitions)
             release.done.set()
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        for where in partitions:
+            self._positions.pop(where, None)
+            self._owned.pop(where, None)
 
 
 def _piece(chunk: Chunk) -> Piece:
