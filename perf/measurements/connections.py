@@ -13,7 +13,7 @@ from perf import frames
 from perf.brokers import Broker
 from perf.cpu import used
 from perf.curves import slope
-from perf.many import open_files, own_memory, wait_for
+from perf.many import open_sockets, own_memory, wait_for
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -59,7 +59,6 @@ class Connections(Measurement):
 def _connect(broker: Broker, count: int) -> tuple[float, float, int]:
     """(connections a second, CPU seconds each, the broker's memory while all are there)."""
     request = request_frame(API_VERSIONS, 0, 1, frames.CLIENT, API_VERSIONS.Request())
-    before = open_files(broker.pid)
     with used(broker.pid) as usage:
         with ExitStack() as ending:
             began = time.perf_counter()
@@ -70,6 +69,6 @@ def _connect(broker: Broker, count: int) -> tuple[float, float, int]:
                 size = int.from_bytes(one.recv(4, socket.MSG_WAITALL), "big")
                 one.recv(size, socket.MSG_WAITALL)
             seconds = time.perf_counter() - began
-            memory = own_memory(broker.pid)
-        wait_for(lambda: open_files(broker.pid) <= before, "the broker has closed its side of the connections")
+            memory, open_now = own_memory(broker.pid), open_sockets(broker.pid)
+        wait_for(lambda: open_sockets(broker.pid) <= open_now - count, "connections are still there")
     return count / seconds, usage.cpu / count, memory
