@@ -101,7 +101,7 @@ def _written(file: Path, broker: Broker) -> Path:
 def _middle(mirror: Child, target: Broker, topic: str, count: int) -> tuple[float, float]:
     """Seconds, and those of its processor, for half of the records from about the first quarter on."""
     places = {(topic, partition): LATEST for partition in range(PARTITIONS)}
-    begin = 0, 0.0, 0.0  # the last look before the first quarter was there
+    begin = 0, time.perf_counter(), cpu_seconds(mirror.pid)  # the last look before the first quarter was there
     since, before = time.monotonic(), 0
     with Admin(target.bootstrap) as admin:
         while True:
