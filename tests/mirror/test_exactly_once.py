@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from kafkapy.client import Admin, Cluster, GroupAdmin
+from kafkapy.client import Admin, Cluster, ConnectionFailed, GroupAdmin
+from kafkapy.client.transaction_link import TransactionLink
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.exactly_once import ExactlyOnce, NotEnded
 from kafkapy.mirror.options import MirrorOptions
@@ -182,3 +183,32 @@ def test_a_record_that_the_target_never_takes_ends_it(target):
         run_on(stream, member, 2)
     stream.close()
     assert values(target, "tight") == []
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+@pytest.mark.parametrize("request_name", ["end", "send_offsets", "add_partitions", "init"])
+def test_a_request_of_which_nobody_knows_what_became_is_settled_by_taking_the_partition_anew(
+    target, monkeypatch, request_name, carried_out
+):
+    topic = f"unknown-{request_name}-{carried_out}"
+    member = member_with(topic, 3)
+    stream, counts = stream_of(member, target, interval_s=0.0)
+    stream.on_taken([(topic, 0)])
+    real = getattr(TransactionLink, request_name)
+    left = [3 if request_name != "init" else 1]
+
+    def cut_off(*words, **more):
+        left[0] -= 1
+        if left[0] or carried_out:
+            answer = real(*words, **more)
+        if not left[0]:
+            raise ConnectionFailed("the connection broke")
+        return answer
+
+    monkeypatch.setattr(TransactionLink, request_name, cut_off)
+    run_on(stream, member, 8)
+    stream.close()
+    assert left[0] <= 0
+    assert counts.failed_commits == (request_name != "add_partitions")  # which the producer asks for again itself
+    assert sorted(values(target, topic)) == sorted(NUMBERS[:30])
+    assert kept(target, topic) == 30
