@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Verdict = AppendResult | KafkaError
 
 _NEVER = (1 << 63) - 1
+_IN_USE_MS = 10_000  # so long after an append the end of a log is taken to be in memory
 _MAX_TIMESTAMP = struct.Struct(">35xq")
 _COUNT = struct.Struct(">57xi")
 
@@ -52,6 +53,10 @@ def would_wait(log: LogState, sets: Sequence[memoryview], leader_epoch: int, now
         waited = _MAX_TIMESTAMP.unpack_from(last)[0] - first if first >= 0 else now_ms - segment.created_ms
         if waited > config.max_segment_ms - segment.roll_jitter_ms:
             return True
+    if now_ms - log.appended_ms > _IN_USE_MS:
+        if not segment.ends_in_memory():
+            return True
+        log.appended_ms = now_ms
     if config.flush_messages != _NEVER:
         count = sum(_COUNT.unpack_from(one)[0] for one in sets if len(one) >= _COUNT.size)
         unflushed: int = log.end[0] + count - log.recovery_point

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from stat import S_ISDIR
 from typing import NamedTuple
 
-from kafkapy._ext import segment_scan, syscalls
+from kafkapy._ext import residency, segment_scan, syscalls
 from kafkapy.log.open_files import OpenFiles
 from kafkapy.record.file_region import FileHandle
 
@@ -165,6 +165,10 @@ class Files:
     def read_into(self, file: FileHandle, buffer: memoryview, position: int) -> int:
         """Reads at most as much as `buffer` holds, without the interpreter's lock; 0 at the end of the file."""
         return os.preadv(file.fd, [buffer], position)
+
+    def in_memory(self, file: FileHandle, position: int) -> bool:
+        """Whether the byte can be read without waiting; never waits itself."""
+        return residency.ready(file.fd, position, 1)
 
     def truncate(self, file: FileHandle, size: int) -> None:
         os.ftruncate(file.fd, size)

@@ -62,6 +62,7 @@ class LogState:
         self.upkeep = Upkeep(env.upkeep)
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
+        self.appended_ms = 0  # about when the last append was that did not wait
         self.write_seconds = 0.0  # that the last append has waited for the system to take its bytes
         self.verifies_transactions = False  # whether one may begin only after its coordinator was asked (KIP-890)
         self._limit: tuple[int, tuple[Segment, int]] | None = None

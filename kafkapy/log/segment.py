@@ -7,6 +7,7 @@ read. Offsets and positions of what is being appended become visible to readers 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Mapping
 
@@ -172,6 +173,15 @@ class Segment(SegmentFiles):
         return found[0] + found[1] if found is not None else 0
 
     # --- appends
+
+    def ends_in_memory(self) -> bool:
+        """Whether an append needs no read: a write into a page that has bytes already reads it first, if it must."""
+        if self.size % mmap.PAGESIZE == 0:
+            return True
+        try:
+            return self.files.in_memory(self.handle(nowait=True), self.size - 1)
+        except BlockingIOError:
+            return False
 
     def entries_left(self) -> int:
         """How many more entries fit into both indexes."""

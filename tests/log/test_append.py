@@ -9,6 +9,7 @@ from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
+from kafkapy.log.files import Files
 from kafkapy.log.partition_log import BUSY, COORDINATOR, AppendResult
 
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
@@ -262,6 +263,35 @@ def test_an_append_that_may_not_block_is_busy_before_a_roll_or_a_flush(tmp_path,
     assert log.append([batch("late")], 0, blocking=False) is BUSY
     assert log.log_end_offset == 3
     assert offsets(log.append([batch("late")], 0)) == [(3, 3)]
+
+
+def test_an_append_after_a_pause_waits_for_the_page_that_the_log_ends_in(tmp_path):
+    """Into one that is not in memory the kernel would read before it writes."""
+
+    class Cold(Files):
+        asked = 0
+        warm = True
+
+        def in_memory(self, file, position):
+            self.asked += 1
+            return self.warm
+
+    files = Cold()
+    bench = Bench(tmp_path, files=files)
+    log = bench.load()
+    log.append([batch("a")], 0)
+    for _ in range(2):
+        assert log.append([batch("a")], 0, blocking=False) is not BUSY
+    assert files.asked == 1  # the second one comes soon after the first
+    files.warm = False
+    bench.clock.advance(11)
+    assert log.append([batch("b")], 0, blocking=False) is BUSY
+    log.append([batch("c")], 0)
+    files.warm = True
+    for _ in range(2):
+        assert log.append([batch("d")], 0, blocking=False) is not BUSY
+    assert files.asked == 3
+    assert [value for _, value in values_of(log)] == [b"a"] * 3 + [b"c", b"d", b"d"]
 
 
 def test_an_append_that_may_not_block_is_busy_in_a_new_leader_epoch(bench):
