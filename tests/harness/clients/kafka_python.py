@@ -58,7 +58,7 @@ class KafkaPython(Client):
             deadline = time.monotonic() + 60
             while open_partitions:
                 assert time.monotonic() < deadline, f"partitions {open_partitions} of {topic} were not read in 60 s"
-                for place, messages in consumer.poll(timeout_ms=200, max_records=5000).items():
+                for place, messages in consumer.poll(timeout_ms=20, max_records=5000).items():
                     p = place.partition
                     got[p] += [
                         Received(p, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
@@ -78,7 +78,7 @@ class KafkaPython(Client):
             deadline = time.monotonic() + 60
             while unread:
                 assert time.monotonic() < deadline, f"no {last!r} in partitions {unread} of {topic} for 60 s: {got}"
-                for messages in consumer.poll(timeout_ms=200).values():
+                for messages in consumer.poll(timeout_ms=20).values():
                     got += [_received(m) for m in messages]
                     unread -= {m.partition for m in messages if m.value == last}
         return got
