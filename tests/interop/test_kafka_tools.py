@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from harness.scenario import KEEP, T0, records
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2"
 SMALL = {**KEEP, "segment.bytes": "16384", "index.interval.bytes": "512"}
 PARTS = ["--deep-iteration", "--print-data-log"]
+WRITERS = ("confluent-kafka", "java-3.9.1", "kafka-python", "franz-go")
 
 
 @dataclass
@@ -39,9 +41,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WrittenFiles:
     written = WrittenFiles(broker.data, {})
     try:
         admin = clients["confluent-kafka"]
-        for writer in ("confluent-kafka", "java-3.9.1", "kafka-python", "franz-go"):
-            for codec in CODECS:
-                _write(written, clients[writer], f"{writer}-{codec}", {}, codec, writer != "kafka-python")
+        with ThreadPoolExecutor(len(WRITERS)) as pool:  # librdkafka waits for each of its producer ids
+            list(pool.map(lambda writer: _write_codecs(written, clients[writer], writer), WRITERS))
         java = clients["java-3.9.1"]
         _write(written, java, "append-time", {"message.timestamp.type": "LogAppendTime"}, "none", True)
         _write(written, java, "append-time-zstd", {"message.timestamp.type": "LogAppendTime"}, "zstd", True)
@@ -54,6 +55,11 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> WrittenFiles:
         clients.close()
         broker.stop()
     return written
+
+
+def _write_codecs(written: WrittenFiles, client: Client, writer: str) -> None:
+    for codec in CODECS:
+        _write(written, client, f"{writer}-{codec}", {}, codec, writer != "kafka-python")
 
 
 def _write(
