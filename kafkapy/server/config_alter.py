@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import TOPIC_KEYS, LogConfig
@@ -65,9 +66,15 @@ def broker_operations(current: Mapping[str, str], operations: Sequence[Operation
 def check_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
     """The settings of a topic with these overrides."""
     try:
-        return LogConfig.from_overrides(config.log_config, overrides)
+        return _topic_settings(config.log_config, tuple(overrides.items()))
     except ConfigError as error:
         raise KafkaError(Errors.INVALID_CONFIG, str(error)) from None
+
+
+@lru_cache(maxsize=256)
+def _topic_settings(defaults: LogConfig, overrides: tuple[tuple[str, str], ...]) -> LogConfig:
+    """The same object for all partitions with the same overrides: it is larger than the rest of an idle one."""
+    return LogConfig.from_overrides(defaults, dict(overrides))
 
 
 def check_broker(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:

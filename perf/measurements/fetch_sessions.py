@@ -29,9 +29,9 @@ class FetchSessions(Measurement):
     quick = False  # its many sizes take their time
     about = "fetch sessions of 1 to 1,000 partitions, and 1 to 100 of the largest: a fetch, and a record that ends it"
     rows = (
-        Row("fetch_sessions.empty", "fetch with nothing new, 1,000 partitions, CPU", "us", "lower"),
-        Row("fetch_sessions.news", "record to a waiting session of 1,000, CPU", "us", "lower"),
-        Row("fetch_sessions.consumers", "record to many waiting sessions of 1,000, CPU a session", "us", "lower"),
+        Row("fetch_sessions.empty", "fetch with nothing new, largest session, CPU", "us", "lower"),
+        Row("fetch_sessions.news", "record to a waiting session, the largest, CPU", "us", "lower"),
+        Row("fetch_sessions.consumers", "record to many such sessions, CPU a session", "us", "lower"),
     )
 
     def run(self, bench: Bench, kind: str) -> Figures:

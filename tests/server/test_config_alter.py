@@ -150,3 +150,14 @@ def test_thread_pools_change_by_half_or_double_at_most() -> None:
 def test_stored_settings_that_cannot_be_used_are_told_apart() -> None:
     stored = {"message.max.bytes": "5", "num.partitions": "3", "log.retention.ms": "x"}
     assert usable(stored, per_broker=True) == ({"message.max.bytes": "5"}, ["num.partitions", "log.retention.ms"])
+
+
+def test_partitions_with_the_same_overrides_share_their_settings():
+    config = BrokerConfig({"log.dirs": "/tmp"})
+    one = check_topic(config, {"retention.ms": "5"})
+    assert one.retention_ms == 5
+    assert check_topic(config, {"retention.ms": "5"}) is one
+    assert check_topic(config, {"retention.ms": "6"}).retention_ms == 6
+    assert check_topic(config, {}) is config.log_config
+    changed = BrokerConfig({"log.dirs": "/tmp", "log.segment.bytes": "1000"})
+    assert check_topic(changed, {"retention.ms": "5"}).segment_bytes == 1000
