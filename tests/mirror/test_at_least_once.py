@@ -50,7 +50,7 @@ def test_everything_arrives_as_it_was_and_is_committed_when_it_is_acknowledged(t
 def test_what_could_not_be_committed_is_with_the_next_one(target):
     member = FakeMember("again")
     member.refuses = 1
-    stream, counts = stream_of(member, target)
+    stream, counts = stream_of(member, target, MirrorOptions(commit_interval_s=0.0))
     member.take(0)
     member.script = [lambda: member.write(0, NUMBERS[:10])]
     stream.run(Stop(member))
