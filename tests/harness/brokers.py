@@ -6,6 +6,7 @@ what Kafka does and not for what kafkapy happens to do.
 
 import os
 import re
+import secrets
 import signal
 import socket
 import struct
@@ -277,7 +278,16 @@ def start(directory: Path, overrides: dict[str, str] | None = None, *, port: int
 
 
 def free_port() -> int:
-    """A port that was free a moment ago (for programs that cannot be given port 0)."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for programs that cannot be given port 0, or that come back to it.
+
+    Not one of those that the system hands out by itself: another process could be given it before it is used.
+    """
+    handed_out = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = secrets.choice(range(10_000, max(handed_out, 20_000)))
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
