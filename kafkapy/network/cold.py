@@ -44,7 +44,7 @@ class ColdReads:
     """
 
     def __init__(
-        self, pools: ReadPools, post: Callable[..., None], window: int = 8 * STEP, window_of_all: int = 64 * STEP
+        self, pools: ReadPools, post: Callable[..., None], window: int = 2 * STEP, window_of_all: int = 64 * STEP
     ) -> None:
         """`post(fn, *args)` has `fn` called on the processor's thread."""
         self._pools = pools

@@ -41,7 +41,9 @@ class NetworkSettings:
 
     zero_copy: bool = True  # kafkapy.zero.copy.enable
     copy_below: int = 8192  # regions shorter than this are copied: sendfile costs more
-    read_ahead_bytes: int = 8 << 20  # kafkapy.read.ahead.bytes: of one reader; 0: nothing is read ahead
+    # kafkapy.read.ahead.bytes: of one reader; 0: nothing is read ahead. Short on purpose: where the kernel itself reads
+    # far ahead (8 MiB), being before it costs a third of the rate (measured: 1.06 GiB/s; 1.51 with 2 MiB or none).
+    read_ahead_bytes: int = 2 << 20
     read_ahead_max_bytes: int = 64 << 20  # kafkapy.read.ahead.max.bytes: of all together
     max_frames_a_turn: int = 64  # of one connection, handed to the handler at once
     buffer_pool_bytes: int = 32 << 20  # free receive buffers a processor keeps warm

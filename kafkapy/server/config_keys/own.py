@@ -37,7 +37,7 @@ ROWS: tuple[Row, ...] = (
      "Threads for what may wait for a disk and is no consumer's read: new topics, deletion, administration."),
     ("kafkapy.read.threads.per.disk", T.INT, 4, Range(1, 256), MEDIUM, "E",
      "Threads that read for consumers what is not in memory, for each device that log directories are on."),
-    ("kafkapy.read.ahead.bytes", T.LONG, 8 * 1024**2, Range(0), MEDIUM, "E",
+    ("kafkapy.read.ahead.bytes", T.LONG, 2 * 1024**2, Range(0), MEDIUM, "E",
      "How far a consumer that reads from disk in order is read ahead of; below 1 MiB nothing is read ahead."),
     ("kafkapy.read.ahead.max.bytes", T.LONG, 64 * 1024**2, Range(0), MEDIUM, "E",
      "How much is read ahead of all such consumers together; each has an equal share of it."),
