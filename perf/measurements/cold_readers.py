@@ -39,6 +39,7 @@ def _rows(threads: int) -> tuple[Row, ...]:
 
 class ColdReaders(Measurement):
     name = "cold_readers"
+    quick = False  # a hundred seconds with Apache Kafka
     about = f"produce to ack at {RATE}/s, idle and beside a reader of what is not in memory; 1 and 3 network threads"
     rows = tuple(row for threads in THREADS for row in _rows(threads))
 

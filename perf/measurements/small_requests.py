@@ -37,7 +37,7 @@ def _rows_of(kind: str, what: str, count: int) -> list[Row]:
 
 
 class SmallRequests(Measurement):
-    name = "small-requests"
+    name = "small_requests"
     about = f"one record of {SIZE} B a request or a fetch, 1 to 256 connections, one on the way each; librdkafka beside"
     quick = False
     rows = (

@@ -63,7 +63,7 @@ def _rows() -> Iterator[Row]:
 
 
 class ZeroCopy(Measurement):
-    name = "zero-copy"
+    name = "zero_copy"
     about = "fetches of 4 KiB to 8 MiB answered by sendfile and by read and send, 1 to 64 consumers, hot"
     quick = False
     rows = tuple(_rows())
