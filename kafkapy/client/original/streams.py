@@ -69,6 +69,13 @@ class Chunk(NamedTuple):
         return not self.owned.taken_away
 
 
+class Failure(NamedTuple):
+    """Why a partition is read no further, behind the chunks that came before."""
+
+    owned: OwnedPartition
+    error: KafkaError | ClientError
+
+
 class Stream(Iterator[ConsumerRecord]):
     """Records of the partitions that one thread of the group owns, in order within each. For one thread.
 
@@ -90,8 +97,7 @@ class Stream(Iterator[ConsumerRecord]):
         self._value_decoder = value_decoder
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
-        self._chunks: deque[Chunk] = deque()
-        self._errors: deque[KafkaError | ClientError] = deque()
+        self._chunks: deque[Chunk | Failure] = deque()
         self._ahead: deque[ConsumerRecord] = deque()  # of the partition `_current`, which then goes on at `_after`
         self._current: OwnedPartition | None = None
         self._after = 0
@@ -125,9 +131,7 @@ class Stream(Iterator[ConsumerRecord]):
         """
         with self._lock:
             deadline = _deadline(timeout_s)
-            while (chunk := self._take_chunk(deadline)) is not None and chunk.owned.failed:
-                pass
-            return chunk
+            return self._take_chunk(deadline)
 
     @property
     def closed(self) -> bool:
@@ -137,7 +141,7 @@ class Stream(Iterator[ConsumerRecord]):
     def put(self, chunk: Chunk) -> bool:
         """For fetchers: whether the partition is still read."""
         with self._lock:
-            if chunk.owned.taken_away or self._closed:
+            if chunk.owned.taken_away or chunk.owned.failed or self._closed:
                 return False
             self._chunks.append(chunk)
             chunk.owned.waiting += 1
@@ -149,7 +153,7 @@ class Stream(Iterator[ConsumerRecord]):
         with self._lock:
             if not owned.taken_away:
                 owned.failed = True
-                self._errors.append(error)
+                self._chunks.append(Failure(owned, error))
                 self._news.notify()
 
     def begin(self, owned: OwnedPartition, offset: int) -> None:
@@ -180,7 +184,7 @@ class Stream(Iterator[ConsumerRecord]):
         with self._lock:
             for owned in gone:
                 owned.taken_away = True
-            self._chunks = deque(chunk for chunk in self._chunks if chunk.owned not in gone)
+            self._drop(gone)
             if self._current in gone:
                 self._stand_still()
 
@@ -191,6 +195,9 @@ class Stream(Iterator[ConsumerRecord]):
             self._chunks.clear()
             self._stand_still()
             self._news.notify()
+
+    def _drop(self, gone: set[OwnedPartition]) -> None:
+        self._chunks = deque(one for one in self._chunks if one.owned not in gone)
 
     def _stand_still(self) -> None:
         """Hands out no more of the current chunk."""
@@ -223,26 +230,25 @@ class Stream(Iterator[ConsumerRecord]):
         while not self._chunks:
             if self._closed:
                 return None
-            if self._errors:
-                raise self._errors.popleft()
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return None
             self._news.wait(left)
         chunk = self._chunks.popleft()
+        if isinstance(chunk, Failure):
+            raise chunk.error
         chunk.owned.waiting -= 1
         chunk.owned.room()
         return chunk
 
     def _decode(self, chunk: Chunk) -> None:
         owned = chunk.owned
-        if owned.failed:
-            return
         try:
             records, after = read_records(owned.where, chunk.data, chunk.start)
             after = max(after, chunk.after)
         except ValueError as error:
             owned.failed = True
+            self._drop({owned})
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"{owned} at offset {chunk.start}: {error}") from None
         if records:
             self._ahead.extend(records)

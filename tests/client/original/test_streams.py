@@ -129,6 +129,28 @@ def test_an_error_waits_for_the_records_before_it() -> None:
         next(stream)
 
 
+def test_an_error_comes_behind_what_its_own_partition_had_before_and_waits_for_nothing_else() -> None:
+    stream = Stream(0)
+    owned, other = OwnedPartition(("t", "0"), stream, 0), OwnedPartition(("t", "1"), stream, 0)
+    put(stream, owned, batch(0, 2), 0)
+    stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE))
+    put(stream, other, batch(0, 1), 0)
+    assert [next(stream).offset, next(stream).offset] == [0, 1]
+    with pytest.raises(KafkaError):
+        next(stream)
+    assert next(stream).partition == 1
+    assert owned.consumed == 2
+
+
+def test_no_error_comes_of_what_is_taken_away() -> None:
+    stream = Stream(0)
+    owned = OwnedPartition(("t", "0"), stream, 0)
+    stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE))
+    stream.take_away([owned])
+    with pytest.raises(ConsumerTimeout):
+        next(stream)
+
+
 def test_a_closed_stream_ends_also_for_who_waits() -> None:
     stream = Stream()
     found: list[object] = []
