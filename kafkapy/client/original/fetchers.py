@@ -28,6 +28,7 @@ class Fetchers:
         self._brokers = brokers
         self._by_address: dict[tuple[str, int], BrokerFetcher] = {}
         self._homeless: list[OwnedPartition] = []
+        self._again: list[OwnedPartition] = []  # a moment later: a leader may be about to move
         self._news = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="kafkapy-leader-finder", daemon=True)
@@ -39,6 +40,12 @@ class Fetchers:
             self._homeless += partitions
             self._news.notify()
 
+    def try_again(self, partitions: Iterable[OwnedPartition]) -> None:
+        """The same, after refresh.leader.backoff.ms."""
+        with self._news:
+            self._again += partitions
+            self._news.notify()
+
     def close(self) -> None:
         with self._news:
             self._closed = True
@@ -46,17 +53,17 @@ class Fetchers:
         self._thread.join(self._settings.socket_timeout_ms / 1000)
 
     def _run(self) -> None:
-        again: list[OwnedPartition] = []
         while True:
             with self._news:
-                if again:
-                    self._news.wait_for(lambda: self._closed, self._settings.refresh_leader_backoff_ms / 1000)
-                while not self._closed and not self._homeless and not again:
+                while not self._closed and not self._homeless and not self._again:
                     self._news.wait()
+                if self._again:
+                    self._news.wait_for(lambda: self._closed, self._settings.refresh_leader_backoff_ms / 1000)
                 if self._closed:
                     break
-                wanted, self._homeless = again + self._homeless, []
-            again = self._find([owned for owned in wanted if not owned.taken_away])
+                wanted = self._again + self._homeless
+                self._again, self._homeless = [], []
+            self.try_again(self._find([owned for owned in wanted if not owned.taken_away]))
         for fetcher in self._by_address.values():
             fetcher.close()
         for fetcher in self._by_address.values():
@@ -94,6 +101,6 @@ class Fetchers:
             owned.stream.begin(owned, self._brokers.edge(owned, at))
         if address not in self._by_address:
             wire = self._brokers.wire(address)
-            self._by_address[address] = BrokerFetcher(address, wire, self._settings, self.start)
+            self._by_address[address] = BrokerFetcher(address, wire, self._settings, self.try_again)
         self._by_address[address].add([owned])
         return True

@@ -1,0 +1,61 @@
+"""Leaders that cannot be reached."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.original.fetch_wire import Address, Fetched
+from kafkapy.client.original.fetchers import Fetchers
+from kafkapy.client.original.settings import ConsumerSettings
+from kafkapy.client.original.streams import OwnedPartition, Stream
+
+
+class Unreachable:
+    """Of a broker that leads a partition and cannot be reached."""
+
+    def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
+        raise ConnectionFailed("nobody is there")
+
+    def close(self) -> None:
+        pass
+
+
+class Brokers:
+    def __init__(self, asked: Callable[[], None]) -> None:
+        self._asked = asked
+
+    def look_up(self, partitions: Iterable[OwnedPartition]) -> None:
+        self._asked()
+
+    def leader(self, owned: OwnedPartition) -> Address:
+        return ("there", 9092)
+
+    def edge(self, owned: OwnedPartition, at: int) -> int:
+        return 0
+
+    def wire(self, address: Address) -> Unreachable:
+        return Unreachable()
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_leader_that_cannot_be_reached_is_tried_again_after_the_back_off() -> None:
+    asked = threading.Semaphore(0)
+    fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=3_600_000), Brokers(asked.release))
+    stream = Stream()
+    fetchers.start([OwnedPartition(("t", "0"), stream, 0)])
+    assert asked.acquire(timeout=10)
+    assert not asked.acquire(timeout=0.3)
+    fetchers.close()
+
+
+def test_a_leader_that_cannot_be_reached_is_not_given_up() -> None:
+    asked = threading.Semaphore(0)
+    fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=1), Brokers(asked.release))
+    fetchers.start([OwnedPartition(("t", "0"), Stream(), 0)])
+    for _ in range(5):
+        assert asked.acquire(timeout=10)
+    fetchers.close()
