@@ -94,8 +94,9 @@ class Rebalancer:
             log.warning("%s: the session with ZooKeeper is over; joins the group anew", self._consumer)
             patience_s = self._settings.zookeeper_session_timeout_ms / 1000
             self._holder.let_go(list(self.owned), lost=True)
+            # The session may have become another in the middle of claiming: what was claimed since is to go back.
+            self._unreleased.update(self.owned)
             self.owned.clear()
-            self._unreleased.clear()
         data = self._subscription.written(self._tree.cluster.layout, round(time.time() * 1000))
         self.session = self._tree.register(self._consumer, data, patience_s=patience_s)
 
