@@ -74,7 +74,7 @@ class Producer:
             partitioner or chosen_partitioner(properties),
             self.stats,
         )
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a hook may send what is lost to another topic
         self._counting = threading.Lock()
         self._closed = False
         self._queue: BoundedQueue[KeyedMessage] | None = None
@@ -141,7 +141,9 @@ class Producer:
             messages = [guarded(hooks.before_enqueue, message, message) for message in messages]
         if queue.closed:
             raise self._late(messages)
-        done = queue.put(messages, self._config.enqueue_timeout_s)
+        # A hook may send in the thread that empties the queue, which would wait for itself.
+        by_itself = threading.current_thread() is self._thread
+        done = queue.put(messages, 0.0 if by_itself else self._config.enqueue_timeout_s)
         with self._counting:
             self.stats["messages"] += len(messages)
         if hooks is not None:

@@ -44,7 +44,8 @@ class SendThread(threading.Thread):
             batch += self._dequeued(taken)
             if taken and due is None:
                 due = time.monotonic() + self._queue_time_s
-            over = not taken and self._queue.closed
+            # In this order: something may have come, and the queue have been closed, since it was empty.
+            over = not taken and self._queue.closed and not len(self._queue)
             expired = due is not None and time.monotonic() >= due
             if expired and self._hooks is not None:
                 batch += guarded(self._hooks.after_dequeuing, (), None)

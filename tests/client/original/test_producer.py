@@ -166,6 +166,53 @@ def test_what_cannot_be_sent_is_counted_and_handed_to_the_callback(kind):
     assert producer.stats["resends"] == 3
 
 
+class DeadLetters(CallbackHandler):
+    """Sends what is lost to another topic, through the same producer."""
+
+    def lost(self, messages, reason):
+        if messages[0].topic != "dead":
+            self.producer.send([one._replace(topic="dead") for one in messages])
+
+
+class Refusing(Gate):
+    """All but dead letters."""
+
+    def handle(self, messages):
+        super().handle(messages)
+        if messages[0].topic != "dead":
+            raise FailedToSendMessage("no", messages)
+
+
+def test_what_a_sync_producer_loses_can_be_sent_to_another_topic_by_the_hook():
+    handler, hooks = Refusing(), DeadLetters()
+    handler.open.set()
+    hooks.producer = producer = Producer(NOWHERE, event_handler=handler, callback_handler=hooks)
+
+    def send():
+        with pytest.raises(FailedToSendMessage):
+            producer.send(message(b"a"))
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    sender.join(10)
+    assert handler.batches == [[message(b"a")], [message(b"a", "dead")]]
+    producer.close()
+
+
+def test_a_hook_that_sends_does_not_wait_for_the_thread_that_it_is_in():
+    handler, hooks = Refusing(), DeadLetters()
+    properties = {**ASYNC, "queue.size": "1", "batch.size": "1"}
+    hooks.producer = producer = Producer(properties, event_handler=handler, callback_handler=hooks)
+    producer.send(message(b"a"))
+    assert handler.entered.wait(10)
+    producer.send(message(b"b", "dead"))
+    handler.open.set()
+    producer.send(message(b"c", "dead"))
+    producer.close()
+    assert handler.values == [b"a", b"b", b"c"]
+    assert producer.stats == {"messages": 4, "failed": 1, "dropped": 1}
+
+
 def test_an_event_handler_that_fails_is_survived_and_its_batch_counted():
     class Fails(Gate):
         def handle(self, messages):

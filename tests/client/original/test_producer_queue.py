@@ -85,6 +85,26 @@ def test_a_batch_that_does_not_fill_goes_when_its_time_is_up():
     thread.join(10)
 
 
+class LateQueue(BoundedQueue):
+    """A message comes, and the queue is closed, just when it was found empty."""
+
+    def take(self, most, timeout_s):
+        taken = super().take(most, timeout_s)
+        if not taken and not self.closed:
+            self.put(messages(1, start=7), 0.0)
+            self.close()
+        return taken
+
+
+def test_what_comes_between_the_last_look_and_the_closing_is_sent():
+    queue = LateQueue(10)
+    queue.put(messages(1), 0.0)
+    thread, batches = run(queue, queue_time_s=0.01)
+    thread.join(10)
+    assert [message for batch in batches for message in batch] == messages(1) + messages(1, start=7)
+    assert len(queue) == 0
+
+
 class Marks(CallbackHandler):
     """Doubles each message, adds one when the time is up and one at the end."""
 
