@@ -19,6 +19,7 @@ from kafkapy.runtime.addresses import host_port
 __all__ = ["BROKERS", "TOPICS", "GroupTree", "Watch"]
 
 _GLANCE_S = 0.05
+_LARGEST = 2**63 - 1
 
 
 class GroupTree:
@@ -95,7 +96,7 @@ class GroupTree:
         data = self._nodes.data(path)
         if data is None:
             return None
-        if data.isdigit() and len(data) < 20:
+        if data.isdigit() and len(data) < 20 and int(data) <= _LARGEST:
             return int(data)
         raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"{path} in ZooKeeper has {data[:100]!r}, which is no offset")
 

@@ -35,7 +35,10 @@ def partitions_in(path: str, data: bytes) -> list[str]:
     """
     try:
         found = json.loads(data)["partitions"]
-        return [str(number) for number in sorted(int(one) for one in found)]
+        numbers = sorted(int(one) for one in found)
+        if numbers and not 0 <= numbers[0] <= numbers[-1] < 1 << 31:
+            raise ValueError
+        return [str(number) for number in numbers]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise KafkaError(
             Errors.UNKNOWN_SERVER_ERROR, f"{path} in ZooKeeper has {data[:200]!r}, which does not name partitions"

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 # What goes into a znode's name or a client id.
 _WORD = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
+_LARGEST = 0x7FFFFFFF  # they are Java's int
+
 _NUMBER, _TEXT, _SWITCH = "LONG", "STRING", "BOOLEAN"
 
 
@@ -120,4 +122,6 @@ def _checked(field: str, name: str, kind: str, raw: Any) -> Any:
             raise ConfigError(name, raw, "must be -1 (for ever) or a time in ms")
     elif kind == _NUMBER and value < (0 if field in _MAY_BE_ZERO else 1):
         raise ConfigError(name, raw, "is too small")
+    if kind == _NUMBER and value > _LARGEST:
+        raise ConfigError(name, raw, f"is too large: {_LARGEST} at most")
     return value

@@ -71,7 +71,12 @@ class SourceCluster:
         if not brokers:
             raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
         timeout_s = self._settings.offsets_channel_socket_timeout_ms / 1000
-        return Cluster(brokers, client_id=self._settings.client_id, timeout_s=timeout_s, old_brokers=True)
+        try:
+            return Cluster(brokers, client_id=self._settings.client_id, timeout_s=timeout_s, old_brokers=True)
+        except ValueError as error:
+            raise ConnectionFailed(
+                f"what is registered in ZooKeeper below /brokers/ids cannot be used: {error}"
+            ) from None
 
     def offsets(self) -> OffsetStore:
         """Where offsets.storage says. Raises as `open`."""

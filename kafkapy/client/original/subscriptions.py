@@ -15,6 +15,8 @@ from kafkapy.client.original.layouts import Layout
 
 STATIC = "static"
 _FILTERS: dict[str, type[TopicFilter]] = {kind.pattern: kind for kind in (Whitelist, Blacklist)}
+# What a topic cannot be called: it has no place in a path of ZooKeeper's.
+_NO_TOPIC = re.compile(r"\.{0,2}|.*[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff].*", re.DOTALL)
 _OLD_FILTER = re.compile(r"([*!])(\d+)\1(.*)", re.ASCII)
 
 
@@ -58,14 +60,14 @@ def read_subscription(data: bytes) -> Subscription:
     if not isinstance(shape, dict):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer")
     if "subscription" not in shape and "pattern" not in shape:
-        return Subscription(_counts(shape, text))
+        return Subscription(_of_topics(_counts(shape, text), text))
     pattern = shape.get("pattern")
     counts = _counts(shape.get("subscription"), text)
     # As Kafka does it: any other word, and no topics at all, is a list of names.
     if not isinstance(pattern, str):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: it has no pattern")
     if pattern not in _FILTERS or not counts:
-        return Subscription(counts)
+        return Subscription(_of_topics(counts, text))
     ((regex, streams), *_) = counts.items()
     return Subscription({}, _FILTERS[pattern](regex), streams)
 
@@ -74,6 +76,13 @@ def _counts(found: object, text: str) -> dict[str, int]:
     if not isinstance(found, dict):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: it names no topics")
     return {topic: _count(count, text) for topic, count in found.items()}
+
+
+def _of_topics(counts: dict[str, int], text: str) -> dict[str, int]:
+    for topic in counts:
+        if _NO_TOPIC.fullmatch(topic):
+            raise ValueError(f"{_short(text)} is not the subscription of a consumer: no topic can be called {topic!r}")
+    return counts
 
 
 def _count(count: object, text: str) -> int:

@@ -38,6 +38,8 @@ def test_defaults_are_those_of_kafka() -> None:
         ({"offsets.storage": "disk"}, "offsets.storage=disk: must be zookeeper or kafka"),
         ({"partition.assignment.strategy": "sticky"}, "must be range or roundrobin"),
         ({"rebalance.max.retries": "0"}, "rebalance.max.retries=0"),
+        ({"fetch.size": "2147483648"}, "fetch.size=2147483648: is too large: 2147483647 at most"),
+        ({"consumer.timeout.ms": "99999999999"}, "consumer.timeout.ms=99999999999: is too large"),
         ({"consumer.timeout.ms": "-2"}, "consumer.timeout.ms=-2"),
         ({"fetch.size": "many"}, "fetch.size=many"),
         ({"fetch.size": "1", "fetch.message.max.bytes": "1"}, "is the old name of fetch.message.max.bytes"),

@@ -11,10 +11,9 @@ from kafkapy.errors import KafkaError
 
 from .golden_tree import znodes
 
+TOPICS = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True).filter(lambda name: name not in (".", ".."))
 SUBSCRIPTIONS = st.one_of(
-    st.dictionaries(st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True), st.integers(1, 99), min_size=1).map(
-        Subscription
-    ),
+    st.dictionaries(TOPICS, st.integers(1, 99), min_size=1).map(Subscription),
     st.builds(
         lambda kind, regex, streams: Subscription({}, kind(regex), streams),
         st.sampled_from([Whitelist, Blacklist]),
@@ -71,6 +70,9 @@ def test_the_znodes_of_scala_consumers(version: str, path: str, subscription: Su
         b'{"version":1,"subscription":{"t":1}}',
         b'{"version":1,"subscription":{"(":1},"pattern":"white_list"}',
         b"*0*.*",
+        b'{"..": 1}',
+        b'{"a/b": 1}',
+        b'{"version":1,"subscription":{"a\\u0000":1},"pattern":"static"}',
     ],
 )
 def test_broken_registrations(data: bytes) -> None:
@@ -105,7 +107,18 @@ def test_partitions_of_a_topic_sort_as_numbers_since_0_8_and_as_texts_before() -
     assert partitions_07("/t", {"2": b"1", "10": b"11"})[:4] == ["10-0", "10-1", "10-10", "10-2"]
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b'{"partitions":{"x":[1]}}', b"[1]", b'{"partitions":null}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b'{"partitions":{"x":[1]}}',
+        b"[1]",
+        b'{"partitions":null}',
+        b'{"partitions":{"-1":[1]}}',
+        b'{"partitions":{"2147483648":[1]}}',
+    ],
+)
 def test_a_topic_whose_znode_is_broken_is_named(data: bytes) -> None:
     with pytest.raises(KafkaError, match="/brokers/topics/t in ZooKeeper has"):
         partitions_in("/brokers/topics/t", data)
