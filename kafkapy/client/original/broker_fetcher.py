@@ -73,7 +73,7 @@ class BrokerFetcher:
                 self._wire.close()
                 self._leave(list(self._partitions.values()))
             else:
-                self._take(fetched)
+                self._take(asked, fetched)
         self._wire.close()
 
     def _wait_for_room(self) -> tuple[list[OwnedPartition], int]:
@@ -91,10 +91,12 @@ class BrokerFetcher:
                 self._news.wait()
         return [], 0
 
-    def _take(self, fetched: Iterable[Fetched]) -> None:
+    def _take(self, asked: Iterable[OwnedPartition], fetched: Iterable[Fetched]) -> None:
+        # Not those of `_partitions`: one of them may have been given up meanwhile, and taken again at another offset.
+        by_name = {owned.where: owned for owned in asked}
         elsewhere = []
         for one in fetched:
-            owned = self._partitions.get(one.where)
+            owned = by_name.get(one.where)
             if owned is None:  # nobody has asked for it
                 continue
             if one.error_code:
@@ -145,5 +147,6 @@ class BrokerFetcher:
     def _leave(self, partitions: list[OwnedPartition]) -> None:
         with self._news:
             for owned in partitions:
-                self._partitions.pop(owned.where, None)
+                if self._partitions.get(owned.where) is owned:
+                    del self._partitions[owned.where]
         self._give_back(partitions)

@@ -1,0 +1,70 @@
+"""The thread that fetches from one broker, while partitions come and go."""
+
+import threading
+from collections.abc import Sequence
+
+from kafkapy.client.original.broker_fetcher import BrokerFetcher
+from kafkapy.client.original.fetch_wire import Fetched
+from kafkapy.client.original.settings import consumer_settings
+from kafkapy.client.original.streams import OwnedPartition, Stream
+from kafkapy.errors import Errors
+from kafkapy.record.batch import build
+
+PATIENCE_S = 10.0
+SETTINGS = consumer_settings({"zookeeper.connect": "z:1", "group.id": "g"})
+
+
+class SlowWire:
+    """A record for each offset that is asked for. The first answer, of which a test says what it tells, waits."""
+
+    def __init__(self, error_code: int = 0) -> None:
+        self.asked = threading.Event()
+        self.may_answer = threading.Event()
+        self._error_code = error_code
+
+    def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
+        positions = [(owned.where, owned.fetch_from or 0) for owned in partitions]
+        code = 0
+        if not self.asked.is_set():
+            self.asked.set()
+            assert self.may_answer.wait(PATIENCE_S)
+            code = self._error_code
+        data = {where: build([(0, None, b"%d" % at, ())], base_offset=at) for where, at in positions}
+        return [Fetched(where, code, memoryview(data[where]), at + 1) for where, at in positions]
+
+    def close(self) -> None:
+        pass
+
+
+def first_after_it_was_taken_again(wire: SlowWire) -> tuple[int, list[OwnedPartition]]:
+    """The start of the first chunk of a partition that was given up while it was fetched at 100, and is ours again from
+    50 on; and what was given back."""
+    stream, back = Stream(), []
+    fetcher = BrokerFetcher(("b", 1), wire, SETTINGS, back.extend)
+    try:
+        before, after = (OwnedPartition(("t", "0"), stream, offset) for offset in (100, 50))
+        fetcher.add([before])
+        assert wire.asked.wait(PATIENCE_S)
+        stream.take_away([before])
+        fetcher.add([after])
+        wire.may_answer.set()
+        chunk = stream.next_chunk(PATIENCE_S)
+        assert chunk is not None
+        assert chunk.owned is after
+        assert chunk.data == build([(0, None, b"%d" % chunk.start, ())], base_offset=chunk.start)
+        return chunk.start, back
+    finally:
+        wire.may_answer.set()
+        fetcher.close()
+        fetcher.join(PATIENCE_S)
+
+
+def test_an_answer_from_before_a_partition_was_given_up_is_not_taken_for_what_is_read_of_it_now() -> None:
+    """Else the records from 50 to 100 would never be read."""
+    assert first_after_it_was_taken_again(SlowWire()) == (50, [])
+
+
+def test_an_error_from_before_a_partition_was_given_up_leaves_it_where_it_is_now() -> None:
+    start, back = first_after_it_was_taken_again(SlowWire(Errors.NOT_LEADER_OR_FOLLOWER))
+    assert start == 50
+    assert [owned.taken_away for owned in back] == [True]
