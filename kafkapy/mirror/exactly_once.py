@@ -18,7 +18,8 @@ Who holds the id decides, and the target's coordinator knows who does: the last 
 3. It reads the offset from the target, with `require_stable`, so that one which is being decided is waited for. Without
    one (the first time) it begins where the source's group stands, or as `auto.offset.reset` says, and commits that
    place by itself, before any record: whoever comes next begins there, too.
-4. It reads on from there, read_committed, and sends the records in a transaction.
+4. It reads on from there, read_committed (in ZooKeeper uncommitted, as the original consumer reads), and sends the
+   records in a transaction.
 5. Every `commit_interval_s`, before it gives the partition up, and at the end: it adds the offset behind the records to
    the transaction, and commits it. **This is the moment at which they have been copied.**
 
@@ -40,7 +41,9 @@ What if something dies
   at step 2, and so on: they may take turns for some seconds, and neither can do harm.
 - *A broker of the target, or a coordinator:* tried again as long as the clients do that. Whatever fails then, the
   partition is dropped and taken again from step 2: nobody has to know how far it had come.
-- *A broker of the source, its coordinator:* reading waits.
+- *A broker of the source, its coordinator, or ZooKeeper:* reading waits. A session with ZooKeeper that is over is a
+  partition that is lost; the member may have it again before it hears of that, and go on reading for the old one until
+  then: that is the case of the one that sleeps.
 - *The source loses records that were copied, or its topic is made anew:* the offset is out of range, and
   `auto.offset.reset` says where it goes on; what is read again then is copied again.
 - *The target's group is deleted, or its offsets expire:* step 3 begins at the copy in the source, which is at most one
@@ -59,10 +62,9 @@ from kafkapy.client.errors import ClientError, ProducerFenced, UnsupportedByBrok
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import target_cluster
-from kafkapy.mirror.group_member import GroupMember
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.partition_copy import PartitionCopy
-from kafkapy.mirror.sources import NotCommitted, Piece
+from kafkapy.mirror.sources import NotCommitted, Piece, SeekingMember
 from kafkapy.mirror.target_offsets import TargetOffsets
 from kafkapy.mirror.target_settings import TargetSettings
 from kafkapy.mirror.target_topics import TargetTopics
@@ -99,7 +101,7 @@ class ExactlyOnce:
     """A stream. For one thread; is its member's listener."""
 
     def __init__(
-        self, member: GroupMember, group: str, target: TargetSettings, options: MirrorOptions, counts: Counts
+        self, member: SeekingMember, group: str, target: TargetSettings, options: MirrorOptions, counts: Counts
     ) -> None:
         self._member = member
         self._group = group

@@ -66,7 +66,6 @@ class GroupMember:
         return pieces
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
-        """A partition goes on there, or stands still (None), if it is ours."""
         if where not in self._consumer.assignment:
             return
         if offset is None:
@@ -76,8 +75,6 @@ class GroupMember:
             self._consumer.resume([where])
 
     def position(self, where: TopicPartition) -> int:
-        """Where a partition that is ours begins, or goes on, in the source's view: behind the group's offset, else as
-        auto.offset.reset says."""
         return self._consumer.position(*where)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:

@@ -14,7 +14,6 @@ from kafkapy.mirror.at_least_once import AtLeastOnce
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import target_cluster
 from kafkapy.mirror.exactly_once import ExactlyOnce
-from kafkapy.mirror.group_member import GroupMember
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import GroupSource, SourceSettings
 from kafkapy.mirror.sources import member_of
@@ -157,7 +156,7 @@ class Mirror:
     def copying(self, source: SourceSettings, counts: Counts) -> Copying:
         """What a stream does. Raises CannotMirror for a source that is the target: topics keep their names, so that it
         would never end."""
-        member = member_of(source, self._topics)
+        member = member_of(source, self._topics, seeks=self.options.exactly_once)
         try:
             cluster_id = member.cluster_id()
             if cluster_id is not None and cluster_id == self._target_id:
@@ -167,7 +166,6 @@ class Mirror:
                 )
             if not self.options.exactly_once:
                 return AtLeastOnce(member, self.target, self.options, counts)
-            assert isinstance(member, GroupMember)
             if cluster_id is None:
                 raise CannotMirror(
                     f"{source.file}: the cluster has no id, as those before Kafka 0.10.1 have none, and exactly-once "
@@ -193,12 +191,7 @@ class Mirror:
         if self.target.acks != -1 or not self.target.idempotent:
             raise CannotMirror(f"{self.target.file}: exactly-once needs acks=all and enable.idempotence=true")
         for source in self.sources:
-            if not isinstance(source, GroupSource):
-                raise CannotMirror(
-                    f"{source.file}: exactly-once needs a source with bootstrap.servers; a group in ZooKeeper begins "
-                    "where its own offsets say, and not where the target's do"
-                )
-            if source.isolation != "read_committed":
+            if isinstance(source, GroupSource) and source.isolation != "read_committed":
                 raise CannotMirror(
                     f"{source.file}: isolation.level is {source.isolation}; exactly-once needs read_committed"
                 )

@@ -73,7 +73,20 @@ class Member(Protocol):
         """Leaves the group, after telling the listener."""
 
 
-def member_of(settings: SourceSettings, topics: TopicFilter) -> Member:
+class SeekingMember(Member, Protocol):
+    """One that reads a partition from where it is told, too."""
+
+    def seek(self, where: TopicPartition, offset: int | None) -> None:
+        """A partition goes on there, or stands still (None), if it is ours. Nothing comes any more of what was read of
+        it before."""
+
+    def position(self, where: TopicPartition) -> int:
+        """Where a partition that is ours begins, or goes on, in the source's view: behind the group's offset, else as
+        auto.offset.reset says. Raises KafkaError, ClientError."""
+
+
+def member_of(settings: SourceSettings, topics: TopicFilter, *, seeks: bool = False) -> SeekingMember:
+    """Args: seeks: partitions are read from where `seek` says, and not before it has."""
     if isinstance(settings, GroupSource):
         from kafkapy.mirror.group_member import GroupMember
 
@@ -85,4 +98,4 @@ def member_of(settings: SourceSettings, topics: TopicFilter) -> Member:
             raise
         told = f"{settings.file}: ZooKeeper needs the library kazoo: pip install 'kafkapy[zookeeper]'"
         raise BadProperty(told) from None
-    return ZooKeeperMember(settings, topics)
+    return ZooKeeperMember(settings, topics, seeks=seeks)

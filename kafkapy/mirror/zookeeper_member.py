@@ -2,6 +2,9 @@
 
 The connector gives up partitions in a thread of its own, and waits there until the thread that polls, which has records
 of them under way, has ended and committed those.
+
+Where offsets are not the group's (exactly once), the connector reads nothing of a partition until it is told where to
+begin. What `seek` gets from it is new each time, and so are the chunks known that were read since.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy._ext.entry_walk import entries_end
-from kafkapy.client.admin import LATEST, Admin
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError
 from kafkapy.client.original.connector import ConsumerConnector
@@ -42,17 +45,20 @@ class _Release:
 
 
 class ZooKeeperMember:
-    def __init__(self, settings: ZooKeeperSource, topics: TopicFilter) -> None:
+    """Args: seeks: partitions are read from where `seek` says, and not before it has."""
+
+    def __init__(self, settings: ZooKeeperSource, topics: TopicFilter, *, seeks: bool = False) -> None:
+        self._seeks = seeks
         self._settings = settings
         self._topics = topics
         self._connector = ConsumerConnector(settings.properties)
         self._listener: Listener | None = None
         self._stream: Stream | None = None
         self._cluster: Cluster | None = None
-        self._releases: deque[_Release] = deque()
+        self._news: deque[_Release | list[OwnedPartition]] = deque()  # of the connector's thread; lists: they are ours
         self._closing = False
         self._positions: dict[TopicPartition, int] = {}
-        self._owned: dict[TopicPartition, OwnedPartition] = {}  # of which something was read
+        self._owned: dict[TopicPartition, OwnedPartition] = {}  # of which something was read, or is to be
         self._ends: dict[TopicPartition, int] = {}
         self._ask_ends_at = 0.0
 
@@ -63,12 +69,14 @@ class ZooKeeperMember:
 
     def open(self, listener: Listener) -> None:
         self._listener = listener
-        (self._stream,) = self._connector.create_message_streams_by_filter(self._topics, rebalance_listener=self)
+        (self._stream,) = self._connector.create_message_streams_by_filter(
+            self._topics, rebalance_listener=self, on_claim=self._news.append if self._seeks else None
+        )
 
     def before_release(self, partitions: list[TopicPartition]) -> None:
         """By the connector's thread."""
         release = _Release(partitions)
-        self._releases.append(release)
+        self._news.append(release)
         patience_s = self._connector.settings.socket_timeout_ms / 1000
         waited = 0.0
         while not self._closing and not release.done.wait(GLANCE_S):
@@ -84,15 +92,30 @@ class ZooKeeperMember:
         left = timeout_s
         while not pieces and left > 0:
             self._tell_lost()
-            self._release()
+            self._tell_news()
             chunk = self._stream.next_chunk(min(GLANCE_S, left))
             left -= GLANCE_S
             while chunk is not None:
-                pieces.append(piece := _piece(chunk))
-                self._positions[piece.where] = piece.after
-                self._owned[piece.where] = chunk.owned
+                if not self._seeks or self._owned.get(chunk.where) is chunk.owned:
+                    pieces.append(piece := _piece(chunk))
+                    self._positions[piece.where] = piece.after
+                    self._owned[piece.where] = chunk.owned
                 chunk = self._stream.next_chunk(0) if len(pieces) < AT_ONCE else None
         return pieces
+
+    def seek(self, where: TopicPartition, offset: int | None) -> None:
+        if where in self._owned and (owned := self._connector.seek(where, offset)) is not None:
+            self._owned[where] = owned
+
+    def position(self, where: TopicPartition) -> int:
+        if (offset := self._owned[where].consumed) is not None:
+            return offset
+        at = EARLIEST if self._settings.settings.auto_offset_reset == "smallest" else LATEST
+        try:
+            return Admin(self._brokers()).offsets_now({where: at})[where].offset
+        except ClientError:
+            self._forget_brokers()
+            raise
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         try:
@@ -139,20 +162,28 @@ class ZooKeeperMember:
     def _tell_lost(self) -> None:
         """What went with the session. It may be ours again, behind what others have done meanwhile: what we have read
         before must not be committed then, for the group would go back."""
-        assert self._listener is not None
-        coming = {where for release in list(self._releases) for where in release.partitions}
-        lost = [where for where, owned in self._owned.items() if owned.taken_away and where not in coming]
-        if lost:
-            self._listener.on_lost(lost)
-            self._forget(lost)
+        releases = [news for news in list(self._news) if isinstance(news, _Release)]
+        coming = {where for release in releases for where in release.partitions}
+        self._lose([where for where, owned in self._owned.items() if owned.taken_away and where not in coming])
 
-    def _release(self) -> None:
+    def _tell_news(self) -> None:
         assert self._listener is not None
-        while self._releases:
-            release = self._releases.popleft()
-            self._listener.before_release(release.partitions)
-            self._forget(release.partitions)
-            release.done.set()
+        while self._news:
+            news = self._news.popleft()
+            if isinstance(news, _Release):
+                self._listener.before_release(news.partitions)
+                self._forget(news.partitions)
+                news.done.set()
+            else:
+                self._lose([owned.where for owned in news if owned.where in self._owned])
+                self._owned.update((owned.where, owned) for owned in news)
+                self._listener.on_taken([owned.where for owned in news])
+
+    def _lose(self, partitions: list[TopicPartition]) -> None:
+        assert self._listener is not None
+        if partitions:
+            self._listener.on_lost(partitions)
+            self._forget(partitions)
 
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         for where in partitions:

@@ -3,7 +3,7 @@
 `KAFKAPY_FAULT_ROUNDS=20 python -m pytest tests/faults/test_mirror.py -s` is the full length; what died and how many
 records were there twice is printed. Moments are random, by a seed that is printed (KAFKAPY_FAULT_SEED repeats it), and
 then chosen ones. KAFKAPY_MIRROR_SOURCE and KAFKAPY_MIRROR_TARGET=kafka put Apache Kafka 3.9.1 on a side;
-KAFKAPY_MIRROR_SOURCE=zookeeper (with `-k 'whoever and at-least'`) reads it by a group in ZooKeeper.
+KAFKAPY_MIRROR_SOURCE=zookeeper reads it by a group in ZooKeeper.
 """
 
 import os
@@ -20,6 +20,11 @@ from tests.faults.rounds import rounds
 ROUNDS = rounds(3)
 SOURCE = os.environ.get("KAFKAPY_MIRROR_SOURCE", "kafkapy")
 TARGET = os.environ.get("KAFKAPY_MIRROR_TARGET", "kafkapy")
+COMMIT = (
+    "kafkapy.client.original.connector:ConsumerConnector.commit_offsets"
+    if SOURCE == "zookeeper"
+    else "kafkapy.client.group_offsets:GroupOffsets.commit"
+)
 LINK = "kafkapy.client.transaction_link:TransactionLink"
 # Around everything that a mirror asks of a coordinator: it may be carried out, and nobody hears of it.
 MOMENTS = {
@@ -28,7 +33,7 @@ MOMENTS = {
         for place in (
             "kafkapy.client.outbox:Outbox._send",
             "kafkapy.mirror.delivery:SafeDelivery.flush",
-            "kafkapy.client.group_offsets:GroupOffsets.commit",
+            COMMIT,
         )
         for when in ("before", "after")
     ],
@@ -41,7 +46,7 @@ MOMENTS = {
             ("kafkapy.client.outbox:Outbox._send", 3),
             (f"{LINK}.send_offsets", 5),
             (f"{LINK}.end", 5),
-            ("kafkapy.client.group_offsets:GroupOffsets.commit", 1),
+            (COMMIT, 1),
         )
         for when in ("before", "after")
     ],

@@ -47,14 +47,10 @@ def test_nobody_at_an_address_is_told_at_once(target):
         ({}, {}, {"abort_on_send_failure": False}, "does not go with abort-on-send-failure=false"),
         ({}, {"acks": "1"}, {}, "exactly-once needs acks=all and enable.idempotence=true"),
         ({"isolation.level": "read_uncommitted"}, {}, {}, "isolation.level is read_uncommitted; exactly-once needs"),
-        (None, {}, {}, "src: exactly-once needs a source with bootstrap.servers"),
     ],
 )
 def test_what_does_not_go_with_exactly_once_is_refused(source, target_has, options, says):
-    if source is None:
-        reads = read_source({"zookeeper.connect": "127.0.0.1:1", "group.id": "g"}, "src")
-    else:
-        reads = source_at("127.0.0.1:1", **source)
+    reads = source_at("127.0.0.1:1", **source)
     target = read_target({"bootstrap.servers": "127.0.0.1:1", **target_has})
     with pytest.raises(CannotMirror, match=says):
         Mirror([reads], target, TOPICS, MirrorOptions(exactly_once=True, **options)).start()

@@ -22,9 +22,28 @@ class FakeConnector:
         self.settings = read_source(properties | {"zookeeper.connect": "z:1"}).settings
         self.stream = Stream()
         self.committed = []
+        self.held = {}
+        self.on_claim = None
 
-    def create_message_streams_by_filter(self, topics, *, rebalance_listener):
+    def create_message_streams_by_filter(self, topics, *, rebalance_listener, on_claim):
+        self.on_claim = on_claim
         return [self.stream]
+
+    def claim(self, number, offset):
+        """It has become ours, and nothing is read of it yet."""
+        self.held["t", number] = owned = OwnedPartition(("t", str(number)), self.stream, offset)
+        self.on_claim([owned])
+
+    def seek(self, where, offset):
+        """What is there at once, if it is to be read."""
+        before = self.held[where]
+        if before.taken_away:
+            return None
+        self.stream.take_away([before])
+        self.held[where] = owned = OwnedPartition(before.partition, self.stream, before.consumed)
+        if offset is not None:
+            self.stream.put(Chunk(owned, BATCH, offset))
+        return owned
 
     def commit_offsets(self, offsets):
         self.committed.append(dict(offsets))
@@ -34,12 +53,16 @@ class FakeConnector:
 
 
 class Told:
-    def __init__(self):
+    def __init__(self, member):
+        self.member = member
         self.released = []
         self.lost = []
+        self.taken = []
 
     def on_taken(self, partitions):
-        raise AssertionError
+        self.taken += partitions
+        for where in partitions:
+            self.member.seek(where, None)
 
     def before_release(self, partitions):
         self.released += partitions
@@ -48,13 +71,22 @@ class Told:
         self.lost += partitions
 
 
-@pytest.fixture
-def member(monkeypatch):
+def member_that(monkeypatch, *, seeks):
     monkeypatch.setattr(zookeeper_member, "ConsumerConnector", lambda given: FakeConnector({"group.id": "g"}))
-    made = ZooKeeperMember(read_source({"zookeeper.connect": "z:1", "group.id": "g"}), Whitelist("t"))
-    made.listener = Told()
+    made = ZooKeeperMember(read_source({"zookeeper.connect": "z:1", "group.id": "g"}), Whitelist("t"), seeks=seeks)
+    made.listener = Told(made)
     made.open(made.listener)
     return made
+
+
+@pytest.fixture
+def member(monkeypatch):
+    return member_that(monkeypatch, seeks=False)
+
+
+@pytest.fixture
+def seeking(monkeypatch):
+    return member_that(monkeypatch, seeks=True)
 
 
 def owned_by(member, number=0):
@@ -120,3 +152,50 @@ def test_a_commit_that_fails_can_be_made_again(member, monkeypatch):
     monkeypatch.setattr(member._connector, "commit_offsets", refuse)
     with pytest.raises(NotCommitted, match="KazooTimeoutError"):
         member.commit({("t", 0): 8})
+
+
+def test_what_is_claimed_is_told_and_read_from_where_it_is_told(seeking):
+    seeking._connector.claim(0, 7)
+    assert seeking.poll(0.01) == []
+    assert seeking.listener.taken == [("t", 0)]
+    assert seeking.position(("t", 0)) == 7
+    seeking.seek(("t", 0), 3)
+    assert [piece.start for piece in seeking.poll(5)] == [3]
+    assert seeking.position(("t", 0)) == 7
+
+
+def test_nothing_comes_of_what_was_read_before_it_was_told_anew_where_to_begin(seeking):
+    seeking._connector.claim(0, 0)
+    seeking.poll(0.01)
+    seeking.seek(("t", 0), 3)
+    seeking.seek(("t", 0), None)
+    assert seeking.poll(0.01) == []
+    seeking.seek(("t", 0), 5)
+    assert [piece.start for piece in seeking.poll(5)] == [5]
+    assert seeking.listener.lost == []
+
+
+def test_what_is_claimed_anew_before_its_loss_was_seen_is_told_as_lost_and_as_ours(seeking):
+    connector = seeking._connector
+    connector.claim(0, 0)
+    seeking.poll(0.01)
+    connector.stream.take_away([connector.held["t", 0]])
+    connector.claim(0, 9)
+    seeking.seek(("t", 0), 3)  # by one who does not know of it
+    assert seeking.poll(0.01) == []
+    assert (seeking.listener.taken, seeking.listener.lost) == ([("t", 0)] * 2, [("t", 0)])
+    assert seeking.position(("t", 0)) == 9
+    seeking.seek(("t", 0), 9)
+    assert [piece.start for piece in seeking.poll(5)] == [9]
+
+
+def test_what_is_not_ours_any_more_is_not_read(seeking):
+    connector = seeking._connector
+    connector.claim(0, 0)
+    seeking.poll(0.01)
+    connector.stream.take_away([connector.held["t", 0]])
+    seeking.seek(("t", 0), 3)
+    assert seeking.poll(0.01) == []
+    assert seeking.listener.lost == [("t", 0)]
+    seeking.seek(("t", 0), 3)
+    assert seeking.poll(0.01) == []

@@ -69,6 +69,7 @@ class ConsumerConnector:
         self._fetchers = Fetchers(settings, self._source.brokers())
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None
+        self._on_claim: Callable[[list[OwnedPartition]], None] | None = None
         self._streams: list[Stream] = []
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -112,12 +113,19 @@ class ConsumerConnector:
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
         rebalance_listener: RebalanceListener | None = None,
+        on_claim: Callable[[list[OwnedPartition]], None] | None = None,
     ) -> list[Stream]:
-        """Streams of all topics that the filter allows, also of those that are made later. Raises as the other."""
+        """Streams of all topics that the filter allows, also of those that are made later. Raises as the other.
+
+        Args:
+            on_claim: is told of partitions that have become ours, by the thread that claims them. They are not read
+                then until `seek` says where; it must not wait, nor call the connector. Kafka's beforeStartingFetchers
+                of 0.10 is near to it.
+        """
         if count < 1:
             raise ValueError(f"a consumer needs 1 stream at least, not {count}")
         made = self._make(count, key_decoder, value_decoder)
-        self._listener = rebalance_listener
+        self._listener, self._on_claim = rebalance_listener, on_claim
         self._join(Subscription({}, topics, count), lambda _, number: made[number])
         return made
 
@@ -139,6 +147,24 @@ class ConsumerConnector:
             for where, offset in ours.items():
                 self._held[where].stream.mark(self._held[where], offset)
             self._commit_at(ours)
+
+    def seek(self, where: TopicPartition, offset: int | None) -> OwnedPartition | None:
+        """Reads a partition from there on, or no more (None), and hands out nothing that was read of it before.
+
+        Returns what the chunks are of from now on, which takes the place of what `on_claim` told; None when the
+        partition is not ours any more.
+        """
+        with self._holding:
+            before = self._held.get((where[0], str(where[1])))
+            if before is None or before.taken_away:
+                return None
+            before.stream.take_away([before])
+            owned = OwnedPartition(before.partition, before.stream, before.consumed)
+            self._held[owned.partition] = owned
+            if offset is not None:
+                owned.fetch_from = offset
+                self._fetchers.start([owned])
+            return owned
 
     def positions(self) -> dict[Partition, int | None]:
         """Behind what was handed out of each partition that is ours; None until it is known where to begin."""
@@ -213,7 +239,10 @@ class ConsumerConnector:
                 if offset is not None:
                     self._committed[partition] = offset
                 begun.append(owned)
-            self._fetchers.start(begun)
+            if self._on_claim is not None:
+                self._on_claim(begun)
+            else:
+                self._fetchers.start(begun)
         log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
 
     # The member's own threads
@@ -239,7 +268,12 @@ class ConsumerConnector:
     def _rebalance(self, rebalancer: Rebalancer) -> None:
         """Raises RebalanceFailed when no try succeeds."""
         problem = ""
-        for _ in range(self.settings.rebalance_max_retries):
+        tries = 0
+        backoff_s = self.settings.rebalance_backoff_ms / 1000
+        # News cut the back-off short, and many of them are not to use up the time that a former owner has.
+        deadline = time.monotonic() + self.settings.rebalance_max_retries * backoff_s
+        while tries < self.settings.rebalance_max_retries or time.monotonic() < deadline:
+            tries += 1
             try:
                 if rebalancer.attempt():
                     return
@@ -249,11 +283,11 @@ class ConsumerConnector:
             except _Passing as error:
                 problem = str(error) or type(error).__name__
                 log.info("%s: rebalancing failed: %s", self.consumer_id, problem)
-            rebalancer.news.wait(self.settings.rebalance_backoff_ms / 1000)
+            rebalancer.news.wait(backoff_s)
             if self._closing.is_set():
                 return
         raise RebalanceFailed(
-            f"{self.consumer_id} cannot rebalance after {self.settings.rebalance_max_retries} tries "
+            f"{self.consumer_id} cannot rebalance after {tries} tries "
             f"(rebalance.max.retries): {problem}"
         )
 

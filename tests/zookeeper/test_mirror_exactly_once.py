@@ -1,0 +1,120 @@
+"""A mirror that copies exactly once from a cluster that it reads through ZooKeeper."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from harness.zookeeper import SESSION_MS
+from kazoo.client import KazooClient
+
+from kafkapy.client import Admin, Consumer, RecordProducer
+from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.filters import Whitelist
+from kafkapy.mirror import zookeeper_member
+from kafkapy.mirror.mirror import Mirror
+from kafkapy.mirror.options import MirrorOptions
+from kafkapy.mirror.source_settings import read_source
+from kafkapy.mirror.target_settings import read_target
+from kafkapy.testing.broker import Broker
+from tests.zookeeper.conftest import Start
+
+PATIENCE_S = 60.0
+OPTIONS = MirrorOptions(exactly_once=True, commit_interval_s=0.05)
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[str]:
+    with Broker(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def source(start: Start) -> str:
+    return start(zookeeper_session_timeout_ms=str(5 * SESSION_MS), offsets_topic_num_partitions="1").bootstrap_servers
+
+
+@pytest.fixture
+def mirroring(connect: str, target: str) -> Callable[[str], Mirror]:
+    quick = {"zookeeper.session.timeout.ms": str(SESSION_MS), "rebalance.backoff.ms": "100"}
+    settings = read_source({"zookeeper.connect": connect, "group.id": "g", "rebalance.max.retries": "50", **quick})
+    return lambda topic: Mirror([settings], read_target({"bootstrap.servers": target}), Whitelist(topic), OPTIONS)
+
+
+@contextmanager
+def written(source: str, topic: str) -> Iterator[Callable[[int], None]]:
+    """Writes so many numbers more to the topic's four partitions."""
+    with Admin(source) as admin, RecordProducer(source) as producer:
+        admin.create_topic(topic, 4)
+        numbers = iter(range(1_000_000))
+
+        def write(count: int) -> None:
+            for _ in range(count):
+                number = next(numbers)
+                producer.send(topic, b"%d" % number, partition=number % 4)
+            producer.flush()
+
+        yield write
+
+
+def arrive(target: str, topic: str, count: int) -> None:
+    """Once each, as soon as they are there, and nothing else."""
+    deadline = time.monotonic() + PATIENCE_S
+    found: Counter[int] = Counter()
+    while sum(found.values()) < count:
+        assert time.monotonic() < deadline, f"{sum(found.values())} of {count}"
+        with Admin(target) as admin:
+            if topic not in {one.name for one in admin.list_topics()}:
+                continue
+        with Consumer(target, isolation="read_committed") as consumer:
+            consumer.assign_topic(topic)
+            found = Counter(int(record.value or b"") for record in consumer.records(until=consumer.end_offsets()))
+    assert found == dict.fromkeys(range(count), 1)
+
+
+def test_it_goes_on_where_the_target_says_whatever_is_in_zookeeper(
+    source: str, target: str, mirroring: Callable[[str], Mirror], zk: KazooClient
+) -> None:
+    with written(source, "on") as write:
+        write(100)
+        with mirroring("on"):
+            arrive(target, "on", 100)
+        assert zk.get("/consumers/g/offsets/on/3")[0] == b"25"  # the copy
+        zk.delete("/consumers/g/offsets/on", recursive=True)
+        write(100)
+        with mirroring("on"):
+            arrive(target, "on", 200)
+
+
+def test_members_that_come_and_go_and_lose_their_sessions_copy_each_record_once(
+    source: str, target: str, mirroring: Callable[[str], Mirror], connect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connectors: list[ConsumerConnector] = []
+
+    class Seen(ConsumerConnector):
+        def __init__(self, properties: dict[str, str]) -> None:
+            super().__init__(properties)
+            connectors.append(self)
+
+    monkeypatch.setattr(zookeeper_member, "ConsumerConnector", Seen)
+    with written(source, "both") as write:
+        write(500)
+        with mirroring("both"):
+            arrive(target, "both", 500)
+            with mirroring("both"):
+                write(500)
+                end_session(connectors[0], connect)
+                arrive(target, "both", 1000)
+            write(500)
+            arrive(target, "both", 1500)
+
+
+def end_session(connector: ConsumerConnector, connect: str) -> None:
+    """Whoever closes a session under its id and password ends it for all."""
+    other = KazooClient(connect, client_id=connector._source.client.client_id)
+    other.start()
+    other.stop()
+    other.close()
