@@ -17,7 +17,9 @@ from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.client.original.connector import ConsumerConnector
 from kafkapy.client.original.errors import ConsumerIdTaken, ConsumerTimeout, OwnershipLost, RebalanceFailed
 from kafkapy.client.original.filters import Whitelist
+from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.streams import Stream
+from kafkapy.client.original.subscriptions import Subscription
 from kafkapy.errors import KafkaError
 from kafkapy.metadata.keeper_client import KeeperError
 from tests.zookeeper.conftest import Start
@@ -223,6 +225,24 @@ def test_an_owner_that_lets_go_late_is_waited_for(consumer: Open, zk: KazooClien
     assert owners(zk) == dict.fromkeys("0123", "g_one-0")
 
 
+def test_members_that_come_and_go_do_not_use_up_the_time_of_a_former_owner(consumer: Open, zk: KazooClient) -> None:
+    path = f"/consumers/g/owners/{TOPIC}/2"
+    zk.create(path, b"somebody-0", makepath=True)
+
+    def let_go() -> None:
+        for number in range(8):
+            zk.create(f"/consumers/g/ids/g_{number}", Subscription({"other": 1}).written(Layout.V08, 0), makepath=True)
+            eventually(lambda number=number: len(owners(zk)) == 1)
+        zk.delete(path)
+
+    done = threading.Thread(target=let_go)
+    done.start()
+    one = consumer(consumer_id="one", rebalance_max_retries="2", rebalance_backoff_ms="10000")
+    one.create_message_streams({TOPIC: 1})
+    assert owners(zk) == dict.fromkeys("0123", "g_one-0")
+    done.join()
+
+
 def test_a_session_that_expires_in_the_middle(consumer: Open, bootstrap: str, zk: KazooClient, connect: str) -> None:
     seen: Counter[tuple[int, int]] = Counter()
     connector = consumer(consumer_id="one", auto_commit_interval_ms="50")
@@ -263,6 +283,7 @@ def test_znodes_that_are_broken_hurt_nobody_else(
     consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     zk.create("/consumers/g/ids/g_broken", b"{", makepath=True)
+    zk.create("/consumers/g/ids/g_dots", Subscription({"..": 1}).written(Layout.V08, 0))
     zk.create("/brokers/ids/00", b"{", makepath=True)
     zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"many", makepath=True)
     zk.create("/brokers/topics/crooked", b"{}", makepath=True)
@@ -276,8 +297,21 @@ def test_znodes_that_are_broken_hurt_nobody_else(
     assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
     connector.shutdown()
     assert offsets(zk) == {"0": b"10", "1": b"many", "2": b"10", "3": b"10"}
-    for path in ("/consumers/g/ids/g_broken", "/brokers/ids/00", "/brokers/topics/crooked"):
+    for path in ("/consumers/g/ids/g_broken", "/consumers/g/ids/g_dots", "/brokers/ids/00", "/brokers/topics/crooked"):
         assert f"{path} in ZooKeeper is left out: " in caplog.text
+
+
+def test_an_offset_that_no_broker_can_be_asked_for_hurts_no_other_partition(
+    consumer: Open, bootstrap: str, zk: KazooClient
+) -> None:
+    zk.create(f"/consumers/g/offsets/{TOPIC}/1", b"9999999999999999999", makepath=True)
+    produce(bootstrap, 40)
+    (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
+    got: list[ConsumerRecord] = []
+    with pytest.raises(KafkaError, match=r"/consumers/g/offsets/t/1 in ZooKeeper has b'9{19}', which is no offset"):
+        got.extend(stream)
+    got += take(stream, 30 - len(got))
+    assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
 
 
 def test_a_member_that_cannot_get_what_it_is_to_have_says_so_and_goes_on_trying(

@@ -287,8 +287,7 @@ class ConsumerConnector:
             if self._closing.is_set():
                 return
         raise RebalanceFailed(
-            f"{self.consumer_id} cannot rebalance after {tries} tries "
-            f"(rebalance.max.retries): {problem}"
+            f"{self.consumer_id} cannot rebalance after {tries} tries (rebalance.max.retries): {problem}"
         )
 
     def _keep_balanced(self) -> None:
