@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.connection import Connection
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FIND_COORDINATOR
 from kafkapy.protocol.strings import LONGEST
@@ -62,6 +63,9 @@ class Coordinators:
             except KafkaError as error:
                 if error.code in _NOT_THERE:
                     self.forget(key)
+                raise
+            except ConnectionFailed:
+                self.forget(key)  # by the next time another may have taken over from it
                 raise
 
         return self._cluster.retry(attempt)

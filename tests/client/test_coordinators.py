@@ -4,6 +4,7 @@ import pytest
 
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.coordinators import GROUP, TRANSACTION, Coordinators
+from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 
@@ -88,6 +89,22 @@ def test_one_that_has_moved_is_looked_up_again_and_one_that_loads_is_waited_for(
     fake_broker.answers[apis.DESCRIBE_GROUPS.key] = described([{"a": code}, {}])
     assert Coordinators(cluster, GROUP).ask("a", describe_one("a")) == "here"
     assert len(fake_broker.requests("FindCoordinator")) == looked_up
+
+
+def test_one_that_cannot_be_reached_any_more_is_looked_up_again_the_next_time(
+    fake_broker, second_broker, nodes, cluster
+):
+    fake_broker.answers[apis.DESCRIBE_GROUPS.key] = second_broker.answers[apis.DESCRIBE_GROUPS.key] = described(
+        [{}, {}]
+    )
+    nodes["a"] = 2
+    coordinators = Coordinators(cluster, GROUP)
+    assert coordinators.ask("a", describe_one("a")) == "here"
+    second_broker.close()
+    nodes["a"] = 1
+    with pytest.raises(ConnectionFailed):
+        coordinators.ask("a", describe_one("a"))
+    assert coordinators.ask("a", describe_one("a")) == "here"
 
 
 def test_only_the_keys_that_failed_are_asked_for_again(fake_broker, nodes, cluster):

@@ -7,15 +7,18 @@ Source: fetchOffsets and commitOffsets of Kafka 0.8.2's ZookeeperConsumerConnect
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from kafkapy.client.cluster import Cluster
+from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.client.original.assignment import Partition
 from kafkapy.client.original.group_tree import GroupTree
 from kafkapy.errors import KafkaError
+
+T = TypeVar("T")
 
 # Offsets by partition: None where nothing is committed, an error where what is there is no offset.
 Found = dict[Partition, "int | KafkaError | None"]
@@ -58,13 +61,22 @@ class KafkaOffsets:
 
     def fetch(self, partitions: Iterable[Partition]) -> Found:
         wanted = {(topic, int(name)): (topic, name) for topic, name in partitions}
-        committed = self._admin.offsets_of(self._group, wanted)
+        committed = self._twice(lambda: self._admin.offsets_of(self._group, wanted))
         return {partition: committed.get(where) for where, partition in wanted.items()}
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         if offsets:
             wire = {(topic, int(name)): OffsetAndMetadata(offset) for (topic, name), offset in offsets.items()}
-            self._admin.commit(self._group, wire)
+            self._twice(lambda: self._admin.commit(self._group, wire))
+
+    def _twice(self, ask: Callable[[], T]) -> T:
+        """Where the coordinator has hung up, or is not there any more, the one that there is now is asked."""
+        try:
+            return ask()
+        except BrokerTimedOut:
+            raise
+        except ConnectionFailed:
+            return ask()
 
 
 class DualOffsets:
