@@ -102,7 +102,8 @@ class InZooKeeper:
                 )
 
     def commit(self, name: str, offsets: Mapping[Partition, int]) -> None:
-        self.refuse_active([name])
+        if self.nodes.member_ids([name])[name]:
+            raise ToolError(f"group {name!r} has got members meanwhile; stop them first; its offsets are as before")
         self.nodes.set_offsets(name, offsets)
 
 

@@ -3,14 +3,15 @@ alike, so that it can go from one to the other."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper, home_of
-from kafkapy.tools.offset_lines import read_lines, write_lines
+from kafkapy.tools.group_homes import CommandConfig, GroupHome, ThroughZooKeeper, home_of
+from kafkapy.tools.offset_lines import Groups, read_lines, write_lines
 from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.plan_file import STANDARD
@@ -83,8 +84,7 @@ def import_offsets(
         home.refuse_active(wanted)
         before = home.committed(wanted)
         if execute:
-            for name in wanted:
-                home.commit(name, lines[name])
+            _commit(home, {name: lines[name] for name in wanted})
     plan = [(name, *where, before[name].get(where), offset) for name in wanted for where, offset in lines[name].items()]
     columns = ("group", "topic", "partition", "committed", "new")
     if as_json:
@@ -98,3 +98,16 @@ def import_offsets(
         print(f"Committed {counted(len(plan), 'offset')}.")
     else:
         print("This is the plan; nothing was changed. --execute carries it out.")
+
+
+def _commit(home: GroupHome, groups: Groups) -> None:
+    """Group by group; when one is refused standard error says which are done."""
+    done: list[str] = []
+    try:
+        for name, offsets in groups.items():
+            home.commit(name, offsets)
+            done.append(name)
+    except BaseException:
+        if done:
+            print(f"kafkapy: committed already: {counted(len(done), 'group')}, {', '.join(done)}.", file=sys.stderr)
+        raise

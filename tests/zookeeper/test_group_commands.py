@@ -283,6 +283,15 @@ def test_offsets_of_kafka_0_7_stay_in_zookeeper(bench: Bench, groups: Call, run:
     assert (said.code, "two-partitions/8-0 is a partition of Kafka 0.7" in said.err) == (1, True)
 
 
+def test_an_import_that_fails_in_the_middle_says_what_is_done(bench: Bench, run: Call, tmp_path: Path) -> None:
+    file = tmp_path / "both.txt"
+    file.write_text(f"/consumers/half/offsets/{TOPIC}/0:3\n/consumers/old/offsets/two-partitions/8-0:137\n")
+    said = run("groups", "import-offsets", file, "--execute")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("kafkapy: committed already: 1 group, half.\nkafkapy: two-partitions/8-0 is a partition")
+    assert bench.in_kafka("half") == {(TOPIC, 0): 3}
+
+
 def test_an_import_into_a_group_with_members_is_refused(bench: Bench, groups: Call, tmp_path: Path) -> None:
     file = tmp_path / "offsets.txt"
     file.write_text(f"/consumers/busy/offsets/{TOPIC}/0:1\n")
