@@ -151,7 +151,7 @@ class Stream(Iterator[ConsumerRecord]):
     def fail(self, owned: OwnedPartition, error: KafkaError | ClientError) -> None:
         """The partition is read no further; the thread is told once, after what was there before."""
         with self._lock:
-            if not owned.taken_away:
+            if not owned.taken_away and not self._closed:
                 owned.failed = True
                 self._chunks.append(Failure(owned, error))
                 self._news.notify()

@@ -159,7 +159,10 @@ def test_a_closed_stream_ends_also_for_who_waits() -> None:
     stream.close()
     reader.join(10)
     assert found == [[]]
-    assert not put(stream, OwnedPartition(("t", "0"), stream, 0), batch(0, 1), 0)
+    late = OwnedPartition(("t", "0"), stream, 0)
+    assert not put(stream, late, batch(0, 1), 0)
+    stream.fail(late, KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED))
+    assert list(stream) == []
 
 
 def test_chunks_are_handed_out_as_they_came_and_mark_nothing_consumed() -> None:
