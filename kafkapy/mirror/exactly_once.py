@@ -214,6 +214,9 @@ class ExactlyOnce:
             copy.copy(piece, self._partitions_of(piece.where))
         except (ClientError, KafkaError) as error:
             self._drop(copy, error)
+        except BaseException:  # of what cannot be read a part may be in the transaction: that must not be committed
+            self.on_lost([piece.where])
+            raise
 
     def _commit(self, partitions: Iterable[TopicPartition]) -> bool:
         """Whether all could be."""
@@ -249,6 +252,8 @@ class ExactlyOnce:
     def _drop(self, copy: PartitionCopy, error: ClientError | KafkaError) -> None:
         del self._copies[copy.where]
         copy.drop()
+        if copy.begun_at is not None:  # should the target have forgotten its offset: it must not go on behind this
+            self._member.seek(copy.where, copy.begun_at)
         self._member.seek(copy.where, None)
         self._again(copy.where, error)
 

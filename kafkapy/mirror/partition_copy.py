@@ -34,6 +34,7 @@ class PartitionCopy:
             timeout_s=target.transaction_timeout_s,
         )
         self._after: int | None = None  # what is in the transaction goes up to there; None: there is none
+        self.begun_at: int | None = None  # the offset before the first record of the last transaction
         self._records = self._size = 0
 
     @property
@@ -54,7 +55,7 @@ class PartitionCopy:
         """Adds records to the transaction, and begins one if there is none."""
         if self._after is None:
             self._producer.begin()
-            self._after = piece.start
+            self._after = self.begun_at = piece.start
         for batch in self._rebatcher.feed(piece.where, piece.data, piece.start, partitions, aborted=piece.aborted):
             self._records += batch.count
             self._size += batch.size

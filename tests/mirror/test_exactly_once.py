@@ -234,3 +234,41 @@ def test_a_request_of_which_nobody_knows_what_became_is_settled_by_taking_the_pa
     assert counts.failed_commits == (request_name != "add_partitions")  # which the producer asks for again itself
     assert numbers(target, topic, 30) == list(range(30))
     assert keeps(target, topic, 30)
+
+
+def test_nothing_is_committed_of_a_piece_that_is_damaged_behind_its_first_records(target):
+    """Else whoever comes next, who begins before them, copies them again."""
+    member = FakeMember("damaged")
+    for number in range(3):  # large ones, which are not all waiting for others when the damage is found
+        member.write(0, [value.rjust(50_000) for value in NUMBERS[10 * number : 10 * number + 10]])
+    sound, damaged, last = member.logs["damaged", 0]
+    member.logs["damaged", 0][1] = damaged + last[:-1] + b"?"
+    stream, _ = stream_of(member, target, batch_size="20000")
+    stream.on_taken([("damaged", 0)])
+    with pytest.raises(ValueError, match="wrong CRC"):
+        run_on(stream, member, 3)
+    stream.before_release([("damaged", 0)])  # as a member that is closed tells it
+    stream.close()
+    heir = FakeMember("damaged")
+    heir.logs["damaged", 0] = [sound, damaged, last]
+    stream, _ = stream_of(heir, target)
+    stream.on_taken([("damaged", 0)])
+    run_on(stream, heir, 3)
+    stream.close()
+    assert numbers(target, "damaged", 30) == list(range(30))
+
+
+def test_what_a_failed_transaction_had_is_read_again_also_when_the_target_has_forgotten_its_offset(target):
+    """The source is told where that began: its own view of where it stands may be behind it."""
+    member = member_with("forgotten", 2)
+    stream, _ = stream_of(member, target)
+    stream.on_taken([("forgotten", 0)])
+    take(stream)
+    seeks = []
+    member.seek = lambda where, offset: seeks.append(offset)
+    for _ in range(2):
+        for piece in member.poll(0):
+            stream._copy(piece)
+    stream._drop(stream._copies["forgotten", 0], ConnectionFailed("the connection broke"))
+    assert seeks == [0, None]
+    stream.close()
