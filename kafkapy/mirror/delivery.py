@@ -91,9 +91,14 @@ class SafeDelivery:
                 self._begin_anew(error)
 
     def _settle(self) -> None:
-        """Counts what is acknowledged, up to the first that is not."""
-        while self._under_way and (delivery := self._under_way[0].delivery) is not None and delivery.done:
-            self._count(self._under_way.popleft().batch)
+        """Counts and forgets what is acknowledged, also behind a partition whose leader does not answer."""
+        left: deque[_Sent] = deque()
+        for sent in self._under_way:
+            if sent.delivery is not None and sent.delivery.done:
+                self._count(sent.batch)
+            else:
+                left.append(sent)
+        self._under_way = left
 
     def _count(self, batch: EncodedBatch) -> None:
         self._counts.records += batch.count

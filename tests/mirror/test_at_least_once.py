@@ -3,9 +3,10 @@
 import pytest
 
 from kafkapy.client import Admin, ProduceFailed
+from kafkapy.client.pending_batch import Delivery
 from kafkapy.mirror.at_least_once import AtLeastOnce
 from kafkapy.mirror.counts import Counts
-from kafkapy.mirror.delivery import SafeDelivery
+from kafkapy.mirror.delivery import SafeDelivery, _Sent
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.target_settings import read_target
 from kafkapy.mirror.target_topics import NoTopic
@@ -173,3 +174,24 @@ def test_a_batch_after_a_failure_goes_to_a_new_producer_and_what_was_acknowledge
     assert values[:10] == NUMBERS[:10]
     assert values.count(NUMBERS[0]) == 1
     assert counts.lost == 1
+
+
+def test_what_is_acknowledged_takes_no_room_behind_a_batch_that_is_not(target):
+    make(target, "behind")
+    counts = Counts()
+    delivery = SafeDelivery(read_target({"bootstrap.servers": target}), counts, abort=True)
+    member = FakeMember("behind")
+    member.write(0, NUMBERS[:10])
+    (data,) = member.logs["behind", 0]
+    for _ in range(3):
+        rebatcher = Rebatcher()
+        delivery.send(rebatcher.feed(("behind", 0), memoryview(data), 0, 1))
+        delivery.send(rebatcher.finish())
+    delivery._producer.flush()
+    waiting = _Sent(delivery._under_way[-1].batch)
+    waiting.delivery = Delivery("behind", 0)
+    delivery._under_way.appendleft(waiting)
+    delivery._settle()
+    assert list(delivery._under_way) == [waiting]
+    assert counts.records == 30
+    delivery.close()
