@@ -90,10 +90,10 @@ class ZooKeeperMember:
         assert self._stream is not None
         pieces: list[Piece] = []
         left = timeout_s
-        while not pieces and left > 0:
+        while True:
             self._tell_lost()
             self._tell_news()
-            chunk = self._stream.next_chunk(min(GLANCE_S, left))
+            chunk = self._stream.next_chunk(max(0.0, min(GLANCE_S, left)))
             left -= GLANCE_S
             while chunk is not None:
                 if not self._seeks or self._owned.get(chunk.where) is chunk.owned:
@@ -101,7 +101,8 @@ class ZooKeeperMember:
                     self._positions[piece.where] = piece.after
                     self._owned[piece.where] = chunk.owned
                 chunk = self._stream.next_chunk(0) if len(pieces) < AT_ONCE else None
-        return pieces
+            if pieces or left <= 0:
+                return pieces
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
         if where in self._owned and (owned := self._connector.seek(where, offset)) is not None:
