@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 GLANCE_S = 0.1  # how often the thread that polls looks whether partitions are to be given up
 AT_ONCE = 16  # pieces a poll
 ENDS_EVERY_S = 5.0  # the original's fetches do not tell how far a partition goes: that is asked now and then
+ENDS_AGAIN_S = 60.0  # after nobody told: a broker that hangs takes a time-out, in which nothing is copied
 
 
 class _Release:
@@ -140,6 +141,8 @@ class ZooKeeperMember:
                 self._ends = {where: one.offset for where, one in found.items()}
             except (ClientError, KafkaError) as error:
                 log.info("%s: how far it is behind is not known: %s", self._settings.file, error)
+                self._ends = {}
+                self._ask_ends_at = time.monotonic() + ENDS_AGAIN_S
                 self._forget_brokers()
         positions = self._positions.items()
         return {where: max(0, self._ends[where] - at) for where, at in positions if where in self._ends}

@@ -5,8 +5,10 @@ import time
 
 import pytest
 
+from kafkapy.client.descriptions import FoundOffset
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror import zookeeper_member
 from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.sources import NotCommitted
@@ -199,3 +201,27 @@ def test_what_is_not_ours_any_more_is_not_read(seeking):
     assert seeking.listener.lost == [("t", 0)]
     seeking.seek(("t", 0), 3)
     assert seeking.poll(0.01) == []
+
+
+def test_how_far_it_is_behind_is_not_told_from_memory_and_not_asked_again_soon(member, monkeypatch):
+    asked = []
+
+    class Asked:
+        def __init__(self, cluster):
+            pass
+
+        def offsets_now(self, wanted):
+            asked.append(wanted)
+            if len(asked) > 1:
+                raise KafkaError(Errors.LEADER_NOT_AVAILABLE)
+            return dict.fromkeys(wanted, FoundOffset(14, -1, -1))
+
+    monkeypatch.setattr(zookeeper_member, "Admin", Asked)
+    monkeypatch.setattr(zookeeper_member, "ENDS_EVERY_S", 0.0)
+    monkeypatch.setattr(member, "_brokers", lambda: None)
+    owned_by(member)
+    member.poll(5)
+    assert member.lags() == {("t", 0): 4}
+    assert member.lags() == {}
+    assert member.lags() == {}
+    assert len(asked) == 2
