@@ -5,29 +5,44 @@ a Spark session goes to one as a whole, and those that take longest come first.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkapy.client import Admin
 from kafkapy.testing.broker import Broker
 
-_HERE = Path(__file__).parent
 # Whole folders, those that take longest first.
 _TOGETHER = ("interop", "spark", "zookeeper", "golden")
-_LONG = ("faults", "test_packaging.py", "tools", "testing")
+_LONG = (*_TOGETHER, "faults", "test_packaging.py", "tools", "testing")
 
 
-@pytest.hookimpl(tryfirst=True)
+def _group(nodeid: str) -> str:
+    """What goes to one process: the path below tests, or its first part."""
+    path = nodeid.partition("::")[0].removeprefix("tests/")
+    first = path.partition("/")[0]
+    return first if first in _TOGETHER else path
+
+
+def _place(item: pytest.Item) -> int:
+    first = _group(item.nodeid).partition("/")[0]
+    return _LONG.index(first) if first in _LONG else len(_LONG)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist") or not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        parts = item.path.relative_to(_HERE).parts
-        group = parts[0] if parts[0] in _TOGETHER else "/".join(parts)
-        item.add_marker(pytest.mark.xdist_group(group))
-    order = {name: place for place, name in enumerate(_TOGETHER + _LONG)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(_HERE).parts[0], len(order)))
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture
