@@ -4,6 +4,7 @@
 a Spark session goes to one as a whole, and those that take longest come first.
 """
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return _group(nodeid)
 
     return ByGroup(config, log)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that runs in this process sets up the log for good; the next test's is not to be its."""
+    logger = logging.getLogger("kafkapy")
+    was = logger.level, logger.propagate, list(logger.handlers)
+    yield
+    level, logger.propagate, logger.handlers[:] = was
+    logger.setLevel(level)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import errno
 import os
 from collections.abc import Sequence
 from stat import S_ISDIR
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafkapy._ext import residency, segment_scan, syscalls
 from kafkapy.log.open_files import OpenFiles
@@ -25,6 +25,7 @@ _READ = 1 << 14
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 Buffer = bytes | bytearray | memoryview
+F = TypeVar("F", bound="Files")
 
 
 class Entry(NamedTuple):
@@ -42,7 +43,12 @@ class Files:
     Where the process has no descriptor left, files that the logs only keep open are closed, and it is tried again.
     """
 
-    open_files = OpenFiles()  # those that are kept open; whoever wants a limit puts another one here
+    open_files: OpenFiles  # those that are kept open; whoever wants a limit puts another one here
+
+    def __new__(cls: type[F], *_: Any, **__: Any) -> F:  # those who replace methods need not know of it
+        made = super().__new__(cls)
+        made.open_files = OpenFiles()
+        return made
 
     # --- names and whole files
 

@@ -49,9 +49,10 @@ def test_a_pause_ends_when_its_time_is_up_or_its_owner_stops():
     upkeep, clock = Upkeep(), ManualClock()
     upkeep.pause(clock, 0, lambda: False)
     upkeep.pause(clock, 100, lambda: True)
-    done = threading.Event()
-    thread = threading.Thread(target=lambda: (upkeep.pause(clock, 5, lambda: False), done.set()))
+    begun, done = threading.Event(), threading.Event()
+    thread = threading.Thread(target=lambda: (upkeep.pause(clock, 5, lambda: bool(begun.set())), done.set()))
     thread.start()
+    assert begun.wait(30)  # from when on it waits is settled
     clock.advance(6)
     assert done.wait(30)
     thread.join()
