@@ -131,11 +131,13 @@ def test_a_directory_that_is_a_file_is_named(tmp_path):
     assert f"{tmp_path}/file" in sentence
 
 
-def test_living_in_zookeeper_is_refused_in_a_sentence(tmp_path):
-    (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}\nzookeeper.connect=zk:2181\n")
+def test_a_zookeeper_that_is_not_there_is_told_in_a_sentence(tmp_path):
+    where = "zookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=300\n"
+    (tmp_path / "server.properties").write_text(f"log.dirs={tmp_path}\n{where}")
     code, sentence = failed(str(tmp_path / "server.properties"))
     assert code == 1
     assert "zookeeper.connect" in sentence
+    assert "127.0.0.1:1" in sentence
 
 
 # The signal comes at the first, the second, the third ... step that the main thread takes once it has said that it is
