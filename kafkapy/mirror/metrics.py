@@ -1,12 +1,12 @@
-"""A mirror's counts over HTTP in Prometheus form. The library is imported when the page is switched on."""
+"""A mirror's counts over HTTP in Prometheus form."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kafkapy.mirror.counts import Counts
+from kafkapy.runtime.metrics_page import MetricsPage
 
 PREFIX = "kafkapy_mirror_"
 COUNTERS = {
@@ -22,25 +22,9 @@ NAMES = {"size": "bytes"}
 Read = Callable[[], Sequence[tuple[str, Counts]]]
 
 
-class MetricsPage:
-    """`listen` is HOST:PORT; port 0 takes a free one (`address` says which). `read` gives counts with the name of
-    their source. Raises OSError where it cannot listen."""
-
-    def __init__(self, listen: tuple[str, int], read: Read) -> None:
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        from kafkapy.runtime.addresses import host_port
-
-        collectors = CollectorRegistry(auto_describe=False)
-        collectors.register(_Collector(read))
-        self._server, self._thread = start_http_server(listen[1], listen[0], registry=collectors)
-        self.address = host_port(listen[0], self._server.server_port)
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        if isinstance(self._thread, threading.Thread):
-            self._thread.join()
+def metrics_page(listen: tuple[str, int], read: Read) -> MetricsPage:
+    """`listen` is host and port. `read` gives counts with the name of their source. Raises OSError."""
+    return MetricsPage(*listen, _Collector(read))
 
 
 class _Collector:

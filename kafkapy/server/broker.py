@@ -26,6 +26,7 @@ from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.descriptors import raise_descriptor_limit
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.logs import fields
+from kafkapy.runtime.metrics_page import MetricsPage
 from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
@@ -41,7 +42,7 @@ from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_start import LogStart
 from kafkapy.server.metadata_home import StartError, home_of, open_tree
 from kafkapy.server.meters import RequestMeters
-from kafkapy.server.metrics import MetricsPage
+from kafkapy.server.metrics import metrics_page
 from kafkapy.server.part_settings import log_settings, network_settings
 from kafkapy.server.services import Services
 
@@ -158,7 +159,7 @@ class BrokerServer:
         services.log_manager.start()
         register_gauges(services)
         if services.config.kafkapy_metrics_listen:
-            self._metrics = MetricsPage(services.config.kafkapy_metrics_listen, services.counters, services)
+            self._metrics = metrics_page(services.config.kafkapy_metrics_listen, services.counters, services)
         network.start()
         self._log_start.start()
         if self._shared is not None:

@@ -32,10 +32,6 @@ ThroughZooKeeper = Annotated[
         help="Groups that are in ZooKeeper, as those of Kafka's consumers of 0.7 to 0.10.",
     ),
 ]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option("--command-config", metavar="FILE", help="With --zookeeper: properties with its TLS and login."),
-]
 
 
 class GroupHome(Protocol):

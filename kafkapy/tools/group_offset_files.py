@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from kafkapy.tools.errors import ToolError
-from kafkapy.tools.group_homes import CommandConfig, GroupHome, ThroughZooKeeper, home_of
+from kafkapy.tools.group_homes import GroupHome, ThroughZooKeeper, home_of
 from kafkapy.tools.offset_lines import Groups, read_lines, write_lines
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers
+from kafkapy.tools.options import DEFAULT_SERVER, CommandConfig, Json, Servers
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.plan_file import STANDARD
 

@@ -10,8 +10,8 @@ from kafkapy.client.admin import Admin
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper, both_homes_of
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, timestamp_of
+from kafkapy.tools.group_homes import ThroughZooKeeper, both_homes_of
+from kafkapy.tools.options import DEFAULT_SERVER, CommandConfig, Json, Servers, timestamp_of
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.partition_words import topics_and_partitions
 from kafkapy.tools.plan_file import STANDARD, read_plan, write_plan

@@ -12,11 +12,11 @@ from kafkapy.client.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError, ToolError
 from kafkapy.tools.group_answers import complain, existing, found_and_refused, refusal
-from kafkapy.tools.group_homes import CommandConfig, ThroughZooKeeper
+from kafkapy.tools.group_homes import ThroughZooKeeper
 from kafkapy.tools.group_offset_files import export_offsets, import_offsets
 from kafkapy.tools.group_resets import reset_offsets
 from kafkapy.tools.group_views import document, end_offsets, print_members, print_offsets, print_states, progress_of
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, named, through_zookeeper
+from kafkapy.tools.options import DEFAULT_SERVER, CommandConfig, Json, Servers, cluster_of, named, through_zookeeper
 from kafkapy.tools.output import counted, print_json, print_table
 from kafkapy.tools.partition_words import in_words, topics_and_partitions
 

@@ -104,7 +104,7 @@ def mirror(
 
         kafkapy mirror --consumer a.properties --producer b.properties --whitelist orders --exactly-once
     """
-    from kafkapy.mirror.metrics import MetricsPage
+    from kafkapy.mirror.metrics import metrics_page
     from kafkapy.mirror.mirror import Mirror
     from kafkapy.mirror.options import MirrorOptions
     from kafkapy.mirror.source_settings import read_source
@@ -137,7 +137,7 @@ def mirror(
         running = Mirror(sources, target, topics, options)
         if page_at is not None:
             try:
-                page = MetricsPage(page_at, lambda: [(source.file, counts) for source, counts in running.counts])
+                page = metrics_page(page_at, lambda: [(source.file, counts) for source, counts in running.counts])
             except OSError as error:
                 raise ToolError(f"--metrics {metrics}: {error.strerror or error}") from None
             print(f"kafkapy: metrics are at http://{page.address}/metrics", file=sys.stderr, flush=True)

@@ -23,6 +23,10 @@ Servers = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="With --zookeeper: properties with its TLS and login."),
+]
 
 
 def cluster_of(servers: str) -> Cluster:

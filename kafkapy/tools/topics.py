@@ -11,7 +11,15 @@ from kafkapy.client.cluster import Topic, TopicPartition
 from kafkapy.client.descriptions import FoundOffset, NewTopic
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values, through_zookeeper
+from kafkapy.tools.options import (
+    DEFAULT_SERVER,
+    CommandConfig,
+    Json,
+    Servers,
+    cluster_of,
+    key_values,
+    through_zookeeper,
+)
 from kafkapy.tools.output import print_json, print_table
 from kafkapy.tools.topic_creation import create_each
 
@@ -33,10 +41,6 @@ ThroughZooKeeper = Annotated[
         metavar="HOST:PORT/CHROOT",
         help="Ask no broker: read and write the cluster's nodes in ZooKeeper, as Kafka's tools did up to 2.8.",
     ),
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option("--command-config", metavar="FILE", help="With --zookeeper: properties with its TLS and login."),
 ]
 
 

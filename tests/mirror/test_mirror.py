@@ -10,7 +10,7 @@ from kafkapy.client import Admin, Cluster, ConnectionFailed, GroupAdmin, RecordP
 from kafkapy.client.original.filters import Blacklist, Whitelist
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.group_member import pattern_of
-from kafkapy.mirror.metrics import MetricsPage
+from kafkapy.mirror.metrics import metrics_page
 from kafkapy.mirror.mirror import CannotMirror, Mirror
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import read_source
@@ -75,7 +75,7 @@ def test_counts_are_served_for_prometheus():
         ("a", Counts(records=3, lost=1)),
         ("b", Counts(records=7, commits=4, lags={("t", 0): 1})),
     ]
-    page = MetricsPage(("127.0.0.1", 0), lambda: streams)
+    page = metrics_page(("127.0.0.1", 0), lambda: streams)
     try:
         with urllib.request.urlopen(f"http://{page.address}/metrics") as answer:
             said = answer.read().decode()
