@@ -197,7 +197,7 @@ def test_many_slow_readers_together_hold_no_more_than_is_allowed(
     until(lambda: sum(make.made for make in makers) >= 60)
     assert running.connect().is_open()
     until(lambda: held.total <= 4_000_000)
-    for client in (stalled[0], stalled[-1]):
+    for client in stalled[::10]:  # six, of which four may have kept their pieces
         assert client.exactly(len(DATA) + 8) == b"head" + DATA + b"tail"
     assert sum(make.again for make in makers)
     for client in stalled:
