@@ -38,6 +38,7 @@ The original clients, with the names and properties of their time, work with bro
             print(record.offset, record.value)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.client.admin import Admin
@@ -62,13 +63,6 @@ from kafkapy.client.errors import (
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
-from kafkapy.client.original.encoders import DefaultEncoder, StringEncoder
-from kafkapy.client.original.filters import Blacklist, Whitelist
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_hooks import CallbackHandler
-from kafkapy.client.original.producer_messages import KeyedMessage, ProducerData
-from kafkapy.client.original.simple_consumer import SimpleConsumer
-from kafkapy.client.original.simple_consumer_messages import FetchRequest
 from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
 from kafkapy.client.transactional_producer import TransactionalProducer
@@ -76,6 +70,13 @@ from kafkapy.client.txn_admin import TransactionAdmin
 
 if TYPE_CHECKING:
     from kafkapy.client.original.connector import ConsumerConnector
+    from kafkapy.client.original.encoders import DefaultEncoder, StringEncoder
+    from kafkapy.client.original.filters import Blacklist, Whitelist
+    from kafkapy.client.original.producer import Producer
+    from kafkapy.client.original.producer_hooks import CallbackHandler
+    from kafkapy.client.original.producer_messages import KeyedMessage, ProducerData
+    from kafkapy.client.original.simple_consumer import SimpleConsumer
+    from kafkapy.client.original.simple_consumer_messages import FetchRequest
 
 __all__ = [
     "Admin",
@@ -125,9 +126,23 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "ConsumerConnector":  # imports kazoo, which only those have who have ZooKeeper
-        from kafkapy.client.original.connector import ConsumerConnector
+# Where the original clients' names are: imported when they are asked for, which commands need not wait for.
+_ORIGINAL = {
+    "Blacklist": "filters",
+    "CallbackHandler": "producer_hooks",
+    "ConsumerConnector": "connector",  # imports kazoo, which only those have who have ZooKeeper
+    "DefaultEncoder": "encoders",
+    "FetchRequest": "simple_consumer_messages",
+    "KeyedMessage": "producer_messages",
+    "Producer": "producer",
+    "ProducerData": "producer_messages",
+    "SimpleConsumer": "simple_consumer",
+    "StringEncoder": "encoders",
+    "Whitelist": "filters",
+}
 
-        return ConsumerConnector
+
+def __getattr__(name: str) -> Any:
+    if name in _ORIGINAL:
+        return getattr(import_module(f"kafkapy.client.original.{_ORIGINAL[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
