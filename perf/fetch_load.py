@@ -5,17 +5,17 @@ As a process of its own (`fetch_load`) it is load beside something else, until i
 
 from __future__ import annotations
 
-import select
+import itertools
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from perf.closed_loop import ask_in_turn
 from perf.frames import FetchFrame
 from perf.processes import Child
-from perf.raw_client import TIMEOUT, RawClient, Refused
+from perf.raw_client import RawClient
 
 Asks = Callable[[int], bytes]  # the bytes that ask for what begins at a position
 
@@ -26,37 +26,10 @@ def fetch(port: int, asks: Asks, answer: int, positions: int, consumers: int, co
     `count` is at least `consumers`.
     """
     with ExitStack() as ending:
-        clients = [ending.enter_context(RawClient(port)).socket for _ in range(consumers)]
-        poller = select.epoll()
-        ending.callback(poller.close)
-        by_fd = {client.fileno(): client for client in clients}
-        missing: dict[int, int] = {}
-        asked = answered = 0
-        buffer = memoryview(bytearray(1 << 20))
-        for fd in by_fd:
-            poller.register(fd, select.EPOLLIN)
-        began = time.perf_counter()
-        for fd, client in by_fd.items():
-            client.sendall(asks(asked % positions))
-            asked += 1
-            missing[fd] = answer
-        while answered < asked:
-            ready = poller.poll(TIMEOUT)
-            if not ready:
-                raise Refused(f"no answer for {TIMEOUT:.0f} s")
-            for fd, _ in ready:
-                got = by_fd[fd].recv_into(buffer[: missing[fd]])
-                if not got:
-                    raise ConnectionError("the broker closed a connection")
-                missing[fd] -= got
-                if missing[fd]:
-                    continue
-                answered += 1
-                if asked < count:
-                    by_fd[fd].sendall(asks(asked % positions))
-                    asked += 1
-                    missing[fd] = answer
-        return time.perf_counter() - began
+        clients = [ending.enter_context(RawClient(port)) for _ in range(consumers)]
+        numbers = itertools.count()
+        seconds, _ = ask_in_turn(clients, lambda _: asks(next(numbers) % positions), count, [answer] * consumers)
+        return seconds
 
 
 def of_broker(topic: str, size: int, batches_an_answer: int, records_a_batch: int) -> tuple[Asks, int]:
