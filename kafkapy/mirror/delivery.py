@@ -61,10 +61,12 @@ class SafeDelivery:
         for batch in batches:
             self._under_way.append(_Sent(batch))
             self._go_on()
+        self._settle()
 
     def flush(self) -> None:
         """Returns when every record is acknowledged, or counted as lost. Raises as `send`."""
         self._go_on(flush=True)
+        self._settle()
 
     def close(self) -> None:
         """Drops what was not flushed."""
@@ -79,7 +81,6 @@ class SafeDelivery:
                         sent.delivery = self._producer.send_batch(sent.batch)
                 if flush:
                     self._producer.flush()
-                self._settle()
                 return
             except ConnectionFailed:  # of a topic that this producer has not heard of yet
                 if time.monotonic() >= deadline:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.mirror.delivery import target_cluster
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.sources import Piece
 from kafkapy.mirror.target_settings import TargetSettings
+from kafkapy.record.encoded import EncodedBatch
 from kafkapy.record.rebatch import Rebatcher
 
 
@@ -56,20 +59,14 @@ class PartitionCopy:
         if self._after is None:
             self._producer.begin()
             self._after = self.begun_at = piece.start
-        for batch in self._rebatcher.feed(piece.where, piece.data, piece.start, partitions, aborted=piece.aborted):
-            self._records += batch.count
-            self._size += batch.size
-            self._producer.send_batch(batch)
+        self._send(self._rebatcher.feed(piece.where, piece.data, piece.start, partitions, aborted=piece.aborted))
         self._after = piece.after
 
     def commit(self) -> tuple[int, int]:
         """Ends the transaction, if there is one, with the offset behind its records: how many, and their bytes."""
         if self._after is None:
             return 0, 0
-        for batch in self._rebatcher.finish():
-            self._records += batch.count
-            self._size += batch.size
-            self._producer.send_batch(batch)
+        self._send(self._rebatcher.finish())
         self._producer.send_offsets({self.where: self._after}, self._group)
         self._producer.commit()
         committed = self._records, self._size
@@ -81,3 +78,9 @@ class PartitionCopy:
         """What is open is left for whoever takes over, or for its time-out."""
         self._producer.drop()
         self._producer.cluster.close()
+
+    def _send(self, batches: Iterable[EncodedBatch]) -> None:
+        for batch in batches:
+            self._records += batch.count
+            self._size += batch.size
+            self._producer.send_batch(batch)
