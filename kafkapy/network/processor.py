@@ -280,6 +280,7 @@ class Processor:
         if pending is not None:
             pending.cancelled = True
             calls.append(pending.on_cancel)
+            pending.on_cancel = None
         for call in calls:
             if call is not None:
                 try:
