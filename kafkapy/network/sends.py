@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 WINDOW = 256 << 10  # a region is asked for and sent in such steps
 SCRATCH = 128 << 10  # about what a socket with 100 KiB of send buffer takes at once
-TURN = 256 << 10  # then it is another connection's turn: at 4 MiB a produce beside 8 consumers of 1 MiB waited 3 times as long
+TURN = 256 << 10  # then others have theirs: at 4 MiB a producer beside 8 consumers of 1 MiB waits 2 to 3 times as long
 JOIN_BELOW = 64 << 10
 _MOST_PARTS = 60
 
