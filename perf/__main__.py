@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from perf import jars
+from perf import jars, network
 from perf.brokers import Fleet
 from perf.machine import ROOT, describe
 from perf.measurement import FULL, KAFKA, KAFKAPY, QUICK, Bench
@@ -21,6 +21,10 @@ from perf.warm import Warmth
 
 SECONDS = {FULL.name: 38 * 60.0, QUICK.name: 160.0}
 WARM_SHARE = 0.8
+CONGESTION = (
+    "run in a network of its own, loopback only, with this TCP congestion control, such as reno (needs root): "
+    "with bbr, the default of some hosts, large answers are paced on loopback too"
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,11 +32,15 @@ def main(arguments: list[str] | None = None) -> int:
     names = options.names or [each.name for each in ALL if each.quick or not options.quick]
     chosen = [each for each in ALL if each.name in names]
     scale = QUICK if options.quick else FULL
-    runs = options.runs or (1 if options.quick else 3)
+    runs = options.runs or (1 if options.quick else 2)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the brokers are stopped
     options.data.mkdir(parents=True, exist_ok=True)
-    if KAFKA in options.brokers or "java" in names:
+    if KAFKA in options.brokers:
         jars.fetch()
+    for each in chosen:
+        each.fetch()
+    if options.congestion:
+        network.enter_own(options.congestion)
     machine = describe(options.data)
     print(head(machine))
     collected = Collected()
@@ -46,7 +54,8 @@ def main(arguments: list[str] | None = None) -> int:
             read = warmth.top_up()
             took += time.monotonic()
             print(f"memory           warmed by {read / 2**30:.1f} GiB of page cache in {took:.1f} s, again when free\n")
-            run(bench, chosen, options.brokers, runs, SECONDS[scale.name] - took, collected)
+            seconds = SECONDS[scale.name] - took
+            run(bench, chosen, options.brokers, runs, seconds, collected, whole=not options.names)
         except KeyboardInterrupt:
             interrupted = True
         finally:
@@ -68,18 +77,23 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    listed = "\n".join(f"  {each.name:<12} {each.about}" for each in ALL)
+    listed = "\n".join(f"  {each.name:<20} {each.about}" for each in ALL)
     parser = argparse.ArgumentParser(
         "python -m perf",
         description="Measures kafkapy beside Apache Kafka 3.9.1 in one run and prints medians, ratios and goals.",
-        epilog=f"measurements (all of them if none is named; --quick leaves out java):\n{listed}",
+        epilog=f"measurements (all of them if none is named; --quick leaves out the long ones):\n{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     default = ROOT / "perf" / "results" / time.strftime("%Y-%m-%d-%H%M%S.json")
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="small sizes, one run: under 3 minutes, for a first look")
-    parser.add_argument("--runs", type=int, help="how often each is measured (3, with --quick 1)")
+    parser.add_argument(
+        "--runs",
+        type=int,
+        help="how often each is measured (2, with --quick 1; what takes minutes once, unless it is named)",
+    )
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
+    parser.add_argument("--congestion", metavar="NAME", help=CONGESTION)
     parser.add_argument(
         "--data",
         type=Path,

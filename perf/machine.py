@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kafkapy.version import VERSION
 from perf.jars import KAFKA_VERSION
+from perf.network import congestion_control
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,6 +22,7 @@ def describe(directory: Path) -> dict[str, str]:
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {memory_info()['MemTotal'] / 2**30:.1f} GiB of memory",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": f"{_file_system(directory)} at {directory}, {free_bytes(directory) / 2**30:.0f} GiB free",
+        "TCP": f"congestion control {congestion_control()}, loopback",
         "kafkapy": _kafkapy(),
         "Apache Kafka": f"{KAFKA_VERSION}, its own defaults, 1 GiB heap, ZooKeeper 3.8.4, {_java()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",

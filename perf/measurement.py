@@ -71,7 +71,7 @@ class Scale:
         return [10**power for power in range(len(str(most))) if 10**power < most] + [most]
 
 
-FULL = Scale("full", 2 * GIB, 1 * GIB, 512 * MIB, 100_000, 20.0, 1 * GIB, None, 14 * GIB, 10_000)
+FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 15.0, 1 * GIB, None, 14 * GIB, 10_000)
 QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB, 300)
 TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4, 12)
 
@@ -149,7 +149,11 @@ class Measurement(ABC):
     name: str
     about: str
     quick = True  # whether --quick runs it when it is not named
+    most_runs: Literal[1] | None = None  # in the whole suite; one is enough for curves and for what takes minutes
     rows: tuple[Row, ...]
+
+    def fetch(self) -> None:  # noqa: B027 (most need nothing)
+        """Gets what it needs from the net, once; in `run` there may be none."""
 
     @abstractmethod
     def run(self, bench: Bench, kind: str) -> Figures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from perf.measurement import BARE, Bench, Figures, Measurement
@@ -24,30 +24,44 @@ class Collected:
 
 
 def run(
-    bench: Bench, measurements: Sequence[Measurement], sides: Sequence[str], runs: int, seconds: float, into: Collected
+    bench: Bench,
+    measurements: Sequence[Measurement],
+    sides: Sequence[str],
+    runs: int,
+    seconds: float,
+    into: Collected,
+    *,
+    whole: bool = True,
 ) -> None:
     """Each run takes every measurement, each measurement every side one after the other, so that a machine that gets
-    slower or faster meanwhile does so for all of them. A step that would end after `seconds` (by what it took the
-    last time) is left out. `into` is filled as figures come, so that an interrupted run has what it measured.
+    slower or faster meanwhile does so for all of them. In the `whole` suite some are measured once only (`most_runs`),
+    when all runs of the others are done. A step that would end after `seconds` (by what it took the last time) is left
+    out. `into` is filled as figures come, so that an interrupted run has what it measured.
     """
     end = time.monotonic() + seconds
     took: dict[tuple[str, str], float] = {}
+    for number, measurement in _turns(measurements, runs, whole):
+        for side in (*sides, BARE):
+            step = (measurement.name, side)
+            began = time.monotonic()
+            if began + took.get(step, 0.0) > end:
+                into.left_out.append(f"{measurement.name} of {side}, run {number}")
+                continue
+            try:
+                into.add(side, measurement.limit(bench) if side == BARE else measurement.run(bench, side))
+            except Exception as error:
+                into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
+                _say(into.failures[-1])
+            took[step] = time.monotonic() - began
+            if took[step] > 0.1:
+                _say(f"run {number}  {measurement.name:<19} {side:<8} {took[step]:6.1f} s")
+
+
+def _turns(measurements: Sequence[Measurement], runs: int, whole: bool) -> Iterator[tuple[int, Measurement]]:
+    once = [each for each in measurements if whole and each.most_runs == 1]
     for number in range(1, runs + 1):
-        for measurement in measurements:
-            for side in (*sides, BARE):
-                step = (measurement.name, side)
-                began = time.monotonic()
-                if began + took.get(step, 0.0) > end:
-                    into.left_out.append(f"{measurement.name} of {side}, run {number}")
-                    continue
-                try:
-                    into.add(side, measurement.limit(bench) if side == BARE else measurement.run(bench, side))
-                except Exception as error:
-                    into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
-                    _say(into.failures[-1])
-                took[step] = time.monotonic() - began
-                if took[step] > 0.1:
-                    _say(f"run {number}/{runs}  {measurement.name:<12} {side:<8} {took[step]:6.1f} s")
+        yield from ((number, each) for each in measurements if each not in once)
+    yield from ((1, each) for each in once)
 
 
 def _say(text: str) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from perf import frames
+from perf import frames, network
 from perf.brokers import Fleet
 from perf.cpu import cpu_seconds, resident_bytes
 from perf.machine import ROOT, describe
@@ -219,9 +219,12 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m perf.soak", description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=int, default=60, help="how long (%(default)s)")
     parser.add_argument("--data", type=Path, default=Path("/var/tmp"), metavar="DIR", help="a place on disk")
+    parser.add_argument("--congestion", metavar="NAME", help="as python -m perf has it")
     default = ROOT / "perf" / "results" / time.strftime("soak-%Y-%m-%d-%H%M%S.json")
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
     options = parser.parse_args()
+    if options.congestion:
+        network.enter_own(options.congestion)
     machine = describe(options.data)
     print(head(machine))
     with tempfile.TemporaryDirectory(prefix="kafkapy-soak-", dir=options.data) as directory:

@@ -27,10 +27,16 @@ sys.path.insert(0, str(ROOT / "tests"))
 from harness import spark as harness
 
 PARTITIONS = 2
-REPEATS = 2  # of a job, after one time that does not count
+REPEATS = 1  # of a job, after one time that does not count
 SIZES = {100: "100b", 1024: "1k"}  # of values, in bytes -> in row keys
 SOURCES = {KAFKA: "kafka"}  # the others are ours
 OLDEST, NEWEST = "oldest", "newest"  # versions of pyspark; of Spark's own source there is only the first
+
+
+def fetch() -> None:
+    """What sessions need, into the user's cache."""
+    harness.own_source_jars()
+    harness.oldest_python()
 
 
 def source_of(side: str) -> str:

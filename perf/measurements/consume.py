@@ -35,7 +35,7 @@ class Consume(Measurement):
         records = frames.batch(values)
         with bench.broker(kind) as broker, RawClient(broker.port) as client:
             client.create_topic(TOPIC)
-            count = max(1, bench.scale.stream // (SIZE * len(values)))
+            count = max(1, 2 * bench.scale.stream // (SIZE * len(values)))
             client.stream(frames.produce(TOPIC, records, 1), count, 5)
             end = client.end_offset(TOPIC)
             fetch = frames.FetchFrame(TOPIC)
@@ -52,7 +52,7 @@ class Consume(Measurement):
     def limit(self, bench: Bench) -> Figures:
         with bench.data() as path:
             file = path / "bare"
-            chunks = max(1, bench.scale.stream // CHUNK)
+            chunks = max(1, 2 * bench.scale.stream // CHUNK)
             with file.open("wb") as made:
                 for _ in range(chunks):
                     made.write(bytes(CHUNK))

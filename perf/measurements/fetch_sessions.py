@@ -27,6 +27,7 @@ CONSUMERS = ("fetch_sessions.consumers", "record to all waiting sessions, broker
 class FetchSessions(Measurement):
     name = "fetch_sessions"
     quick = False  # its many sizes take their time
+    most_runs = 1
     about = "fetch sessions of 1 to 1,000 partitions, and 1 to 100 of the largest: a fetch, and a record that ends it"
     rows = (
         Row("fetch_sessions.empty", "fetch with nothing new, largest session, CPU", "us", "lower"),

@@ -26,6 +26,7 @@ TOPIC = "group-commit"
 
 class GroupCommit(Measurement):
     name = "group_commit"
+    most_runs = 1
     about = "acks that wait for an fsync (flush.messages=1): 1, 16 and 64 producers of one partition, 16 of one each"
     rows = (
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from perf import jars
 from perf.brokers import Broker, java
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 from perf.measurements.produce import ACKS, SIZES
@@ -18,11 +19,15 @@ class Java(Measurement):
     name = "java"
     about = "produce throughput with Java's ProducerPerformance, linger.ms=5, its other settings as they come"
     quick = False  # a JVM that runs for a second measures its own compiler
+    most_runs = 1
     rows = tuple(
         Row(f"java.{key}.acks{acks}", f"produce {label}, acks={acks}, Java", "MB/s", "higher", Goal(ratio))
         for key, label, ratio in SIZES.values()
         for acks in ACKS.values()
     )
+
+    def fetch(self) -> None:
+        jars.fetch()
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}

@@ -35,6 +35,7 @@ GIGABYTE = Goal(1000, None)
 
 class LogTools(Measurement):
     name = "log-tools"
+    most_runs = 1
     about = "kafkapy log stats, verify and export on a segment in the page cache; bare: reading it with one CRC-32C"
     rows = (
         Row("log.stats.1k", "log stats, 1 KiB records", "MB/s", "higher", GIGABYTE),

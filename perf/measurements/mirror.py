@@ -36,6 +36,7 @@ class Mirror(Measurement):
     name = "mirror"
     about = "a topic copied from broker to broker on one core, beside Kafka 0.10.2.2's MirrorMaker"
     quick = False  # a JVM that runs for a second measures its own compiler
+    most_runs = 1
     rows = tuple(
         row
         for key, label in SIZES.values()
@@ -45,6 +46,9 @@ class Mirror(Measurement):
         )
     )
 
+    def fetch(self) -> None:
+        jars.fetch(jars.LAST_ORIGINAL)
+
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
         cores = sorted(os.sched_getaffinity(0))
@@ -53,7 +57,7 @@ class Mirror(Measurement):
             for broker in (source, target):
                 ending.enter_context(pinned(broker.pid, cores[:1], cores[:1]))
             for size, (key, _) in SIZES.items():
-                count = _fill(source.port, key, size, bench.scale.client // (1 if size > 512 else 4))
+                count = _fill(source.port, key, size, bench.scale.client // (2 if size > 512 else 8))
                 with RawClient(target.port) as client:
                     client.create_topic(key, PARTITIONS)
                 command = ["taskset", "-c", str(cores[-1]), *_command(kind, source, target, key)]

@@ -6,7 +6,7 @@ process of its own; the time is that of the middle half of its records, so that 
 
 from __future__ import annotations
 
-from perf import frames
+from perf import frames, jars
 from perf.measurement import KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
 from perf.original_clients import CONFLUENT, CONFLUENT_LISTS, KAFKA_PYTHON, LIST, OURS, Took, measured
 from perf.raw_client import RawClient
@@ -27,6 +27,7 @@ class OriginalConsumer(Measurement):
     name = "original_consumer"
     about = "1 KiB records through the ConsumerConnector, beside confluent-kafka and kafka-python"
     quick = False  # it needs ZooKeeper
+    most_runs = 1
     rows = tuple(
         row
         for other, (label, goal, _) in OTHERS.items()
@@ -37,6 +38,9 @@ class OriginalConsumer(Measurement):
                 digits=2),
         )
     )  # fmt: skip
+
+    def fetch(self) -> None:
+        jars.fetch()  # ZooKeeper
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}

@@ -32,6 +32,7 @@ FILES = ("partitions.files", "open files after a clean start", "", "partitions")
 class Partitions(Measurement):
     name = "partitions"
     quick = False  # its many sizes take their time
+    most_runs = 1
     about = "1 to 10,000 partitions: idle memory, clean start and stop, creation, produce to all, metadata of all"
     rows = (
         Row("partitions.memory", "memory of an idle partition", "KiB", "lower", Goal(8, None), digits=1),

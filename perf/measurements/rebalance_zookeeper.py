@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from perf import jars
 from perf.cpu import used
 from perf.measurement import FULL, KAFKA, KAFKAPY, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient
@@ -26,6 +27,7 @@ class RebalanceZooKeeper(Measurement):
         "partitions is owned, through ZooKeeper, beside Kafka 0.8.2.2's consumer"
     )
     quick = False  # it waits for groups to come to rest, a minute in all
+    most_runs = 1
     rows = (
         *(
             Row(f"rebalance_zookeeper.{size}", f"rebalance of {size} in ZooKeeper, beside 0.8.2.2", "s", "lower",
@@ -35,6 +37,10 @@ class RebalanceZooKeeper(Measurement):
         Row("rebalance_zookeeper.cpu", f"CPU of the members for a rebalance of {SIZES[-1]}, beside 0.8.2.2", "s",
             "lower", digits=2),
     )  # fmt: skip
+
+    def fetch(self) -> None:
+        jars.fetch()  # ZooKeeper
+        jars.fetch(jars.ORIGINAL)
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
@@ -49,7 +55,7 @@ class RebalanceZooKeeper(Measurement):
                         Members(kind, connect, name, TOPIC, path / f"{name}.out") as members,
                         Group(connect, name, TOPIC, PARTITIONS) as group,
                     ):
-                        took, cpu = _joins(members, group, size, 3 if bench.scale.name == FULL.name else 1)
+                        took, cpu = _joins(members, group, size, 2 if bench.scale.name == FULL.name else 1)
                     found[f"rebalance_zookeeper.{size}"] = took
                     found["rebalance_zookeeper.cpu"] = cpu  # of the last and largest group
         return found

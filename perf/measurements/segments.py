@@ -24,6 +24,7 @@ RETAIN = ("segments.retention", "retention of all segments but the last, broker 
 class Segments(Measurement):
     name = "segments"
     quick = False  # its many sizes take their time
+    most_runs = 1
     about = "1 to 10,000 segments in one log: appends that each begin one, reads at random offsets, retention"
     rows = (
         Row("segments.append", "append that begins a segment, CPU", "us", "lower"),

@@ -13,6 +13,7 @@ class SparkRead(Measurement):
     name = "spark-read"
     about = "rows read through Spark, batch and in one large micro-batch: kafkapy's source beside Spark's own (4.0.0)"
     quick = False  # sessions of Spark take longer to start than --quick may last
+    most_runs = 1
     rows = tuple(
         row
         for how in ("read", "stream")
@@ -23,6 +24,9 @@ class SparkRead(Measurement):
             Row(f"spark.{how}.cpu.{size}.{version}", f"Spark, {how} {size}, {label}, CPU", "µs/row", "lower", None, 2),
         )
     )
+
+    def fetch(self) -> None:
+        spark.fetch()
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}

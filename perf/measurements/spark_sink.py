@@ -14,6 +14,7 @@ class SparkSink(Measurement):
     name = "spark-sink"
     about = "rows written through Spark (4.0.0) from two tasks to two partitions: kafkapy's sink beside Spark's own"
     quick = False  # as spark-read
+    most_runs = 1
     rows = tuple(
         row
         for size in spark.SIZES.values()
@@ -22,6 +23,9 @@ class SparkSink(Measurement):
             Row(f"spark.sink.cpu.{size}", f"Spark, sink {size}, CPU", "µs/row", "lower", digits=2),
         )
     )
+
+    def fetch(self) -> None:
+        spark.fetch()
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}

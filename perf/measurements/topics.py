@@ -18,6 +18,7 @@ DELETE = ("topics.delete", "deleting a topic of one partition, broker CPU", "ms"
 class Topics(Measurement):
     name = "topics"
     quick = False  # its many sizes take their time
+    most_runs = 1
     about = "topics of one partition made and deleted a second, beside up to 10,000 others"
     rows = (
         Row("topics.create", "topics made one after the other", "/s", "higher"),

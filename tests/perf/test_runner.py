@@ -46,6 +46,14 @@ def test_the_sides_take_turns_in_every_run() -> None:
     assert collected.figures["a"] == {KAFKA: [1.0, 7.0], KAFKAPY: [2.0, 8.0]}
 
 
+def test_what_is_measured_once_comes_when_the_runs_of_the_others_are_done() -> None:
+    calls: list[str] = []
+    once, again = Recorded("once", calls), Recorded("again", calls)
+    once.most_runs = 1
+    run(NO_BENCH, [once, again], [KAFKAPY], 2, 60, Collected())
+    assert calls == ["again kafkapy", "again bare"] * 2 + ["once kafkapy", "once bare"]
+
+
 def test_a_failure_is_told_and_the_rest_is_still_measured(capsys: pytest.CaptureFixture[str]) -> None:
     collected = Collected()
     run(NO_BENCH, [Failing("a", []), Recorded("b", [])], [KAFKA, KAFKAPY], 1, 60, collected)
