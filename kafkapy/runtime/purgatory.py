@@ -119,11 +119,15 @@ class Purgatory:
         """Completes `op` now if it can be; otherwise it waits under `keys` for `check`, at most `timeout_s`.
 
         True if this call completed it. Whoever changes what the condition looks at must change it first and
-        then call `check(key)`: between our first question and the watching, news may be missed, therefore it
-        is asked again after it is watched.
+        then call `check(key)`.
         """
-        if op.check():
-            return True
+        return op.check() or self.watch(op, timeout_s, keys)
+
+    def watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
+        """As `try_complete_else_watch`, of an operation whose condition did not hold a moment ago.
+
+        Between that look and the watching news may be missed, therefore it is asked after it is watched.
+        """
         self._watch(op, tuple(dict.fromkeys(keys)))
         if op.check():
             return True

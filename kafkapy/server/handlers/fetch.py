@@ -165,7 +165,7 @@ def _delay(
     if later.cancelled:
         return
     keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
-    broker.replicas.fetch_purgatory.try_complete_else_watch(delayed, request.max_wait_ms / 1000, keys)
+    broker.replicas.fetch_purgatory.watch(delayed, request.max_wait_ms / 1000, keys)
 
 
 def _answer_with_what_is_there(
