@@ -20,15 +20,22 @@ from perf.raw_client import RawClient
 Asks = Callable[[int], bytes]  # the bytes that ask for what begins at a position
 
 
-def fetch(port: int, asks: Asks, answer: int, positions: int, consumers: int, count: int) -> float:
+def fetch(
+    port: int, asks: Asks, answer: int, positions: int, consumers: int, count: int, *, apart: bool = False
+) -> float:
     """`count` answers of `answer` bytes each, heads included, from `positions` places in turn; returns seconds.
 
-    `count` is at least `consumers`.
+    `count` is at least `consumers`. Each takes the next place, or if they read `apart` the next of its own part.
     """
     with ExitStack() as ending:
         clients = [ending.enter_context(RawClient(port)) for _ in range(consumers)]
-        numbers = itertools.count()
-        seconds, _ = ask_in_turn(clients, lambda _: asks(next(numbers) % positions), count, [answer] * consumers)
+        share = max(1, positions // consumers) if apart else positions
+        numbers = [itertools.count() for _ in clients] if apart else [itertools.count()] * consumers
+
+        def frame_of(client: int) -> bytes:
+            return asks((client * share + next(numbers[client]) % share) % positions)
+
+        seconds, _ = ask_in_turn(clients, frame_of, count, [answer] * consumers)
         return seconds
 
 

@@ -1,32 +1,44 @@
 """Copy against zero-copy: the same fetches answered by sendfile and by read and send, beside loops that only do that.
 
-Each answer has `size` bytes of a log that is in the page cache. What is compared is within one run: the broker with
-kafkapy.zero.copy.enable on and off, a loop of sendfile and one of read and send, Apache Kafka, which has sendfile only.
+Each answer has `size` bytes of a log. What is compared is within one run: the broker with kafkapy.zero.copy.enable on
+and off, a loop of sendfile and one of read and send, Apache Kafka, which has sendfile only.
+
+The log is in the page cache; cold, it was dropped from there just before, and is read once; with little memory it is
+read twice by a broker that has room for half of it. Then each consumer has a part of the log to itself, and a row says
+how much came from disk.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 from perf import frames
 from perf.bare import bare_loop
 from perf.brokers import Broker
+from perf.cold_reader import drop
 from perf.cpu import used
 from perf.fetch_load import Asks, fetch, fetch_load, of_bare_loop, of_broker
 from perf.measurement import BARE, GIB, KAFKAPY, MIB, Bench, Figures, Goal, Measurement, Row
+from perf.page_cache import little_memory, read_from_disk
 from perf.raw_client import RawClient
 from perf.stats import percentile
 
 KIB = 1024
 SIZES = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 8 * MIB)
 CONSUMERS = (8, 64)  # beside one, at 1 MiB
+FEW = (1, 8)  # cold, and with little memory
+PASSES = {"cold": 1, "little memory": 2}
 ONE = 1
 MODES = {"sendfile": "true", "copy": "false"}
 BATCH = 4 * KIB  # no batch is longer than the smallest answer
 SIZE = 1000  # of a record
 TOPIC = "copies"
-SHARE = 4  # of what other streams take: there are many sizes, and all of it is to be in one segment
+LEAST = 64 * MIB  # of memory that a broker gets for files
+SHARE = 2  # of what other streams take: there are many sizes, and all of it is to be in one segment
 BESIDE_RATE = 500
+BESIDE = {"beside": "", "beside, little memory": " with little memory"}
 
 
 def _named(size: int) -> str:
@@ -55,16 +67,25 @@ def _rows() -> Iterator[Row]:
             )  # fmt: skip
             yield Row(_key(mode, size, consumers, "cpu"), f"CPU a GiB, {what}", "s", "lower", digits=3)
             yield Row(_key(mode, size, consumers, "system"), f"of it in the kernel, {what}", "s", "lower", digits=3)
-    for mode in MODES:
+    for state, consumers, mode in itertools.product(PASSES, FEW, MODES):
+        what = f"1 MiB, {state}, {mode}" + (f", {consumers} consumers" if consumers > 1 else "")
+        key = f"zero-copy.{state}.{mode}.{consumers}"
+        yield Row(f"{key}.rate", f"answers of {what}", "MB/s", "higher")
+        yield Row(f"{key}.cpu", f"CPU a GiB, {what}", "s", "lower", digits=3)
+        yield Row(f"{key}.system", f"of it in the kernel, {what}", "s", "lower", digits=3)
+        yield Row(f"{key}.missed", f"read from disk, {what}", "% of what is sent", "lower")
+    for (key, beside), mode in itertools.product(BESIDE.items(), MODES):
         yield Row(
-            f"zero-copy.{mode}.beside", f"p99 of produce at {BESIDE_RATE}/s beside 8 consumers of 1 MiB, {mode}",
+            f"zero-copy.{key}.{mode}", f"p99 of produce at {BESIDE_RATE}/s beside 8 consumers of 1 MiB{beside}, {mode}",
             "ms", "lower", digits=3,
         )  # fmt: skip
 
 
 class ZeroCopy(Measurement):
     name = "zero_copy"
-    about = "fetches of 4 KiB to 8 MiB answered by sendfile and by read and send, 1 to 64 consumers, hot"
+    about = (
+        "fetches of 4 KiB to 8 MiB by sendfile and by read and send, 1 to 64 consumers; hot, cold, with little memory"
+    )
     quick = False
     rows = tuple(_rows())
 
@@ -113,13 +134,47 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
         found |= _figures(bench, (broker.port, asks, answer, places), broker.pid, mode, size, consumers)
     batches = MIB // batch_bytes
     places = max(1, (end // batch_records - batches - 1) // batches)
-    frame = frames.produce("beside", frames.batch(frames.plain_values(100, 1)), 1)
+    asks, answer = of_broker(TOPIC, MIB, batches, batch_records)
+    load = broker.port, asks, answer, places
     with RawClient(broker.port) as producer:
-        producer.create_topic("beside") if mode == "sendfile" else None
-        log = broker.data / f"{mode}.load"
-        with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, log):
-            latencies, _ = producer.paced(frame, BESIDE_RATE, bench.scale.paced_seconds / 2)
-    found[f"zero-copy.{mode}.beside"] = percentile(sorted(latencies), 0.99) * 1e3
+        if mode == "sendfile":
+            producer.create_topic("beside")
+        with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
+            found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
+        log = broker.log_directory / f"{TOPIC}-0"
+        found |= _from_disk(load, broker, log, mode, "cold")
+        length = sum(path.stat().st_size for path in log.glob("*.log"))
+        with little_memory(broker.pid, max(length // 2, LEAST), broker.data) as how:
+            bench.note("zero-copy", f"zero_copy, little memory: {how}, the log has {length // MIB} MiB")
+            found |= _from_disk(load, broker, log, mode, "little memory")
+            with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
+                found[f"zero-copy.beside, little memory.{mode}"] = _p99(bench, producer)
+    return found
+
+
+def _p99(bench: Bench, producer: RawClient) -> float:
+    frame = frames.produce("beside", frames.batch(frames.plain_values(100, 1)), 1)
+    latencies, _ = producer.paced(frame, BESIDE_RATE, bench.scale.paced_seconds / 3)
+    return percentile(sorted(latencies), 0.99) * 1e3
+
+
+def _from_disk(load: tuple[int, Asks, int, int], broker: Broker, log: Path, mode: str, state: str) -> Figures:
+    """The log is read by few consumers, each a part of its own, as often as PASSES says."""
+    found: Figures = {}
+    port, asks, answer, places = load
+    for consumers in FEW:
+        count = max(consumers, PASSES[state] * (places // consumers) * consumers)
+        drop(log)
+        before = read_from_disk()
+        with used(broker.pid) as usage:
+            seconds = fetch(port, asks, answer, places, consumers, count, apart=True)
+        key, sent = f"zero-copy.{state}.{mode}.{consumers}", count * answer
+        found |= {
+            f"{key}.rate": sent / 1e6 / seconds,
+            f"{key}.cpu": usage.cpu / (sent / GIB),
+            f"{key}.system": usage.system / (sent / GIB),
+            f"{key}.missed": 100 * (read_from_disk() - before) / sent,
+        }
     return found
 
 
