@@ -45,19 +45,23 @@ class ColdReaders(Measurement):
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
-        for threads in THREADS:
-            with bench.broker(kind, {"num.network.threads": str(threads)}) as broker:
-                found |= self._with(bench, broker, f"cold_readers.{threads}")
+        with bench.data() as data:
+            for threads in THREADS:
+                with bench.fleet.running(kind, data, {"num.network.threads": str(threads)}) as broker:
+                    found |= self._with(bench, broker, f"cold_readers.{threads}", fill=threads == THREADS[0])
         return found
 
-    def _with(self, bench: Bench, broker: Broker, key: str) -> Figures:
+    def _with(self, bench: Bench, broker: Broker, key: str, *, fill: bool) -> Figures:
         values = frames.plain_values(RECORD, frames.records_that_fill(RECORD, BATCH))
         records = frames.batch(values)
         frame = frames.produce(HOT, frames.batch(frames.plain_values(SIZE, 1)), 1)
         with RawClient(broker.port) as client:
-            client.create_topic(COLD)
-            client.create_topic(HOT)
-            client.stream(frames.produce(COLD, records, 1), 2 * bench.scale.stream // len(records) // 5 * 5, 5)
+            if fill:
+                client.create_topic(COLD)
+                client.create_topic(HOT)
+                client.stream(frames.produce(COLD, records, 1), 4 * bench.scale.stream // len(records) // 5 * 5, 5)
+            for topic in (COLD, HOT):
+                client.wait_for_topic(topic, create=False)
             self._latencies(bench, client, frame, 0.25)  # warm
             idle = self._latencies(bench, client, frame)
             reader = _reader(broker, len(records), len(values))
@@ -79,7 +83,7 @@ class ColdReaders(Measurement):
     def _latencies(self, bench: Bench, client: RawClient, frame: bytes, part: float = 1.0) -> list[float]:
         gc.disable()  # the client's own pauses are no part of the broker's latency
         try:
-            return sorted(client.paced(frame, RATE, bench.scale.paced_seconds * part)[0])
+            return sorted(client.paced(frame, RATE, bench.scale.paced_seconds / 1.5 * part)[0])
         finally:
             gc.enable()
 

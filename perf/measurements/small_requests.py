@@ -1,21 +1,25 @@
 """One record a request on 1, 16, 64 and 256 connections, one request on the way on each; and fetches at the tail.
 
 At the tail every record wakes as many consumers as there are connections, each with a fetch that waits for it.
+
+With one connection, broker and client are pinned to a core each: with free placement chance decides whether one waits
+for the other's core to wake up, and the same broker gives a third or all of its rate.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from confluent_kafka import Producer
 
 from perf import frames
 from perf.brokers import Broker
 from perf.closed_loop import closed_loop
-from perf.cpu import used
+from perf.cpu import pinned, used
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import TIMEOUT, RawClient, Refused
 from perf.stats import percentile
@@ -27,7 +31,7 @@ TOPIC, TAIL, LIBRDKAFKA = "small", "tail", "small-librdkafka"
 
 
 def _rows_of(kind: str, what: str, count: int) -> list[Row]:
-    who = f"{what}, connections: {count}"
+    who = f"{what}, connections: {count}" + (", pinned" if count == 1 else "")
     key = f"small.{kind}.{count}"
     return [
         Row(f"{key}.rate", who, "/s", "higher"),
@@ -54,16 +58,22 @@ class SmallRequests(Measurement):
                 for topic in (TOPIC, TAIL, LIBRDKAFKA):
                     client.create_topic(topic)
             for count in CONNECTIONS:
-                found |= _produce(bench, broker, count)
-                found |= _tail(bench, broker, count)
+                with _placed(broker, count):
+                    found |= _produce(bench, broker, count)
+                    found |= _tail(bench, broker, count)
             found |= _librdkafka(bench, broker)
         return found
+
+
+def _placed(broker: Broker, connections: int) -> AbstractContextManager[None]:
+    cores = sorted(os.sched_getaffinity(0))
+    return pinned(broker.pid, cores[:1], cores[-1:]) if connections == 1 else nullcontext()
 
 
 def _produce(bench: Bench, broker: Broker, connections: int) -> Figures:
     frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
     many = [frame] * connections
-    requests = max(4 * connections, bench.scale.requests // 2)
+    requests = max(4 * connections, bench.scale.requests // 4)
     with ExitStack() as ending:
         clients = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
         closed_loop(clients, many, max(connections, requests // 4))
@@ -74,7 +84,7 @@ def _produce(bench: Bench, broker: Broker, connections: int) -> Figures:
 
 def _tail(bench: Bench, broker: Broker, connections: int) -> Figures:
     frame = frames.produce(TAIL, frames.batch(frames.plain_values(SIZE, 1)), 1)
-    rounds = max(20, bench.scale.requests // 2 // max(16, connections))
+    rounds = max(20, bench.scale.requests // 4 // max(16, connections))
     with ExitStack() as ending:
         producer = ending.enter_context(RawClient(broker.port))
         consumers = [ending.enter_context(RawClient(broker.port)) for _ in range(connections)]
@@ -128,7 +138,7 @@ def _deliver(
 
 def _librdkafka(bench: Bench, broker: Broker) -> Figures:
     """One connection, requests of one record each, as many on the way as it sends by itself."""
-    count = bench.scale.requests // 2
+    count = bench.scale.requests // 4
     settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.num.messages": 1, "acks": 1}
     producer = Producer(settings)
     messages = [{"value": value} for value in frames.plain_values(SIZE, 100)]
