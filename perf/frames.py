@@ -6,7 +6,6 @@ replies can be counted by their bytes.
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 import time
@@ -14,6 +13,7 @@ import time
 from kafkapy.protocol.apis import FETCH, PRODUCE
 from kafkapy.protocol.headers import request_frame, response_frame
 from kafkapy.record.batch import build
+from perf import flights
 
 PRODUCE_VERSION = 9
 FETCH_VERSION = 11
@@ -31,33 +31,14 @@ def plain_values(size: int, count: int) -> list[bytes]:
 
 def text_values(size: int, count: int) -> list[bytes]:
     """`count` different values of `size` bytes each: flights as JSON lines, cut to length."""
-    source = random.Random(7)
     values = []
+    flight = flights.lines()
     for _ in range(count):
-        lines = ""
-        while len(lines) < size:
-            lines += json.dumps(_flight(source)) + "\n"
-        values.append(lines[:size].encode())
+        text = ""
+        while len(text) < size:
+            text += next(flight)
+        values.append(text[:size].encode())
     return values
-
-
-def _flight(source: random.Random) -> dict[str, object]:
-    delay = round(source.gauss(8, 30))
-    return {
-        "month": source.randint(1, 12),
-        "day": source.randint(1, 28),
-        "dep_time": source.randint(500, 2300),
-        "dep_delay": delay,
-        "arr_delay": delay + round(source.gauss(-5, 12)),
-        "carrier": source.choice(["UA", "B6", "EV", "DL", "AA", "MQ", "US", "9E", "WN", "VX", "FL", "AS", "F9"]),
-        "flight": source.randint(1, 6000),
-        "tailnum": f"N{source.randint(100, 999)}{source.choice('ABCDEJKQSUW')}{source.choice('ABEKNQSUWZ')}",
-        "origin": source.choice(["EWR", "LGA", "JFK"]),
-        "dest": source.choice(["IAH", "MIA", "BQN", "ATL", "ORD", "FLL", "IAD", "MCO", "PBI", "TPA", "LAX", "SFO"]),
-        "air_time": source.randint(20, 400),
-        "distance": source.randint(80, 4983),
-        "time_hour": f"2013-{source.randint(1, 12):02}-{source.randint(1, 28):02}T{source.randint(5, 23):02}:00:00Z",
-    }
 
 
 def batch(values: list[bytes], codec: int = 0) -> bytes:

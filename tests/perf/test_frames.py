@@ -1,11 +1,13 @@
 """Prebuilt requests are what they claim to be."""
 
+import zlib
+
 import pytest
 
 from kafkapy._ext.batch import read_header
 from kafkapy.protocol.apis import FETCH, PRODUCE
 from kafkapy.protocol.headers import read_request_header, response_frame
-from perf import frames
+from perf import flights, frames
 
 
 def test_values_have_the_size_and_number_asked_for() -> None:
@@ -14,6 +16,14 @@ def test_values_have_the_size_and_number_asked_for() -> None:
     assert {len(value) for value in frames.plain_values(100, 3)} == {100}
     assert {len(value) for value in frames.text_values(1024, 3)} == {1024}
     assert len(set(frames.text_values(1024, 3))) == 3
+
+
+def test_made_up_flights_compress_as_the_real_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = zlib.compress(b"".join(frames.text_values(1024, 300)))
+    monkeypatch.setattr(flights, "_file", lambda: None)
+    made_up = zlib.compress(b"".join(frames.text_values(1024, 300)))
+    assert 0.8 < len(made_up) / len(real) < 1.25
+    assert "made-up" in flights.source()
 
 
 @pytest.mark.parametrize("size", [100, 1024])

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from threading import Event
 from typing import cast
 
 import pytest
 
+from perf import runner
 from perf.measurement import BARE, KAFKA, KAFKAPY, Bench, Figures, Measurement, Row
 from perf.report import write_json
 from perf.runner import Collected, run
@@ -69,6 +71,21 @@ def test_what_would_end_too_late_is_left_out_and_named() -> None:
     run(NO_BENCH, [Recorded("a", calls)], [KAFKAPY], 1, -1.0, collected)
     assert calls == []
     assert collected.left_out == ["a of kafkapy, run 1", "a of bare, run 1"]
+
+
+class Endless(Recorded):
+    def run(self, bench: Bench, kind: str) -> Figures:
+        Event().wait(60)
+        return super().run(bench, kind)
+
+
+def test_a_step_of_the_whole_suite_that_takes_too_long_is_ended_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "STEP_SECONDS", 0.02)
+    collected = Collected()
+    run(NO_BENCH, [Endless("a", []), Recorded("b", [])], [KAFKAPY], 1, 60, collected)
+    assert collected.left_out == ["a of kafkapy, run 1 (not done after 0 s)"]
+    assert not collected.failures
+    assert set(collected.figures) == {"b"}
 
 
 def test_the_json_holds_every_figure(tmp_path: Path) -> None:
