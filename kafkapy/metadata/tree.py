@@ -273,10 +273,9 @@ def wait(change: Callable[..., None], *arguments: Any, **keywords: Any) -> Any:
 
     change(*arguments, done, **keywords)
     finished.wait()
-    error = outcome.pop()
-    if error is not None:
-        raise error
-    return outcome[0] if outcome else None
+    if outcome[-1] is not None:
+        raise outcome.pop()  # no variable for it: its traceback has this function's, and would be a circle
+    return outcome[0] if len(outcome) > 1 else None
 
 
 def split_path(path: str) -> tuple[str, str]:

@@ -85,9 +85,10 @@ class Serving:
 
     def complete(self, conn: Connection, pending: Pending) -> None:
         """A pending request has its reply: the connection goes on where it stopped."""
-        # What makes the reply knows the pending: a circle, which only a collection would end, and one that finds the
-        # circles of thousands of answers takes a tenth of a second.
+        # What makes the reply knows the pending, as does who wants to hear of a close: circles, which only a collection
+        # would end, and one that finds the circles of thousands of answers takes a tenth of a second.
         make, pending.make = pending.make, None
+        pending.on_cancel = None
         if conn.pending is not pending:
             return  # the connection was closed before
         conn.pending = None

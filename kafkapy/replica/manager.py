@@ -76,8 +76,7 @@ class ReplicaManager:
             partition = self._find(topic, index)
             if partition is None:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {topic}-{index}")
-        if partition.gone is not None:  # a new exception: one that is raised again and again keeps every traceback
-            raise KafkaError(partition.gone.code, partition.gone.message)
+        partition.check_there()
         return partition
 
     def _find(self, topic: str, index: int) -> Partition | None:

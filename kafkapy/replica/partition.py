@@ -67,6 +67,11 @@ class Partition:
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
 
+    def check_there(self) -> None:
+        """Raises what it ended with. A new one each time: an exception that is kept would keep every traceback."""
+        if self.gone is not None:
+            raise KafkaError(self.gone.code, self.gone.message)
+
     # --- appends
 
     def append(
@@ -165,8 +170,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """KIP-320: a client that knows another epoch than ours has stale metadata, or we have."""
-        if self.gone is not None:
-            raise self.gone
+        self.check_there()
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
         if current_leader_epoch < self.leader_epoch:
@@ -197,8 +201,7 @@ class Partition:
 
     def delete_records(self, before: int) -> int:
         """Moves the log start offset up to `before` (-1: the high watermark) and returns it."""
-        if self.gone is not None:
-            raise self.gone
+        self.check_there()
         log = self.log
         if "delete" not in log.config.cleanup_policy:
             raise KafkaError(

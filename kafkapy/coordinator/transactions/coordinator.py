@@ -66,16 +66,20 @@ class TransactionCoordinator:
             else:
                 answer(coordinator_error(found), NO_PRODUCER)
 
+        def refused(error: KafkaError) -> None:
+            _tell_refused("a producer", transactional_id, error)
+            answer(error.code, NO_PRODUCER)
+
         def run(fresh_id: int | KafkaError | None) -> None:
+            if isinstance(fresh_id, KafkaError):
+                refused(fresh_id)
+                return
             try:
-                if isinstance(fresh_id, KafkaError):
-                    raise fresh_id
                 self.shards.of(transactional_id).run(
                     lambda machine: machine.init_producer_id(transactional_id, timeout_ms, expected, fresh_id, recorded)
                 )
             except KafkaError as error:
-                _tell_refused("a producer", transactional_id, error)
-                answer(error.code, NO_PRODUCER)
+                refused(error)
 
         try:
             _check_id(transactional_id)
@@ -86,7 +90,7 @@ class TransactionCoordinator:
                 lambda machine: machine.needs_producer_id(transactional_id, expected)
             )
         except KafkaError as error:
-            run(error)
+            refused(error)
             return
         if needs_id:
             self._give_id(run)

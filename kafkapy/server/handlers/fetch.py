@@ -140,7 +140,6 @@ def _delay(
     broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
 ) -> None:
     def answer() -> Reply:
-        later.pending.on_cancel = None
         # On the network thread, which must not wait. What woke the fetch was appended a moment ago and is in memory;
         # a partition where it is not so answers empty, and its reader's next fetch goes the whole way.
         outcome = plan.read(blocking=False, busy_is_empty=True)

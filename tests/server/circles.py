@@ -1,0 +1,175 @@
+"""Circles of references that requests leave behind; and a broker in this process to which one sends them."""
+
+import gc
+import itertools
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+from kafkapy.errors import Errors
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.results import BUSY
+from kafkapy.protocol import apis
+from kafkapy.protocol.headers import request_frame
+from kafkapy.record.batch import build
+from tests.harness.group_wire import GroupWire
+from tests.harness.wire import Wire, eventually
+from tests.server.conftest import start_broker
+
+NOW = time.time_ns() // 1_000_000
+LONG = 30
+
+
+def circles_of(step, times, warm=3):
+    """What only a collection frees after `step` was done so often: the types of these objects, and how many."""
+    for _ in range(warm):
+        step()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(times):
+            step()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        return Counter(_name(one) for one in gc.garbage)
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+def _name(one):
+    return getattr(one, "__qualname__", None) or type(one).__qualname__
+
+
+class Nothing:
+    """Pages of which none is ever in memory."""
+
+    def ready(self, fd, position, length):
+        return False
+
+    resident = ready
+
+    def read_now(self, fd, buffer, start, end, position):
+        return -1
+
+
+class Lab:
+    """A broker with one network thread, connections to it, and what requests are made of."""
+
+    def __init__(self, directory, **settings):
+        self.server = start_broker(
+            directory,
+            num_network_threads=1,
+            group_initial_rebalance_delay_ms=0,
+            offsets_topic_num_partitions=1,
+            transaction_state_log_num_partitions=1,
+            **settings,
+        )
+        self.bootstrap = self.server.bootstrap_servers
+        (self.processor,) = self.server._network._processors
+        self.wire, self.group = self.connect(), GroupWire(self.bootstrap)
+        self._numbers = itertools.count()
+        self.group.find_coordinator("any")
+        self.wire.producer("any")
+
+    def stop(self):
+        self.wire.socket.close()
+        self.group.close()
+        self.server.stop()
+
+    def connect(self):
+        return Wire(self.bootstrap)
+
+    def name(self):
+        return f"name-{next(self._numbers)}"
+
+    def topic(self, partitions=1, **configs):
+        name = self.name()
+        self.wire.create_topic(name, partitions, **configs)
+        return name
+
+    def produce(self, topic, data=None, acks=1, version=9, transactional_id=None):
+        """The partition's answer."""
+        fields = produce_of(topic, data, acks, transactional_id)
+        if acks == 0:
+            send(self.wire, apis.PRODUCE, version, **fields)
+            return None
+        return self.wire.call(apis.PRODUCE, version, **fields).responses[0].partition_responses[0]
+
+    def fetch(self, *args, version=11, **settings):
+        answer = self.wire.call(apis.FETCH, version, **fetch_of(*args, **settings))
+        assert answer.error_code == Errors.NONE
+        return answer
+
+    def until_waiting(self, operations=1):
+        """Until so many fetches wait."""
+        eventually(lambda: self.server.services.replicas.fetch_purgatory.delayed == operations)
+
+    def until_connections(self, number):
+        eventually(lambda: len(self.processor) == number)
+
+    @contextmanager
+    def held(self):
+        """What is sent in the block is found in one turn."""
+        begun, go_on = threading.Event(), threading.Event()
+
+        def hold():
+            begun.set()
+            go_on.wait(LONG)
+
+        self.processor.post(hold)
+        assert begun.wait(LONG)
+        try:
+            yield
+        finally:
+            go_on.set()
+
+
+def busy(monkeypatch, what):
+    """Every "append", or "read", has to wait for the disk, and goes to a pool."""
+    plain = getattr(PartitionLog, what)
+
+    def waiting(log, *args, **kwargs):
+        return BUSY if kwargs.get("blocking") is False else plain(log, *args, **kwargs)
+
+    monkeypatch.setattr(PartitionLog, what, waiting)
+
+
+def cold(lab, monkeypatch):
+    """What is read has to come from the disk."""
+    monkeypatch.setattr(lab.processor._sender, "_pages", Nothing())
+    monkeypatch.setattr(lab.processor._serving, "_pages", Nothing())
+
+
+def send(wire, api, version, **fields):
+    wire.socket.sendall(request_frame(api, version, 0, "lab", api.Request(**fields)))
+
+
+def receive(wire):
+    """One answer, whatever it is."""
+    return wire._exactly(int.from_bytes(wire._exactly(4), "big"))
+
+
+def batch(**settings):
+    return build([(NOW, None, b"value", [])], **settings)
+
+
+def produce_of(topic, data=None, acks=1, transactional_id=None):
+    part = apis.PRODUCE.Request.TopicData.PartitionData(index=0, records=batch() if data is None else data)
+    topics = [apis.PRODUCE.Request.TopicData(name=topic, partition_data=[part])]
+    return {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 5000, "topic_data": topics}
+
+
+def fetch_of(topic=None, offset=0, wait=0, session=(0, -1), min_bytes=1):
+    part = apis.FETCH.Request.Topics.Partitions(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return {
+        "replica_id": -1,
+        "max_wait_ms": wait,
+        "min_bytes": min_bytes,
+        "max_bytes": 1 << 20,
+        "session_id": session[0],
+        "session_epoch": session[1],
+        "topics": [apis.FETCH.Request.Topics(topic=topic, partitions=[part])] if topic else [],
+    }
