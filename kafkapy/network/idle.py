@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kafkapy.network.connection import Connection
 
 _COARSE_S = 1.0
-_SWEEP_FROM = 1024
+_SWEEP_FROM = 128
 
 
 class IdleConnections:
