@@ -6,7 +6,7 @@ import re
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -63,10 +63,11 @@ class Broker(ABC):
 class Kafkapy(Broker):
     kind = "kafkapy"
 
-    def __init__(self, data: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, data: Path, settings: Mapping[str, str], launch: Sequence[str] = ("kafkapy",)) -> None:
+        """`launch`: the module to run, and what it is given before the command `start`."""
         super().__init__(data)
         options = {"log.dirs": str(self.log_directory), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
-        command = [sys.executable, "-m", "kafkapy", "start"]
+        command = [sys.executable, "-m", *launch, "start"]
         for key, value in options.items():
             command += ["-o", f"{key}={value}"]
         self.child = Child(command, data / "kafkapy.out", keep_stdout=True)

@@ -1,4 +1,4 @@
-"""One module a measurement; `ALL` is the order in which they are run and shown."""
+"""One module a measurement; `ALL` is the order in which they are run and shown: DESIGN's yardsticks first."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from perf.measurements.spark_read import SparkRead
 from perf.measurements.spark_sink import SparkSink
 from perf.measurements.spark_stream import SparkStream
 from perf.measurements.start import Start
+from perf.measurements.threads import Threads
 from perf.measurements.topics import Topics
 from perf.measurements.transactions import Transactions
 from perf.measurements.zero_copy import ZeroCopy
@@ -42,37 +43,38 @@ from perf.measurements.zero_copy import ZeroCopy
 ALL: tuple[Measurement, ...] = (
     Produce(),
     Librdkafka(),
-    Java(),
     Codecs(),
     Consume(),
-    ZeroCopy(),
     Requests(),
-    SmallRequests(),
     Latency(),
     ColdReaders(),
-    GroupCommit(),
     Start(),
     Memory(),
     Recovery(),
-    Compaction(),
+    ZeroCopy(),
+    SmallRequests(),
+    Java(),
+    Threads(),
+    GroupCommit(),
     RecoveryBeside(),
-    LogTools(),
-    Partitions(),
-    Connections(),
-    Segments(),
-    Topics(),
-    FetchSessions(),
-    Columns(),
-    Rebalance(),
-    RebalanceZooKeeper(),
-    OriginalConsumer(),
-    OriginalProducer(),
-    Mirror(),
+    Transactions(),
     Commits(),
     OffsetsLoad(),
-    Transactions(),
+    Rebalance(),
+    Connections(),
+    Segments(),
+    FetchSessions(),
+    Partitions(),
+    Topics(),
+    Compaction(),
+    LogTools(),
+    Columns(),
+    Mirror(),
+    OriginalProducer(),
+    OriginalConsumer(),
+    RebalanceZooKeeper(),
     SparkRead(),
-    SparkStream(),
     SparkSink(),
+    SparkStream(),
     SparkLog(),
 )
