@@ -13,8 +13,9 @@ from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
+from tests.harness.circles import circles_of
 from tests.harness.wire import eventually
-from tests.server.circles import NOW, Lab, batch, busy, circles_of, cold, fetch_of, produce_of, receive, send
+from tests.server.lab import NOW, Lab, batch, busy, cold, fetch_of, produce_of, receive, send
 
 TIMES = 20
 KINDS = {}

@@ -1,10 +1,8 @@
-"""Circles of references that requests leave behind; and a broker in this process to which one sends them."""
+"""A broker in this process, and requests of every kind to it, also ones that wait."""
 
-import gc
 import itertools
 import threading
 import time
-from collections import Counter
 from contextlib import contextmanager
 
 from kafkapy.errors import Errors
@@ -19,28 +17,6 @@ from tests.server.conftest import start_broker
 
 NOW = time.time_ns() // 1_000_000
 LONG = 30
-
-
-def circles_of(step, times, warm=3):
-    """What only a collection frees after `step` was done so often: the types of these objects, and how many."""
-    for _ in range(warm):
-        step()
-    gc.collect()
-    gc.disable()
-    try:
-        for _ in range(times):
-            step()
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        return Counter(_name(one) for one in gc.garbage)
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-
-
-def _name(one):
-    return getattr(one, "__qualname__", None) or type(one).__qualname__
 
 
 class Nothing:
