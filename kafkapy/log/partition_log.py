@@ -353,7 +353,9 @@ class PartitionLog(LogState):
                 # A broker has many logs that nobody has written to since they were loaded: they are as they were.
                 if snapshot is not None or active.growing or not self.flusher.settled:
                     active.seal()
-                    active.sync()
+                    if active.preallocated or self.recovery_point < self.end[0]:  # else the flush has synced it
+                        active.sync_records()
+                    active.sync_indexes()
                     self.env.files.sync_dir(self.directory)  # the snapshot's name
             except OSError as error:
                 raise self.disk_error(f"closing {self.name}", error) from error

@@ -31,10 +31,10 @@ class Segment(SegmentFiles):
         "_clock",
         "_first_timestamp",
         "_max_timestamp",
-        "_preallocated",
         "bytes_since_entry",
         "created_ms",
         "index_interval",
+        "preallocated",
         "roll_jitter_ms",
     )
 
@@ -45,7 +45,7 @@ class Segment(SegmentFiles):
         self.bytes_since_entry = 0
         self.created_ms = clock.time_ms()
         self._clock = clock
-        self._preallocated = False
+        self.preallocated = False  # until it is done its file is longer than `size`
         self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
 
@@ -66,7 +66,7 @@ class Segment(SegmentFiles):
         files.truncate(file, 0)
         if config.preallocate:
             files.truncate(file, config.segment_bytes)
-            segment._preallocated = True
+            segment.preallocated = True
         segment._max_timestamp = (NO_TIMESTAMP, base_offset)
         segment.offset_index.create()
         segment.time_index.create()
@@ -104,7 +104,7 @@ class Segment(SegmentFiles):
         self.offset_index.trim()
         self.time_index.trim()
         self.txn_index.write_behind()
-        if self._preallocated:
+        if self.preallocated:
             self.files.truncate(self.handle(), self.size)
         self.offset_index.seal()
         self.time_index.seal()

@@ -182,3 +182,14 @@ def test_a_list_with_one_more_segment_leaves_the_one_before_as_it_was():
     replaced = lists[3].with_added(made[3])
     assert replaced.items == (made[0], made[3], made[2])
     assert lists[3].items == tuple(made[:3])
+
+
+def test_a_stop_syncs_each_file_of_a_log_once(tmp_path):
+    files = Counting()
+    manager = manager_on(tmp_path, files)
+    manager.create("t", 0, None, CONFIG).append([batch(b"a")], 0)
+    files.synced.clear()
+    manager.close()
+    of_the_log = sorted(name.partition("/")[2] for name in files.synced if name.startswith("t-0/"))
+    base = f"{0:020d}"
+    assert of_the_log == [f"{base}.index", f"{base}.log", f"{base}.timeindex", f"{1:020d}.snapshot"]
