@@ -1,0 +1,231 @@
+"""`python -m perf.steps`: what a small produce and a plain fetch cost a broker, step by step, in microseconds.
+
+A broker in this process serves a client in another one, which has one request under way. The functions that make up a
+request are wrapped in a clock; each is charged with its own time (the median), without that of those it calls and
+without the clocks'. What is left of the thread's processor time is "all else": the loop, waiting and waking up, the
+turn. Beside it stand the system calls of such a request alone, on a connection and a file of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import select
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from kafkapy._ext import residency, syscalls
+from kafkapy.log import partition_log
+from kafkapy.network import receive, sends
+from kafkapy.replica import fetch as replica_fetch
+from kafkapy.replica import partition as replica_partition
+from kafkapy.server import dispatcher, produce_answers
+from kafkapy.server.handlers import fetch, produce
+from kafkapy.testing.broker import Broker
+from perf import frames
+from perf.closed_loop import closed_loop
+from perf.raw_client import RawClient
+
+PRODUCE, FETCH = "produce of one record of 100 B", "fetch of one such batch"
+POLL, REST = "epoll_wait, at once", "all else"
+# Where a name is looked up when a request is served, and what that is called here.
+STEPS: tuple[tuple[Any, str, str], ...] = (
+    (syscalls, "epoll_wait", POLL),
+    (receive, "recv_into", "receive: recv"),
+    (receive.Receiver, "receive", "receive: cut into frames"),
+    (dispatcher, "decode_produce_frame", "decode"),
+    (dispatcher, "decode_fetch_frame", "decode"),
+    (dispatcher.Dispatcher, "handle", "find the handler, meters"),
+    (produce, "handle_gather", "produce: gather by partition"),
+    (replica_partition.Partition, "append", "append: partition"),
+    (partition_log.PartitionLog, "append", "append: check, offsets, indexes"),
+    (syscalls, "pwritev", "append: pwritev"),
+    (fetch, "handle", "fetch: session, plan"),
+    (replica_fetch.FetchPlan, "read", "fetch: find the bytes"),
+    (produce_answers, "encode_produce_response", "encode"),
+    (fetch, "encode_fetch_response", "encode"),
+    (sends.Sender, "flush", "send: what and how"),
+    (residency, "read_now", "send: preadv2 of the batch"),
+    (syscalls, "sendmsg", "send: sendmsg"),
+)
+
+
+class Clock:
+    """Own times of wrapped functions of one thread, in nanoseconds."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, list[int]] = {}  # label -> of each call
+        self._inner: list[int] = []  # what the calls below have taken, one entry a call that is under way
+        self._undo: list[tuple[Any, str, Any]] = []
+        self._within = self._around = 0  # what a clock costs in its own time, and whoever calls it beside that
+        self._calibrate()
+
+    def wrap(self, label: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        kept = self.own.setdefault(label, [])
+        inner, now = self._inner, time.perf_counter_ns
+
+        def clocked(*args: Any, **kwargs: Any) -> Any:
+            if label == POLL and args[1]:
+                return function(*args)  # it waits
+            inner.append(0)
+            began = now()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                took = now() - began
+                kept.append(took - inner.pop() - self._within)
+                if inner:
+                    inner[-1] += took + self._around
+
+        return clocked
+
+    def _calibrate(self) -> None:
+        times = 10_000
+        nothing = self.wrap("nothing", lambda: None)
+        began = time.perf_counter_ns()
+        for _ in range(times):
+            nothing()
+        both = (time.perf_counter_ns() - began) // times
+        within = int(median(self.own.pop("nothing")))
+        self._within, self._around = within, max(0, both - within)
+
+    def install(self) -> None:
+        for place, name, label in STEPS:
+            function = getattr(place, name)
+            self._undo.append((place, name, function))
+            setattr(place, name, self.wrap(label, function))
+
+    def restore(self) -> None:
+        while self._undo:
+            setattr(*self._undo.pop())
+
+    def reset(self) -> None:
+        for kept in self.own.values():
+            kept.clear()
+
+    def steps(self, count: int, spent_ns: int) -> dict[str, float]:
+        """Step -> µs a request, of `count` requests for which the thread has taken `spent_ns`."""
+        found = {label: max(0.0, median(own)) * len(own) / count / 1e3 for label, own in self.own.items() if own}
+        clocks = sum(map(len, self.own.values())) * (self._within + self._around)
+        found[REST] = max(0.0, (spent_ns - clocks) / count / 1e3 - sum(found.values()))
+        return found
+
+
+def broker_steps(count: int) -> dict[str, dict[str, float]]:
+    """What is asked -> step -> µs a request."""
+    found: dict[str, dict[str, float]] = {}
+    clock = Clock()
+    with ExitStack() as ending:
+        directory = ending.enter_context(tempfile.TemporaryDirectory(prefix="kafkapy-steps-"))
+        others = ending.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+        ending.callback(clock.restore)
+        clock.install()  # before the broker's objects take the functions for themselves
+        others_before = threading.enumerate()
+        broker = ending.enter_context(Broker(Path(directory)))
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with RawClient(port) as client:
+            client.create_topic("steps")
+        thread = next(one for one in threading.enumerate() if one not in others_before and "network-0" in one.name)
+        for what in (PRODUCE, FETCH):
+            others.submit(ask, port, what, max(1, count // 4)).result()
+            clock.reset()
+            before = _cpu_ns(thread)
+            others.submit(ask, port, what, count).result()
+            found[what] = clock.steps(count, _cpu_ns(thread) - before)
+    return found
+
+
+def ask(port: int, what: str, count: int) -> None:
+    """In a process of its own: one request after the other."""
+    batch = frames.batch(frames.plain_values(100, 1))
+    with RawClient(port) as client:
+        if what == PRODUCE:
+            closed_loop([client], [frames.produce("steps", batch, 1)], count)
+        else:
+            fetch = frames.FetchFrame("steps", len(batch))
+            closed_loop([client], [bytes(fetch.at(0))], count, [fetch.head + len(batch)])
+
+
+def _cpu_ns(thread: threading.Thread) -> int:
+    """The processor time of a thread of this process."""
+    return int(Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text().split()[0])
+
+
+def bare_calls(count: int) -> dict[str, dict[str, float]]:
+    """The system calls that no broker can do without, in the same table."""
+    with ExitStack() as ending:
+        server = ending.enter_context(socket.create_server(("127.0.0.1", 0)))
+        client = ending.enter_context(socket.create_connection(server.getsockname()))
+        ours = ending.enter_context(server.accept()[0])
+        file = ending.enter_context(tempfile.TemporaryFile())
+        poller = select.epoll()
+        ending.callback(poller.close)
+        for one in (client, ours):
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        ours.setblocking(False)
+        poller.register(ours.fileno(), select.EPOLLIN | select.EPOLLET)
+        return {
+            what: _bare(what, count, client, ours.fileno(), file.fileno(), poller.fileno()) for what in (PRODUCE, FETCH)
+        }
+
+
+def _bare(what: str, count: int, client: socket.socket, ours: int, disk: int, poller: int) -> dict[str, float]:
+    batch = frames.batch(frames.plain_values(100, 1))
+    fetch = frames.FetchFrame("steps", len(batch))
+    buffer = bytearray(65536)
+    calls: dict[str, Callable[[], object]] = {
+        POLL: lambda: syscalls.epoll_wait(poller, 0),
+        "receive: recv": lambda: syscalls.recv_into(ours, buffer, 0, len(buffer)),
+    }
+    if what == PRODUCE:
+        frame, parts = frames.produce("steps", batch, 1), [memoryview(buffer)[:60]]
+        calls["append: pwritev"] = lambda: syscalls.pwritev(disk, [batch], 0)
+    else:
+        frame, parts = bytes(fetch.at(0)), [memoryview(buffer)[: fetch.head], memoryview(buffer)[: len(batch)]]
+        calls["send: preadv2 of the batch"] = lambda: residency.read_now(disk, buffer, 0, len(batch), 0)
+    calls["send: sendmsg"] = lambda: syscalls.sendmsg(ours, parts, 0, len(parts))
+    took: dict[str, list[int]] = {name: [] for name in calls}
+    for _ in range(count):
+        client.sendall(frame)
+        for name, call in calls.items():
+            began = time.perf_counter_ns()
+            call()
+            took[name].append(time.perf_counter_ns() - began)
+        client.recv(sum(map(len, parts)), socket.MSG_WAITALL)
+    return {name: median(times) / 1e3 for name, times in took.items()}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m perf.steps", description=__doc__.partition("\n")[0])
+    parser.add_argument("--requests", type=int, default=20_000, help="of each kind (%(default)s)")
+    options = parser.parse_args(arguments)
+    print(table(broker_steps(options.requests), bare_calls(options.requests)))
+    return 0
+
+
+def table(broker: dict[str, dict[str, float]], bare: dict[str, dict[str, float]]) -> str:
+    """Markdown: a row a step, µs of the broker and of the bare call, for each kind of request."""
+    labels = [*dict.fromkeys(label for _, _, label in STEPS), REST]
+    lines = [f"| step, µs | {' | '.join(f'{what} | bare' for what in broker)} |", f"|---{'|--:|--:' * len(broker)}|"]
+    for label in [label for label in labels if any(label in steps for steps in broker.values())]:
+        cells = [_cell(of[what].get(label)) for what in broker for of in (broker, bare)]
+        lines.append(f"| {label} | {' | '.join(cells)} |")
+    cells = [_cell(sum(of[what].values())) for what in broker for of in (broker, bare)]
+    return "\n".join([*lines, f"| **all** | {' | '.join(cells)} |"])
+
+
+def _cell(figure: float | None) -> str:
+    return "" if figure is None else f"{figure:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
