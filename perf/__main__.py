@@ -70,10 +70,26 @@ def main(arguments: list[str] | None = None) -> int:
         notes["interrupted"] = "interrupted: the table holds what was measured until then"
     notes |= {f"failure {number}": f"failed: {text}" for number, text in enumerate(collected.failures)}
     show(machine, comparisons, notes, bench.curves)
-    how = {"scale": scale.name, "runs": runs, "seconds": round(time.monotonic() - began, 1)}
+    how = {
+        "command": _command(options),
+        "scale": scale.name,
+        "runs": runs,
+        "seconds": round(time.monotonic() - began, 1),
+    }
     write_json(options.json, machine, comparisons, collected.figures, notes, how, bench.curves)
     print(f"\n{how['seconds']:.0f} s in all; every figure is in {options.json}")
     return 130 if interrupted else 1 if collected.failures else 0
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What decides about figures, without where files go."""
+    words = ["python -m perf", *options.names]
+    if options.quick:
+        words.append("--quick")
+    for name in ("runs", "congestion"):
+        if (value := getattr(options, name)) is not None:
+            words.append(f"--{name} {value}")
+    return " ".join(words)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:

@@ -9,6 +9,7 @@ turn. Beside it stand the system calls of such a request alone, on a connection 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import select
 import socket
@@ -207,8 +208,12 @@ def _bare(what: str, count: int, client: socket.socket, ours: int, disk: int, po
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perf.steps", description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=20_000, help="of each kind (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for python -m perf.tables")
     options = parser.parse_args(arguments)
-    print(table(broker_steps(options.requests), bare_calls(options.requests)))
+    broker, bare = broker_steps(options.requests), bare_calls(options.requests)
+    print(table(broker, bare))
+    if options.json:
+        options.json.write_text(json.dumps({"steps": {"broker": broker, "bare": bare}}, indent=1) + "\n")
     return 0
 
 

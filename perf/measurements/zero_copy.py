@@ -81,6 +81,16 @@ def _rows() -> Iterator[Row]:
         )  # fmt: skip
 
 
+def loads_in_words() -> Iterator[tuple[str, str]]:
+    """Each load, and its rows' key up to what was measured, with {mode} in it."""
+    for size, consumers in _loads():
+        many = f", {consumers} consumers" if consumers > 1 else ""
+        yield f"{_named(size)}{many}", f"zero-copy.{{mode}}.{consumers}.{size}"
+    for state, consumers in itertools.product(PASSES, FEW):
+        many = f", {consumers} consumers" if consumers > 1 else ""
+        yield f"1 MiB{many}, {state}", f"zero-copy.{state}.{{mode}}.{consumers}"
+
+
 class ZeroCopy(Measurement):
     name = "zero_copy"
     about = (

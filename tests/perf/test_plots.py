@@ -6,30 +6,52 @@ import pytest
 
 from perf import plots
 from perf.curves import Curve
-from perf.measurement import KAFKA, KAFKAPY
+from perf.measurement import BARE, KAFKA, KAFKAPY
+
+COPIES = [
+    {"key": f"zero-copy.{mode}.1.{size}.{what}", "medians": {KAFKAPY: 1.0 * size, BARE: 2.0 * size}}
+    for mode in ("sendfile", "copy")
+    for size in (4096, 1 << 20)
+    for what in ("rate", "cpu")
+]
 
 
 @pytest.fixture
-def result(tmp_path):
+def written(tmp_path):
+    """Writes a result of a run and says where."""
+
+    def write(name="result.json", **parts):
+        file = tmp_path / name
+        file.write_text(json.dumps({"machine": {}, "run": {}, "rows": [], "notes": []} | parts))
+        return str(file)
+
+    return write
+
+
+def test_curves_copies_and_the_soak_become_pictures(written, tmp_path, capsys):
     curve = Curve("clean stop", "s", "partitions")
     for side, cost in ((KAFKA, 2.0), (KAFKAPY, 1.0)):
         for size in (1, 10, 100):
             curve.add(side, size, cost * size)
-    file = tmp_path / "result.json"
-    file.write_text(json.dumps({"curves": [curve.as_json("partitions.stop")]}))
-    return file
+    run = written(curves=[curve.as_json("partitions.stop")], rows=COPIES)
+    soak = written("soak.json", samples=[{"minute": minute, "rss_mib": 30.0, "p99_ms": 1.0} for minute in (1, 2)])
+    to = tmp_path / "plots"
+    assert plots.main([run, soak, "--to", str(to)]) == 0
+    said = capsys.readouterr().out.split()
+    assert sorted(said) == sorted(map(str, to.iterdir()))
+    names = ["partitions.stop", "soak.p99_ms", "soak.rss_mib", "zero_copy.cpu", "zero_copy.rate"]
+    assert sorted(file.stem for file in to.iterdir()) == names
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in to.iterdir())
 
 
-def test_each_curve_becomes_a_picture(result, tmp_path, capsys):
-    file = tmp_path / "plots" / "partitions.stop.png"
-    assert plots.main([str(result), str(file.parent)]) == 0
-    assert capsys.readouterr().out.strip() == str(file)
-    assert file.read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_result_without_curves_is_an_error_in_a_sentence(tmp_path, capsys):
-    file = tmp_path / "none.json"
-    file.write_text("{}")
+def test_a_result_without_sizes_is_an_error_in_a_sentence(written, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        plots.main([str(file), str(tmp_path)])
-    assert "holds no curve" in capsys.readouterr().err
+        plots.main([written(), "--to", str(tmp_path)])
+    assert "nothing to draw" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_result_is_named(tmp_path):
+    file = tmp_path / "other.json"
+    file.write_text("{}")
+    with pytest.raises(SystemExit, match=r"other\.json cannot be read as a result"):
+        plots.main([str(file)])
