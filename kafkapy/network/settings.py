@@ -31,7 +31,7 @@ class NetworkSettings:
     socket_send_buffer_bytes: int = 102_400  # -1: what the system gives
     # Kafka: 102,400. -1 is what the system gives, which grows with the traffic: a third of the CPU a GiB received.
     socket_receive_buffer_bytes: int = -1
-    socket_listen_backlog_size: int = 50
+    socket_listen_backlog_size: int = 4096  # Kafka: 50, of which a thousand clients at once are not taken in
     max_connections: int = UNLIMITED
     max_connections_per_listener: Mapping[str, int] = field(default_factory=dict)
     max_connections_per_ip: int = UNLIMITED

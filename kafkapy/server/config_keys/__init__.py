@@ -32,6 +32,8 @@ DEFAULTS_HERE: dict[str, Any] = {
     "num.network.threads": 1,
     # Kafka: 102400. A receive buffer that the system sizes halves the CPU of large produce requests.
     "socket.receive.buffer.bytes": -1,
+    # Kafka: 50. Of 1,000 clients that come at once, more than half are not taken in then and try again a second later.
+    "socket.listen.backlog.size": 4096,
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
