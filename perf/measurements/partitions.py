@@ -107,7 +107,7 @@ def _until_led(broker: Broker, size: int) -> tuple[float, float]:
     """(seconds since the process was made, its CPU seconds) when every partition is led."""
     with RawClient(broker.port) as client:
         for topic in [*_topics(size), "first"]:
-            wait_for(lambda topic=topic: client.without_leader(topic) == 0, f"{topic} is not led", 0.02)
+            wait_for(lambda topic=topic: client.without_leader(topic) == 0, f"{topic} is not led", 0.1)
     return time.perf_counter() - broker.began, cpu_seconds(broker.pid)
 
 
