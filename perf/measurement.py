@@ -71,7 +71,7 @@ class Scale:
         return [10**power for power in range(len(str(most))) if 10**power < most] + [most]
 
 
-FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 15.0, 1 * GIB, None, 14 * GIB, 10_000)
+FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 10.0, 1 * GIB, None, 14 * GIB, 10_000)
 QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB, 300)
 TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4, 12)
 

@@ -36,7 +36,7 @@ class Codecs(Measurement):
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
         values = frames.text_values(SIZE, frames.records_that_fill(SIZE))
-        payload = bench.scale.stream
+        payload = bench.scale.stream // 2
         bench.note("codecs", f"codecs: {flights.source()}, {SIZE} B a record, batches of {len(values)} records")
         with bench.broker(kind) as broker:
             for name, codec in CODECS.items():
@@ -52,7 +52,7 @@ class Codecs(Measurement):
     def limit(self, bench: Bench) -> Figures:
         found: Figures = {}
         values = frames.text_values(SIZE, frames.records_that_fill(SIZE))
-        count = max(5, bench.scale.stream // (SIZE * len(values)))
+        count = max(5, bench.scale.stream // 2 // (SIZE * len(values)))
         gib = count * SIZE * len(values) / GIB
         for name, codec in CODECS.items():
             records = frames.batch(values, codec)

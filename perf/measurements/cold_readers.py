@@ -83,7 +83,7 @@ class ColdReaders(Measurement):
     def _latencies(self, bench: Bench, client: RawClient, frame: bytes, part: float = 1.0) -> list[float]:
         gc.disable()  # the client's own pauses are no part of the broker's latency
         try:
-            return sorted(client.paced(frame, RATE, bench.scale.paced_seconds / 1.5 * part)[0])
+            return sorted(client.paced(frame, RATE, bench.scale.paced_seconds * part)[0])
         finally:
             gc.enable()
 

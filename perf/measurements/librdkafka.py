@@ -55,9 +55,9 @@ def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> 
     with RawClient(broker.port) as client:
         client.create_topic(topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "acks": acks})
-    _send(producer, broker, topic, size, bench.scale.warm)
+    _send(producer, broker, topic, size, bench.scale.warm // 2)
     with used(broker.pid) as usage:
-        sent = _send(producer, broker, topic, size, bench.scale.client)
+        sent = _send(producer, broker, topic, size, bench.scale.client // 2)
     return sent / 1e6 / usage.wall, usage.cpu / (sent / GIB)
 
 
