@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names, partition_metadata
@@ -31,6 +31,12 @@ from kafkapy.log.upkeep import Upkeep
 _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
+
+
+class Watcher(Protocol):
+    """Who wants to know that a log has changed: see LogState.tell."""
+
+    def changed(self) -> object: ...
 
 
 class LogState:
@@ -65,6 +71,7 @@ class LogState:
         self.appended_ms = 0  # about when the last append was that did not wait
         self.write_seconds = 0.0  # that the last append has waited for the system to take its bytes
         self.verifies_transactions = False  # whether one may begin only after its coordinator was asked (KIP-890)
+        self.watchers: dict[Watcher, None] = {}
         self._limit: tuple[int, tuple[Segment, int]] | None = None
         self.rules = rules_of(config, self.env.max_decompressed)
         repair_later = self._repair_later
@@ -181,15 +188,28 @@ class LogState:
 
     # --- changes
 
+    def tell(self) -> None:
+        """Tells the watchers, after a change that a reader sees: of the start, the high watermark, what is stable.
+
+        Called without a lock, by any thread: for what is appended by who moves the high watermark, for all else by
+        `changed`. Others may begin and end to watch meanwhile; to copy the keys is one step.
+        """
+        for watcher in list(self.watchers):
+            watcher.changed()
+
     def changed(self, doing: str, change: Callable[[], _T]) -> _T:
         """Makes a change under the lock; what the disk raises becomes LogDirFailure or KafkaError."""
         self.env.check()
-        with self.lock:
-            self.check_open()
-            try:
-                return change()
-            except OSError as error:
-                raise self.disk_error(f"{doing} {self.name}", error) from error
+        try:
+            with self.lock:
+                self.check_open()
+                try:
+                    return change()
+                except OSError as error:
+                    raise self.disk_error(f"{doing} {self.name}", error) from error
+        finally:  # a change that failed may be half made
+            if self.watchers:
+                self.tell()
 
     def move_start_locked(self, offset: int) -> None:
         if offset > self.log_start_offset:

@@ -15,6 +15,8 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.partition import READ_COMMITTED, Partition
 from kafkapy.runtime.purgatory import DelayedOperation
 
+Wanted = Sequence[tuple[Partition | KafkaError, Any]]
+
 
 class FetchRead:
     """What one partition of a fetch answers; the offsets are -1 with an error, as Kafka sends them."""
@@ -52,20 +54,24 @@ class FetchPlan:
     """One fetch: `wanted` holds (partition or the error that stands for it, FetchPartition) in the order asked.
 
     `cut`: the limits count for the first batch too, which is cut off where it is larger; else it comes whole.
+    `look`: where what is wanted may change while the fetch waits: what it is by now, nothing if all is as it was at the
+    last look, None when there is nothing to wait for any more.
     """
 
-    __slots__ = ("blocked", "cut", "isolation", "max_bytes", "min_bytes", "wanted")
+    __slots__ = ("blocked", "cut", "isolation", "look", "max_bytes", "min_bytes", "wanted")
 
     def __init__(
         self,
-        wanted: Sequence[tuple[Partition | KafkaError, Any]],
+        wanted: Wanted,
         *,
         min_bytes: int,
         max_bytes: int,
         isolation: int,
         cut: bool = False,
+        look: Callable[[], Wanted | None] | None = None,
     ) -> None:
         self.wanted = wanted
+        self.look = look
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         self.isolation = isolation
@@ -187,8 +193,12 @@ class DelayedFetch(DelayedOperation):
         plan = self._plan
         if self._cancelled():
             return True
+        # Kept here: the time-out may make the answer meanwhile, out of a look of its own.
+        wanted = plan.wanted if plan.look is None else plan.look()
+        if wanted is None:
+            return True
         available = 0
-        for partition, asked in plan.wanted:
+        for partition, asked in wanted:
             if isinstance(partition, KafkaError) or partition.gone is not None:
                 return True
             if partition.end_offset(plan.isolation) <= asked.fetch_offset:

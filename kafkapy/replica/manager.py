@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,7 @@ class ReplicaManager:
             # or an index is one step, and who goes through all of them takes a list first, which is one step, too.
             self._topics.setdefault(topic, {})[index] = partition
             absent.pop(index, None)
+        partition_log.tell()  # it may have been led in an epoch before
         self.on_led(partition)
         return partition
 
@@ -201,10 +202,10 @@ class ReplicaManager:
         for partition in self:
             partition.ending = refusal
 
-    def answer_waiting(self) -> None:
+    def answer_waiting(self, sessions: Iterable[Hashable]) -> None:
         """Answers every fetch that waits with what there is: at a stop nobody waits for more."""
-        for partition in self:
-            self.fetch_purgatory.complete_all(partition)
+        for key in (*self, *sessions):
+            self.fetch_purgatory.complete_all(key)
 
     def _stall_of(self, directory: str) -> StallMonitor:
         monitor = self._stalls.get(directory)

@@ -162,8 +162,11 @@ class Partition:
         # Another processor or the pool may append at the same time. Without the lock one of them could read the end,
         # be overtaken by the other's longer end, and take the high watermark back to its own: consumers would then
         # not see acknowledged records until the next append.
+        log = self.log
         with self._advancing:
-            self.log.set_high_watermark(self.log.log_end_offset if end is None else max(end, self.log.high_watermark))
+            log.set_high_watermark(log.log_end_offset if end is None else max(end, log.high_watermark))
+        if log.watchers:
+            log.tell()
         self.on_append(self)
 
     # --- reads
@@ -223,4 +226,5 @@ class Partition:
     def remove(self, why: KafkaError) -> None:
         """The partition ends here: what waits on it is woken and told `why`."""
         self.gone = why
+        self.log.tell()
         self.on_append(self)

@@ -80,7 +80,10 @@ class BrokerServer:
         services.clock = clock
         services.counters = Registry()
         services.meters = RequestMeters(services.counters, timed=bool(config.kafkapy_metrics_listen))
-        services.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        services.fetch_sessions = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots,
+            wake=lambda session: services.replicas.fetch_purgatory.check(session),
+        )
         services.disk_pool = DiskPool(config.kafkapy_disk_pool_threads)
         services.read_pools = ReadPools(config.kafkapy_read_threads_per_disk)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
@@ -292,7 +295,7 @@ class BrokerServer:
                 self.services.coordinators.stop()
             if clean:
                 if hasattr(self.services, "replicas"):
-                    self.services.replicas.answer_waiting()
+                    self.services.replicas.answer_waiting(self.services.fetch_sessions)
                 self._network.stop()
             if hasattr(self.services, "replicas"):
                 self.services.replicas.end_long_work()

@@ -6,7 +6,8 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.replica.fetch import FetchRead
-from kafkapy.server.fetch_sessions import FINAL_EPOCH, FetchPartition, FetchSessionCache
+from kafkapy.server.fetch_session import FetchPartition
+from kafkapy.server.fetch_sessions import FINAL_EPOCH, FetchSessionCache
 
 ZERO = bytes(16)
 
@@ -27,8 +28,8 @@ def read(high_watermark: int = 0, records: int = 0, error: int = Errors.NONE) ->
     return FetchRead(error, high_watermark, high_watermark, 0, Records(records) if records else None)
 
 
-def fetch(cache, session_id, epoch, asked=(), forgotten=(), now=0.0, ids=False):
-    return cache.context(session_id, epoch, list(asked), list(forgotten), uses_topic_ids=ids, now=now)
+def fetch(cache, session_id, epoch, asked=(), forgotten=(), now=0.0, ids=False, **how):
+    return cache.context(session_id, epoch, list(asked), list(forgotten), uses_topic_ids=ids, now=now, **how)
 
 
 def open_session(cache, partitions, now=0.0):
@@ -45,7 +46,7 @@ def test_a_full_fetch_opens_a_session_and_answers_every_partition():
     assert cache.partitions == 2
 
 
-def test_an_incremental_fetch_reads_all_partitions_and_answers_only_news():
+def test_the_first_incremental_fetch_reads_all_partitions_and_answers_only_news():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part(index=0), part(index=1)])
     context = fetch(cache, session, 1)
@@ -59,7 +60,71 @@ def test_a_partition_with_data_is_read_last_the_next_time():
     cache = FetchSessionCache(10)
     session = open_session(cache, [part(index=0), part(index=1)])
     fetch(cache, session, 1).respond([read(5, 100), read()], 0.0)
-    assert [one.index for one in fetch(cache, session, 2).partitions] == [1, 0]
+    assert [one.index for one in fetch(cache, session, 2, everything=True).partitions] == [1, 0]
+
+
+def test_later_ones_read_what_is_named_has_changed_has_an_error_or_has_more():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part(index=index) for index in range(5)])
+    first = fetch(cache, session, 1)
+    first.respond([read(), read(), read(-1, error=Errors.NOT_LEADER_OR_FOLLOWER), read(5, 100), read()], 0.0)
+    assert [one.index for one in fetch(cache, session, 2).partitions] == [2, 3]
+    first.partitions[4].changed()
+    assert [one.index for one in fetch(cache, session, 3, [part(index=1)]).partitions] == [1, 2, 4, 3]
+
+
+def test_all_are_read_when_the_isolation_level_changes():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part(index=0), part(index=1)])
+    fetch(cache, session, 1, isolation=1).respond([read()] * 2, 0.0)
+    assert fetch(cache, session, 2, isolation=1).partitions == []
+    assert len(fetch(cache, session, 3, isolation=0).partitions) == 2
+
+
+def test_a_change_during_the_look_is_looked_at_by_the_next_fetch():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    context = fetch(cache, session, 1)
+    context.partitions[0].changed()
+    context.respond([read()], 0.0)
+    assert len(fetch(cache, session, 2).partitions) == 1
+
+
+def test_a_fetch_takes_nothing_after_its_look_to_answer():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    context = fetch(cache, session, 1)
+    assert context.due_now(to_answer=True) == context.partitions
+    context.partitions[0].changed()
+    assert context.due_now() == []
+    context.respond([read()], 0.0)
+    assert len(fetch(cache, session, 2).partitions) == 1
+
+
+def test_what_an_overtaken_fetch_has_taken_is_looked_at_by_the_one_that_overtakes_it():
+    cache = FetchSessionCache(10)
+    session = open_session(cache, [part()])
+    context = fetch(cache, session, 1)
+    context.respond([read()], 0.0)
+    context.partitions[0].changed()
+    overtaken = fetch(cache, session, 2)
+    assert len(fetch(cache, session, 3).partitions) == 1
+    overtaken.respond([read(5)], 0.0)
+    assert len(fetch(cache, session, 4).partitions) == 1
+
+
+def test_the_fetch_that_waits_in_a_session_is_woken_by_a_change_and_when_the_session_ends():
+    woken = []
+    cache = FetchSessionCache(10, wake=woken.append)
+    context = fetch(cache, open_session(cache, [part()]), 1)
+    context.partitions[0].changed()
+    assert woken == [context.session]
+    assert len(context.due_now()) == 1
+    assert not context.is_over
+    fetch(cache, context.session.id, FINAL_EPOCH)
+    assert woken == [context.session] * 2
+    assert context.is_over
+    assert context.due_now() == []
 
 
 def test_an_incremental_fetch_changes_adds_and_forgets_partitions():
@@ -76,7 +141,7 @@ def test_an_error_is_told_each_time_and_the_recovery_from_it_too():
         told = fetch(cache, session, epoch).respond([read(-1, error=Errors.UNKNOWN_TOPIC_OR_PARTITION)], 0.0)[2]
         assert len(told) == 1
     assert len(fetch(cache, session, 3).respond([read(0)], 0.0)[2]) == 1
-    assert len(fetch(cache, session, 4).respond([read(0)], 0.0)[2]) == 0
+    assert fetch(cache, session, 4).partitions == []
 
 
 def test_an_unknown_session_a_wrong_epoch_and_a_change_to_topic_ids_are_session_errors():

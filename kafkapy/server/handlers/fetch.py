@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,14 +18,17 @@ from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.file_region import FileRegion
-from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead
+from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead, Wanted
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later, as_reply
-from kafkapy.server.fetch_sessions import FetchContext, FetchPartition
+from kafkapy.server.fetch_session import FetchPartition, FetchSession
+from kafkapy.server.fetch_sessions import FetchContext
 from kafkapy.server.reading import pool_of, pool_of_first
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from kafkapy.replica.old_clients import OldClientReads
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.server.services import Services
@@ -39,7 +43,7 @@ SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
 # Partitions of one fetch: more take milliseconds, a million of them ten seconds, in which the network thread would
-# serve nobody else. A session asks for all of its partitions in thirty bytes.
+# serve nobody else. A session that begins asks for all of its partitions in thirty bytes.
 MOST_INLINE = 1000
 TURN_S = 0.05  # of converting for one request, then other work of the pool has its turn
 _LOOKED_AT = 16  # partitions, for one that says which disk is read from
@@ -67,7 +71,8 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
 
 def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:
     return FetchPlan(
-        [(_resolve(broker, call, asked), asked) for asked in context.partitions],
+        _wanted(broker, call, context.session, context.partitions),
+        look=None if context.session is None else partial(_look_again, broker, call, context),
         min_bytes=min(request.min_bytes, request.max_bytes),
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
         isolation=request.isolation_level,
@@ -81,7 +86,7 @@ def _answers_now(broker: Services, request: FetchRequest, context: FetchContext,
         urgent
         or request.max_wait_ms <= 0
         or total >= plan.min_bytes
-        or not plan.wanted
+        or context.is_empty
         or context.error_code != Errors.NONE
         or broker.stopping
     )
@@ -147,6 +152,9 @@ def _delay(
         return _send(broker, call, context, outcome[0])
 
     def respond() -> None:
+        if context.session is not None:
+            context.partitions = context.due_now(to_answer=True)
+            plan.wanted = _wanted(broker, call, context.session, context.partitions)
         if call.version < FORMAT_2_SINCE or len(plan.wanted) > MOST_INLINE:
             pool = _pool_of_first(broker, call, request, context)
             pool.submit(_answer_with_what_is_there, broker, call, context, plan, later, pool)
@@ -163,7 +171,9 @@ def _delay(
     later.pending.on_cancel = forget
     if later.cancelled:
         return
-    keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
+    keys: list[Hashable] = [context.session]
+    if context.session is None:
+        keys = [partition for partition, _ in plan.wanted if isinstance(partition, Partition)]
     broker.replicas.fetch_purgatory.watch(delayed, request.max_wait_ms / 1000, keys)
 
 
@@ -239,8 +249,27 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         asked,
         forgotten,
         uses_topic_ids=ids,
+        isolation=request.isolation_level,
+        everything=call.version < ZSTD_SINCE,  # a topic's codec may change, which no log tells of
         now=broker.clock.monotonic(),
     )
+
+
+def _wanted(broker: Services, call: Call, session: FetchSession | None, due: list[FetchPartition]) -> Wanted:
+    wanted = [(_resolve(broker, call, asked), asked) for asked in due]
+    if session is not None:
+        for partition, asked in wanted:
+            if isinstance(partition, Partition) and asked.watched is not partition.log:
+                session.watch(asked, partition.log)  # before it is read
+    return wanted
+
+
+def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted | None:
+    """What is to be read of a session, when something has changed in it while its fetch waits; see FetchPlan.look."""
+    session = context.session
+    if session is None or context.is_over:
+        return None
+    return _wanted(broker, call, session, context.due_now()) if session.marked else ()
 
 
 def _resolve(broker: Services, call: Call, asked: FetchPartition) -> Partition | KafkaError:

@@ -1,0 +1,549 @@
+"""What a session tells when its partitions change, against fetches without a session, which look at everything."""
+
+import os
+import struct
+import threading
+from itertools import count
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.results import CLIENT, COORDINATOR
+from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
+from kafkapy.record.control import marker_batch
+from kafkapy.replica.partition import READ_COMMITTED, READ_UNCOMMITTED
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import batch, produce
+
+VERSION = 12
+ZSTD_SINCE = 10
+ALL = 1 << 20
+PARTITIONS = 2
+NAMES = count()
+EXAMPLES = int(os.environ.get("KAFKAPY_FAULT_ROUNDS", "30"))
+
+
+class Everything:
+    """A retention policy: all that may go."""
+
+    reason = "the test wants it"
+
+    def rules(self, log, now_ms):
+        yield self
+
+    def breached(self, segment, following_base_offset):
+        return True
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    started = start_broker(tmp_path_factory.mktemp("sessions"), num_network_threads=2)
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def scene(server):
+    made = Scene(server)
+    yield made
+    made.close()
+
+
+class Scene:
+    """Topics, and what happens to their partitions."""
+
+    def __init__(self, server):
+        self.server = server
+        self.services = server.services
+        self.wires = []
+        self.other = self.connect()
+        prefix = f"changes-{next(NAMES)}"
+        self.topics = [f"{prefix}-a", f"{prefix}-b"]
+        for topic in self.topics:
+            self.create(topic)
+
+        self.keys = [(topic, index) for topic in self.topics for index in range(PARTITIONS)]
+
+    def connect(self):
+        """A connection; one after the other they go to the network threads in turn."""
+        self.wires.append(Wire(self.server))
+        return self.wires[-1]
+
+    def close(self):
+        for wire in self.wires:
+            wire.close()
+
+    def create(self, topic):
+        make = CREATE_TOPICS.Request
+        wanted = make.Topics(name=topic, num_partitions=PARTITIONS, replication_factor=1)
+        answer = self.other.call(CREATE_TOPICS, 5, make(topics=[wanted], timeout_ms=9000))
+        assert answer.topics[0].error_code == Errors.NONE
+
+    def delete(self, topic):
+        answer = self.other.call(DELETE_TOPICS, 5, DELETE_TOPICS.Request(topic_names=[topic], timeout_ms=9000))
+        assert answer.responses[0].error_code == Errors.NONE
+
+    def partition(self, key):
+        """None where it is deleted."""
+        try:
+            return self.services.replicas.get(*key)
+        except KafkaError:
+            return None
+
+    def append(self, key, data, origin=CLIENT):
+        partition = self.partition(key)
+        if partition is not None:
+            partition.log.verifies_transactions = False
+            (verdict,) = partition.append([memoryview(bytearray(data))], None, origin)
+            assert not isinstance(verdict, KafkaError), verdict
+
+    def begin(self, key, producer_id, sequence):
+        settings = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+        self.append(key, batch(b"open", transactional=True, **settings))
+
+    def end(self, key, producer_id, commit):
+        data = marker_batch(producer_id, 0, commit=commit, coordinator_epoch=0, timestamp=1_600_000_000_000)
+        self.append(key, data, COORDINATOR)
+
+    def append_one(self, key):
+        self.append(key, batch(b"one"))
+
+    def shorten(self, key):
+        """Deletes the first record that is left."""
+        partition = self.partition(key)
+        if partition is not None:
+            partition.delete_records(min(partition.log.log_start_offset + 1, partition.log.high_watermark))
+
+    def retain(self, key):
+        partition = self.partition(key)
+        if partition is not None:
+            partition.log.roll()
+            partition.log.delete_old_segments(Everything())
+
+    def truncate(self, key):
+        partition = self.partition(key)
+        if partition is not None:
+            log = partition.log
+            log.truncate_to(max(log.log_end_offset - 1, log.log_start_offset))
+
+    def lead_again(self, key, epoch=1):
+        partition = self.partition(key)
+        if partition is not None:
+            log, replicas = partition.log, self.services.replicas
+            replicas.make_leader(*key, log.topic_id, partition.leader_epoch + epoch, log.config, is_new=True)
+
+
+class Consumer:
+    """A session, and what it asks for: (offset, most bytes, leader epoch) by partition, in the order of their turns."""
+
+    def __init__(self, scene, version=VERSION):
+        self.scene = scene
+        self.wire = scene.connect()
+        self.version = version
+        self.id = self.epoch = 0
+        self.wanted = {}
+        self.forgotten = []
+        self.named = set()
+        self.told = {}
+
+    def want(self, key, offset, most=ALL, epoch=-1):
+        self.wanted[key] = (offset, most, epoch)
+        self.named.add(key)
+
+    def forget(self, key):
+        if self.id and key in self.wanted and len(self.wanted) > 1:
+            del self.wanted[key]
+            self.told.pop(key, None)
+            self.named.discard(key)
+            self.forgotten.append(key)
+
+    def _request(self, keys, session, *, max_bytes=ALL, isolation=READ_UNCOMMITTED, wait=0, min_bytes=1):
+        make = FETCH.Request
+        topics = []
+        for key in keys:
+            offset, most, epoch = self.wanted[key]
+            one = make.Topics.Partitions(
+                partition=key[1], fetch_offset=offset, partition_max_bytes=most, current_leader_epoch=epoch
+            )
+            topics.append(make.Topics(topic=key[0], partitions=[one]))
+        request = make(
+            replica_id=-1,
+            max_wait_ms=wait,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation,
+            session_id=session[0],
+            session_epoch=session[1],
+            topics=topics,
+        )
+        if session[1] > 0:
+            request.forgotten_topics_data = [
+                make.ForgottenTopicsData(topic=t, partitions=[i]) for t, i in self.forgotten
+            ]
+        return request
+
+    def ask(self, **how):
+        keys = [key for key in self.wanted if key in self.named]
+        self.wire.send(FETCH, self.version, self._request(keys, (self.id, self.epoch), **how))
+        self.named.clear()
+        self.forgotten.clear()
+
+    def take(self):
+        """What is told, by partition."""
+        _, answer = self.wire.receive(FETCH, self.version)
+        assert answer.error_code == Errors.NONE
+        self.id, self.epoch = answer.session_id, self.epoch + 1
+        return told_by(answer)
+
+    def fetch(self, **how):
+        self.ask(**how)
+        return self.take()
+
+    def settle(self):
+        """Until there is nothing new."""
+        while self.fetch():
+            pass
+
+    def expected(self, **how):
+        """What a session is to tell: out of what a fetch without one is told of every partition, in the same order."""
+        answer = self.scene.other.call(FETCH, self.version, self._request(list(self.wanted), (0, -1), **how))
+        news, rotated = {}, []
+        for key, said in told_by(answer).items():
+            error, high_watermark, _, start, _, records = said
+            if records or error or not self.id or self.told.get(key, (-1, -1)) != (high_watermark, start):
+                news[key] = said
+            self.told[key] = (-1 if error else high_watermark, start)
+            if records and self.id:
+                rotated.append(key)
+        for key in rotated:
+            self.wanted[key] = self.wanted.pop(key)
+        return news
+
+
+def told_by(answer):
+    return {
+        (topic.topic, one.partition_index): (
+            one.error_code,
+            one.high_watermark,
+            one.last_stable_offset,
+            one.log_start_offset,
+            [(each.producer_id, each.first_offset) for each in one.aborted_transactions or []],
+            bytes(one.records),
+        )
+        for topic in answer.responses
+        for one in topic.partitions
+    }
+
+
+def end_of(records, offset):
+    """Behind the last whole batch."""
+    at = 0
+    while at + 61 <= len(records):
+        base, size = struct.unpack_from(">qi", records, at)
+        if at + 12 + size > len(records):
+            break
+        (delta,) = struct.unpack_from(">i", records, at + 23)
+        offset, at = base + delta + 1, at + 12 + size
+    return offset
+
+
+TOPIC = st.integers(0, 1)
+KEY = st.tuples(TOPIC, st.integers(0, PARTITIONS - 1))
+PRODUCER = st.integers(1, 2)
+ISOLATION = st.sampled_from([READ_UNCOMMITTED, READ_COMMITTED])
+
+
+class Sessions(RuleBasedStateMachine):
+    """Whatever happens: at each fetch the session tells what one that looks at every partition would tell."""
+
+    server = None
+
+    @initialize(version=st.sampled_from([VERSION, VERSION, ZSTD_SINCE - 1]), isolation=ISOLATION)
+    def begin(self, version, isolation):
+        self.scene = Scene(self.server)
+        self.consumer = Consumer(self.scene, version)
+        self.gone = set()
+        self.open = {}
+        self.sequences = {}
+        self.isolation = isolation
+        for key in self.scene.keys:
+            self.consumer.want(key, 0)
+        self.compare(ALL)
+
+    def teardown(self):
+        if hasattr(self, "scene"):
+            self.scene.close()
+
+    def key(self, drawn):
+        return self.scene.topics[drawn[0]], drawn[1]
+
+    @rule(drawn=KEY, size=st.sampled_from([1, 300]))
+    def append(self, drawn, size):
+        self.scene.append(self.key(drawn), batch(b"x" * size, b"y"))
+
+    @rule(drawn=KEY, producer=PRODUCER)
+    def in_a_transaction(self, drawn, producer):
+        at = (drawn, producer)
+        if drawn[0] not in self.gone:
+            self.scene.begin(self.key(drawn), producer, self.sequences.get(at, 0))
+            self.sequences[at] = self.sequences.get(at, 0) + 1
+            self.open[at] = True
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), commit=st.booleans())
+    def end_a_transaction(self, data, commit):
+        drawn, producer = at = data.draw(st.sampled_from(sorted(self.open)))
+        del self.open[at]
+        self.scene.end(self.key(drawn), producer, commit)
+
+    @rule(drawn=KEY)
+    def shorten(self, drawn):
+        self.scene.shorten(self.key(drawn))
+
+    @rule(drawn=KEY)
+    def retain(self, drawn):
+        self.scene.retain(self.key(drawn))
+
+    @rule(drawn=KEY)
+    def truncate(self, drawn):
+        if not self.transactional(drawn):  # a producer's sequence would go back
+            self.scene.truncate(self.key(drawn))
+
+    def transactional(self, drawn):
+        return any(at[0] == drawn for at in self.sequences)
+
+    @rule(drawn=KEY, epoch=st.integers(0, 1))
+    def lead_again(self, drawn, epoch):
+        self.scene.lead_again(self.key(drawn), epoch)
+
+    @rule(topic=TOPIC)
+    def delete_or_create(self, topic):
+        if topic in self.gone:
+            self.gone.remove(topic)
+            self.scene.create(self.scene.topics[topic])
+            return
+        self.gone.add(topic)
+        self.scene.delete(self.scene.topics[topic])
+        for known in (self.open, self.sequences):
+            for at in [at for at in known if at[0][0] == topic]:
+                del known[at]
+
+    @rule(drawn=KEY, offset=st.integers(0, 12), most=st.sampled_from([100, ALL]), epoch=st.integers(-1, 1))
+    def go_to(self, drawn, offset, most, epoch):
+        if self.key(drawn) not in self.consumer.forgotten:  # a request that names it twice forgets it
+            self.consumer.want(self.key(drawn), offset, most, epoch)
+
+    @rule(drawn=KEY)
+    def forget(self, drawn):
+        self.consumer.forget(self.key(drawn))
+
+    @rule(max_bytes=st.sampled_from([1, 200, 700, ALL]), goes_on=st.booleans())
+    def fetch(self, max_bytes, goes_on):
+        self.compare(max_bytes, goes_on)
+
+    @rule(isolation=st.none() | ISOLATION)
+    def catch_up(self, isolation):
+        """From then on only changes can be news."""
+        self.isolation = self.isolation if isolation is None else isolation
+        for _ in range(3):
+            self.compare(ALL)
+
+    @rule(
+        drawn=KEY,
+        change=st.sampled_from([Scene.append_one, Scene.shorten, Scene.retain, Scene.truncate, Scene.lead_again]),
+    )
+    def change_one_when_all_is_told(self, drawn, change):
+        key = self.key(drawn)
+        self.scene.append_one(key)
+        if change is not Scene.truncate or not self.transactional(drawn):
+            self.catch_up(None)
+            change(self.scene, key)
+            self.compare(ALL)
+
+    def compare(self, max_bytes, goes_on=True):
+        consumer, isolation = self.consumer, self.isolation
+        told = consumer.fetch(max_bytes=max_bytes, isolation=isolation)
+        consumer.id, session = (consumer.id if consumer.epoch > 1 else 0), consumer.id
+        expected = consumer.expected(max_bytes=max_bytes, isolation=isolation)
+        consumer.id = session
+        assert list(told.items()) == list(expected.items())
+        if goes_on:
+            for key, (*_, records) in told.items():
+                offset, most, epoch = consumer.wanted[key]
+                behind = end_of(records, offset)
+                if behind > offset:
+                    consumer.want(key, behind, most, epoch)
+
+
+def test_a_session_tells_what_a_look_at_every_partition_would(server):
+    Sessions.server = server
+    run_state_machine_as_test(Sessions, settings=settings(max_examples=EXAMPLES, stateful_step_count=30, deadline=None))
+
+
+# --- waiting
+
+
+def waits(scene):
+    """Returns when the one fetch waits."""
+    while scene.services.replicas.fetch_purgatory.delayed == 0:
+        pass
+
+
+@pytest.fixture
+def consumer(scene):
+    made = Consumer(scene)
+    for key in scene.keys:
+        made.want(key, 0)
+    made.settle()
+    return made
+
+
+def test_a_waiting_session_is_watched_for_once(scene, consumer):
+    purgatory = scene.services.replicas.fetch_purgatory
+    consumer.ask(wait=30_000)
+    waits(scene)
+    assert (purgatory.watched, purgatory.keys) == (1, 1)
+    key = (scene.topics[1], 1)
+    scene.append(key, batch(b"news"))
+    assert list(consumer.take()) == [key]
+
+
+def test_one_that_reads_committed_is_woken_when_the_transaction_ends(scene, consumer):
+    key = (scene.topics[0], 1)
+    scene.begin(key, 1, 0)
+    consumer.fetch(isolation=READ_COMMITTED)
+    consumer.ask(wait=30_000, isolation=READ_COMMITTED)
+    waits(scene)
+    scene.append((scene.topics[0], 1), batch(b"behind the open one"))
+    assert scene.services.replicas.fetch_purgatory.delayed == 1
+    scene.end(key, 1, commit=True)
+    assert list(consumer.take()) == [key]
+
+
+@pytest.mark.parametrize("change", [Scene.shorten, Scene.retain])
+def test_it_is_woken_when_its_next_record_is_deleted(scene, consumer, change):
+    key = (scene.topics[0], 1)
+    scene.append(key, batch(b"a"))
+    consumer.ask(wait=30_000, min_bytes=ALL)
+    waits(scene)
+    change(scene, key)
+    assert consumer.take()[key][0] == Errors.OFFSET_OUT_OF_RANGE
+
+
+def test_it_is_woken_when_its_place_is_cut_off(scene, consumer):
+    key = (scene.topics[0], 1)
+    scene.append(key, batch(b"a"))
+    consumer.want(key, 1)
+    consumer.fetch()
+    consumer.ask(wait=30_000)
+    waits(scene)
+    scene.partition(key).log.truncate_to(0)
+    assert consumer.take()[key][0] == Errors.OFFSET_OUT_OF_RANGE
+
+
+def test_it_is_woken_when_a_topic_goes_and_told_when_it_comes_again(scene, consumer):
+    consumer.ask(wait=30_000)
+    waits(scene)
+    scene.delete(scene.topics[1])
+    told = consumer.take()
+    assert {key[0] for key in told} == {scene.topics[1]}
+    assert {said[0] for said in told.values()} == {Errors.UNKNOWN_TOPIC_OR_PARTITION}
+    consumer.fetch()
+    scene.create(scene.topics[1])
+    assert len(consumer.fetch()) == PARTITIONS
+    assert consumer.fetch() == {}
+
+
+def test_a_new_leader_epoch_is_told_to_one_who_names_the_old_one(scene, consumer):
+    key = scene.keys[0]
+    consumer.want(key, 0, epoch=0)
+    consumer.settle()
+    scene.lead_again(key)
+    assert {key: said[0] for key, said in consumer.fetch().items()} == {key: Errors.FENCED_LEADER_EPOCH}
+
+
+def test_it_is_answered_when_its_session_ends(scene, consumer):
+    consumer.ask(wait=30_000)
+    waits(scene)
+    again = Consumer(scene)
+    again.id, again.want((scene.topics[0], 0), 0)
+    request = again._request([(scene.topics[0], 0)], (consumer.id, 0))
+    scene.other.call(FETCH, VERSION, request)
+    assert consumer.take() == {}
+
+
+def test_of_two_that_wait_in_a_session_the_later_one_is_told(scene, consumer):
+    consumer.ask(wait=30_000)
+    waits(scene)
+    later = Consumer(scene)
+    later.id, later.epoch = consumer.id, consumer.epoch + 1
+    later.ask(wait=30_000)
+    while scene.services.replicas.fetch_purgatory.delayed < 2:
+        pass
+    key = scene.keys[0]
+    scene.append_one(key)
+    assert list(later.take()) == [key]
+    assert consumer.wire.receive(FETCH, VERSION)[1].error_code == Errors.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_stop_answers_the_sessions_that_wait(tmp_path):
+    server = start_broker(tmp_path)
+    scene = Scene(server)
+    consumer = Consumer(scene)
+    consumer.want((scene.topics[0], 0), 0)
+    consumer.settle()
+    consumer.ask(wait=2**31 - 1)
+    waits(scene)
+    server.stop()
+    assert consumer.take() == {}
+    scene.close()
+
+
+def test_no_partition_knows_a_session_that_ended_or_forgot_it(scene, consumer):
+    def watchers():
+        return [len(scene.partition(key).log.watchers) for key in scene.keys]
+
+    assert watchers() == [1] * 4
+    consumer.forget((scene.topics[0], 0))
+    consumer.fetch()
+    assert watchers() == [0] + [1] * 3
+    consumer.wire.call(FETCH, VERSION, consumer._request([], (consumer.id, -1)))
+    assert watchers() == [0] * 4
+
+
+def test_nothing_is_missed_while_both_network_threads_are_at_work(scene):
+    """Two consumers and two producers, on a thread each: a wake-up that is lost is an empty answer, or a time-out."""
+    rounds, failures = 200, []
+
+    def consume(consumer):
+        try:
+            for key in scene.keys:
+                consumer.want(key, 0)
+            consumer.fetch()
+            read = 0
+            while read < 2 * rounds:
+                told = consumer.fetch(wait=20_000)
+                assert told, f"{read} records were read, and of no more is told"
+                for key, (*_, records) in told.items():
+                    offset = consumer.wanted[key][0]
+                    consumer.want(key, end_of(records, offset))
+                    read += consumer.wanted[key][0] - offset
+        except Exception as error:
+            failures.append(error)
+
+    def produce_to(wire, own):
+        for turn in range(rounds):
+            topic, index = own[turn % len(own)]
+            produce(wire, topic, batch(b"x"), index=index)
+
+    consumers = [threading.Thread(target=consume, args=(Consumer(scene),)) for _ in range(2)]
+    halves = scene.keys[:PARTITIONS], scene.keys[PARTITIONS:]
+    producers = [threading.Thread(target=produce_to, args=(scene.connect(), own)) for own in halves]
+    for one in consumers + producers:
+        one.start()
+    for one in consumers + producers:
+        one.join()
+    assert failures == []
