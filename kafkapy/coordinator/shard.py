@@ -25,6 +25,8 @@ log = logging.getLogger("kafkapy.coordinator.shard")
 
 Record = tuple[bytes, "bytes | None"]  # key, value; no value deletes
 
+TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
+
 LOADING, ACTIVE, FAILED, UNLOADED = "loading", "active", "failed", "unloaded"
 
 
@@ -143,6 +145,44 @@ class Shard(Generic[M]):
             if effects is not None:
                 self._carry_out(effects)
 
+    def run_together(
+        self, steps: Sequence[tuple[Callable[[M], Effects | None], Callable[[KafkaError], object]]]
+    ) -> None:
+        """As `run` for each (step, refused), but with one append for all of them; a step of a transaction comes alone.
+        `refused(error)` is told what its step refuses, or why none can run."""
+        wanted = []
+        with self._lock:
+            for step, refused in steps:
+                try:
+                    self.check()
+                    effects = step(self.machine)
+                except KafkaError as error:
+                    refused(error)
+                    continue
+                except Exception as failure:  # must not keep the others from what they have begun
+                    log.exception("%s: a step failed", self.name)
+                    refused(KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(failure)))
+                    continue
+                if effects is not None and effects.records:
+                    wanted.append(effects)
+                elif effects is not None:
+                    self._carry_out(effects)
+            self._carry_out_together(wanted)
+
+    def _carry_out_together(self, wanted: Sequence[Effects]) -> None:
+        def then(error: KafkaError | None) -> None:
+            if error is not None and error.code in TOO_LARGE:  # each alone may not be
+                for one in wanted:
+                    self._carry_out(one)
+                return
+            for one in wanted:
+                self._tell(one, error)
+
+        if len(wanted) > 1:
+            self._carry_out(Effects([record for one in wanted for record in one.records], then))
+        elif wanted:
+            self._carry_out(wanted[0])
+
     def read(self, look: Callable[[M], T]) -> T:
         """What `look` finds in the state. Raises KafkaError as `run` does."""
         with self._lock:
@@ -211,6 +251,9 @@ class Shard(Generic[M]):
             log.exception("%s cannot go on: records that it has appended cannot be applied", self.name)
             self.end(FAILED)
             error = KafkaError(Errors.NOT_COORDINATOR, str(failure))
+        self._tell(effects, error)
+
+    def _tell(self, effects: Effects, error: KafkaError | None) -> None:
         if effects.then is None:
             return
         try:

@@ -108,7 +108,7 @@ def answered(call: Call, begin: Begin, pool: DiskPool | None = None) -> Any:
     """The answer of a handler that may be known at once or later: `begin(reply)` calls `reply(message)` once, now or
     from any thread. Answers the message itself where it came before `begin` returned (no detour through the
     network's queue), a Later otherwise. With a pool `begin` runs there: it would hold up the network thread."""
-    soon = _Soon(call)
+    soon = Soon(call)
     if pool is None:
         begin(soon.reply)
     else:
@@ -124,7 +124,7 @@ def _begin_in_pool(call: Call, begin: Begin, reply: Callable[[Any], None]) -> No
         reply(CLOSE)
 
 
-class _Soon:
+class Soon:
     """Two may meet here: the thread that replies and the handler that returns. Whoever comes second acts."""
 
     __slots__ = ("_call", "_later", "_lock", "_message")

@@ -15,14 +15,14 @@ from kafkapy.errors import ProtocolError
 from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import CLOSE, GATHERED, Pending, Reply, Timed, Word
 from kafkapy.protocol.api_versions import unsupported
-from kafkapy.protocol.apis import API_VERSIONS, FETCH, PRODUCE
+from kafkapy.protocol.apis import API_VERSIONS, FETCH, OFFSET_COMMIT, PRODUCE
 from kafkapy.protocol.headers import RequestHeader, UnsupportedApi, read_request_header
 from kafkapy.protocol.message import Message
 from kafkapy.record.file_region import FileRegion
 from kafkapy.server import handlers
 from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, as_reply
-from kafkapy.server.handlers import fetch, produce
+from kafkapy.server.handlers import fetch, offset_commit, produce
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +39,7 @@ __all__ = ["Dispatcher", "handlers"]
 MAX_ANSWERED = 1 << 20
 SMALL = 4 << 10  # bytes of a connection's requests that are copied, to be handled with those of others
 _PRODUCE = PRODUCE.key.to_bytes(2, "big")
+_COMMIT = OFFSET_COMMIT.key.to_bytes(2, "big")
 
 
 class Dispatcher:
@@ -51,8 +52,8 @@ class Dispatcher:
     def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply] | Word:
         """One reply a frame, in order, up to the first that closes or waits, or until they are large together.
 
-        GATHERED where they are small produce requests, and other connections have their turn, too: then `end_turn`
-        appends those of all of them together.
+        GATHERED where they are small produce requests or a commit, and other connections have their turn, too: then
+        `end_turn` appends those of all of them together.
         """
         if connection.processor.together and self._gathered(connection, frames):
             return GATHERED
@@ -90,28 +91,61 @@ class Dispatcher:
         return replies
 
     def _gathered(self, connection: Connection, frames: list[memoryview]) -> bool:
-        if sum(map(len, frames)) > SMALL or any(frame[:2] != _PRODUCE for frame in frames):
+        if sum(map(len, frames)) > SMALL:
             return False
         try:
-            # Copies: the receive buffer is about to be another connection's.
-            decoded = [decode_produce_frame(memoryview(bytearray(frame))) for frame in frames]
+            work = self._commit_in(connection, frames) or _produced_in(frames)
         except ProtocolError:
             return False  # what is said of it, and when, is the business of the ordinary way
-        requests = [request for request in decoded if request is not None]
-        if len(requests) < len(frames) or not produce.may_wait(requests):
+        if work is None:
             return False
-        connection.processor.gathered.append((connection, requests))
+        connection.processor.gathered.append((connection, work))
         return True
 
+    def _commit_in(self, connection: Connection, frames: list[memoryview]) -> tuple[Call, Any] | None:
+        """The one commit that they are, if they are."""
+        frame = frames[0]
+        if len(frames) > 1 or frame[:2] != _COMMIT:
+            return None
+        header, body = read_request_header(frame)
+        if not offset_commit.may_wait(header.api_version):
+            return None
+        request = OFFSET_COMMIT.decode_request(frame, header.api_version, body)
+        call = Call(OFFSET_COMMIT, header.api_version, header.correlation_id, header.client_id, connection)
+        return call, request
+
     def end_turn(
+        self, gathered: Sequence[tuple[Connection, list[ProduceRequest] | tuple[Call, Any]]]
+    ) -> list[tuple[Connection, list[Reply]]]:
+        """Handles the produce requests of several connections as one, and so their commits."""
+        produced = [(connection, work) for connection, work in gathered if isinstance(work, list)]
+        committed = [work for _, work in gathered if isinstance(work, tuple)]
+        return (self._produce_turn(produced) if produced else []) + (self._commit_turn(committed) if committed else [])
+
+    def _produce_turn(
         self, gathered: Sequence[tuple[Connection, list[ProduceRequest]]]
     ) -> list[tuple[Connection, list[Reply]]]:
-        """Handles the produce requests of several connections as one."""
         started = self._meters.clock()
         answers = produce.handle_turn(self._broker, gathered)
         for (_, requests), replies in zip(gathered, answers, strict=True):
             replies[-1] = self._meters.handled("Produce", len(requests), started, started, replies[-1])
         return [(connection, replies) for (connection, _), replies in zip(gathered, answers, strict=True)]
+
+    def _commit_turn(self, gathered: Sequence[tuple[Call, Any]]) -> list[tuple[Connection, list[Reply]]]:
+        started = self._meters.clock()
+        try:
+            answers = offset_commit.handle_turn(self._broker, gathered)
+            replies = [
+                as_reply(call, _counted(self._broker, OFFSET_COMMIT.name, answer))
+                for (call, _), answer in zip(gathered, answers, strict=True)
+            ]
+        except Exception:
+            log.exception("%d commits failed, the first is %s", len(gathered), gathered[0][0])
+            replies = [CLOSE] * len(gathered)
+        return [
+            (call.connection, [self._meters.handled(OFFSET_COMMIT.name, 1, started, started, reply)])
+            for (call, _), reply in zip(gathered, replies, strict=True)
+        ]
 
     def _produce(
         self, connection: Connection, run: list[ProduceRequest], replies: list[Reply], gathered: float
@@ -186,10 +220,23 @@ class Dispatcher:
         return later.pending
 
 
+def _produced_in(frames: list[memoryview]) -> list[ProduceRequest] | None:
+    """The produce requests that they are, if they are and may wait for those of others."""
+    if any(frame[:2] != _PRODUCE for frame in frames):
+        return None
+    # Copies: the receive buffer is about to be another connection's.
+    decoded = [decode_produce_frame(memoryview(bytearray(frame))) for frame in frames]
+    requests = [request for request in decoded if request is not None]
+    return requests if len(requests) == len(frames) and produce.may_wait(requests) else None
+
+
 def _answer(broker: Services, served: Served, call: Call, request: Any) -> Any:
-    answer = served.handler(broker, call, request)
+    return _counted(broker, served.api.name, served.handler(broker, call, request))
+
+
+def _counted(broker: Services, api: str, answer: Any) -> Any:
     if isinstance(answer, Message):
-        broker.meters.answered(served.api.name, answer)
+        broker.meters.answered(api, answer)
     return answer
 
 

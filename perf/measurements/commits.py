@@ -1,10 +1,11 @@
 """Committed offsets: how many commits a broker takes from 1, 10 and 100 consumers, and how long each waits.
 
-A commit is a request and an append of its own, so nothing is gathered. Of what one costs kafkapy (65 to 100 us of CPU)
-some 40 us are the handling: 7 to read the request and sort it out, 16 for the coordinator's step, 6 of which are the
-append to the log, and the rest for what lies between. The receive, the send and the loop around them are the others.
-One network thread does it all. Apache Kafka's costs 45 to 130 us, the less the longer it has run, spread over both
-cores: with many consumers that are given them it is the faster one.
+What several consumers commit in one turn of the network thread is one append a partition of `__consumer_offsets`. That
+saves a sixth of the broker's CPU with 10 and with 100 consumers of as many groups, which 50 partitions hold, and half
+of it with 100 consumers of one group. A commit alone costs some 40 us of handling: 17 to read the request, make records
+of it and write the answer, 14 for the append, and the rest for what lies between; the receive, the send and the loop
+around them are the others. One network thread does it all. Apache Kafka's costs 45 to 130 us, the less the longer it
+has run, spread over both cores: with many consumers that are given them it is the faster one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The step machine: a state changes when its records are in the log, in the order of the log, and not otherwise."""
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -65,6 +66,68 @@ def test_an_append_that_fails_changes_nothing(shard: Shard[KeyValues]) -> None:
     log_of(shard).fails = FULL
     shard.run(put(b"a", b"2", outcomes.append))
     assert (shard.machine.values, outcomes) == ({b"a": b"1"}, [FULL])
+
+
+def together(shard: Shard[KeyValues], *steps: Any) -> list[Any]:
+    """Runs the steps together; what each that is refused is told, in their order."""
+    refused: list[Any] = [None] * len(steps)
+    shard.run_together([(step, partial(refused.__setitem__, number)) for number, step in enumerate(steps)])
+    return refused
+
+
+def test_steps_that_run_together_are_one_append(shard: Shard[KeyValues]) -> None:
+    told: list[Any] = []
+    steps = [put(b"%d" % number, b"v", lambda error, n=number: told.append((n, error))) for number in range(3)]
+    assert together(shard, *steps, lambda _: None) == [None] * 4
+    assert log_of(shard).batches == [([(b"0", b"v"), (b"1", b"v"), (b"2", b"v")], None)]
+    assert shard.machine.values == {b"0": b"v", b"1": b"v", b"2": b"v"}
+    assert told == [(0, None), (1, None), (2, None)]
+
+
+def test_a_step_that_is_refused_or_fails_does_not_touch_those_that_run_with_it(shard: Shard[KeyValues]) -> None:
+    told: list[Any] = []
+
+    def refuses(machine: KeyValues) -> Effects:
+        raise FULL
+
+    def fails(machine: KeyValues) -> Effects:
+        raise RuntimeError("nobody foresaw this")
+
+    refused = together(shard, put(b"a", b"1", told.append), refuses, fails, put(b"b", b"1", told.append))
+    assert [error and error.code for error in refused] == [None, FULL.code, Errors.UNKNOWN_SERVER_ERROR, None]
+    assert told == [None, None]
+    assert shard.machine.values == {b"a": b"1", b"b": b"1"}
+
+
+def test_an_append_of_steps_together_that_fails_is_told_each(shard: Shard[KeyValues]) -> None:
+    told: list[Any] = []
+    log_of(shard).fails = FULL
+    together(shard, put(b"a", b"1", told.append), put(b"b", b"1", told.append))
+    assert (told, shard.machine.values) == ([FULL, FULL], {})
+
+
+def test_steps_whose_records_are_too_large_together_are_appended_one_by_one(
+    shard: Shard[KeyValues], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    log = log_of(shard)
+    plain = log.append
+
+    def append(records: Any, producer: Any, done: Any) -> None:
+        if len(records) > 1:
+            done(KafkaError(Errors.RECORD_LIST_TOO_LARGE))
+        else:
+            plain(records, producer, done)
+
+    monkeypatch.setattr(log, "append", append)
+    together(shard, put(b"a", b"1", told.append), put(b"b", b"2", told.append))
+    assert (told, log.records) == ([None, None], [(b"a", b"1"), (b"b", b"2")])
+
+
+def test_a_shard_that_has_ended_refuses_each_step(shard: Shard[KeyValues]) -> None:
+    shard.end()
+    refused = together(shard, put(b"a", b"1"), put(b"b", b"1"))
+    assert [error.code for error in refused] == [Errors.NOT_COORDINATOR] * 2
 
 
 def test_outcomes_are_told_in_the_order_of_the_appends(clock: ManualClock, timer: Timer) -> None:

@@ -489,6 +489,22 @@ def offsets_committed_that_wait_for_the_pool(lab, monkeypatch):
     return lambda: lab.group.commit(group, {(topic, 0): 1})
 
 
+@kind
+def offsets_committed_together(lab, monkeypatch):
+    topic, wires = lab.topic(), [lab.connect() for _ in range(4)]
+    partition = apis.OFFSET_COMMIT.Request.Topics.Partitions(partition_index=0, committed_offset=1)
+    topics = [apis.OFFSET_COMMIT.Request.Topics(name=topic, partitions=[partition])]
+
+    def step():
+        with lab.held():
+            for number, wire in enumerate(wires):
+                send(wire, apis.OFFSET_COMMIT, 8, group_id=f"group-{number}", topics=topics)
+        for wire in wires:
+            receive(wire)
+
+    return step
+
+
 # --- transactions
 
 

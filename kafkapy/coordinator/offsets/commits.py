@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kafkapy._ext.offset_commit import encode_key, encode_value
 from kafkapy.coordinator.coordinator_log import coordinator_error
 from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore, TopicPartition
-from kafkapy.coordinator.shard import Effects
+from kafkapy.coordinator.shard import TOO_LARGE, Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.strings import fits
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Codes = Callable[[list[int]], None]
 
 _LEAST_RECORD = 46  # bytes of a commit's record with the shortest names
-_TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
 
 
 class Home(Protocol):
@@ -145,7 +144,7 @@ def _is_too_long(metadata: str, limit: int) -> bool:
 
 def commit_error(error: KafkaError) -> int:
     """What a failed append, or a transaction that its coordinator does not know, is to the one who commits."""
-    if error.code in _TOO_LARGE:
+    if error.code in TOO_LARGE:
         return Errors.INVALID_COMMIT_OFFSET_SIZE
     if error.code == Errors.NETWORK_EXCEPTION:  # older clients know no such answer, and try again with this one
         return Errors.COORDINATOR_LOAD_IN_PROGRESS

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.coordinator.groups.group import DEAD
 from kafkapy.coordinator.offset_records import CommittedOffset
-from kafkapy.coordinator.offsets.commits import Codes, Commit, commit, commit_error, prepare
+from kafkapy.coordinator.offsets.commits import Codes, Commit, Prepared, commit, commit_error, prepare
 from kafkapy.coordinator.offsets.expiry import Look
 from kafkapy.coordinator.offsets.removals import check_deletion, remove
 from kafkapy.coordinator.offsets.store import TopicPartition
@@ -58,22 +58,30 @@ class OffsetManager:
 
     def commit(self, request: Commit, done: Codes) -> None:
         """`done(codes)` comes once, at once or from any thread: a code for each offset, in their order."""
-        answer = _Answer(len(request.offsets), done)
-        try:
-            check_group_id(request.group_id, may_be_empty=request.producer is None)
-            settings = self._settings()
-            shard = self._shards.of(request.group_id)
-            prepared = prepare(request, settings["offset.metadata.max.bytes"], settings["message.max.bytes"])
-            shard.run(lambda home: commit(home, prepared, answer.give))
-        except KafkaError as error:
-            log.debug("a commit of group %r is refused: %s", request.group_id, error)
-            answer.fail(error.code)
-            return
-        if not answer.is_given:  # the append waits; so does whoever commits, but not for ever
-            answer.entry = shard.after(
-                settings["offsets.commit.timeout.ms"] / 1000,
-                lambda _: answer.fail(Errors.REQUEST_TIMED_OUT),
+        self.commit_together([(request, done)])
+
+    def commit_together(self, requests: Sequence[tuple[Commit, Codes]]) -> None:
+        """As `commit` for each, but those of a shard are one append; one in a transaction comes alone."""
+        settings = self._settings()
+        by_shard: dict[Shard[GroupShard], list[tuple[Prepared, _Answer]]] = {}
+        for request, done in requests:
+            answer = _Answer(request, done)
+            try:
+                check_group_id(request.group_id, may_be_empty=request.producer is None)
+                shard = self._shards.of(request.group_id)
+                prepared = prepare(request, settings["offset.metadata.max.bytes"], settings["message.max.bytes"])
+            except KafkaError as error:
+                answer.refuse(error)
+                continue
+            by_shard.setdefault(shard, []).append((prepared, answer))
+        timeout_s = settings["offsets.commit.timeout.ms"] / 1000
+        for shard, commits in by_shard.items():
+            shard.run_together(
+                [(partial(commit, prepared=prepared, done=answer.give), answer.refuse) for prepared, answer in commits]
             )
+            for _, answer in commits:
+                if not answer.is_given:  # the append waits; so does whoever commits, but not for ever
+                    answer.entry = shard.after(timeout_s, answer.time_out)
 
     def partition_of(self, group_id: str) -> int:
         """Where the offsets of a group are kept, of which this broker must be the coordinator. Raises KafkaError."""
@@ -247,10 +255,10 @@ def _is_alive(home: GroupShard, group_id: str) -> bool:
 class _Answer:
     """Given once: by the append, or by the time that it may take."""
 
-    __slots__ = ("_count", "_done", "entry", "is_given")
+    __slots__ = ("_done", "_request", "entry", "is_given")
 
-    def __init__(self, count: int, done: Codes) -> None:
-        self._count = count
+    def __init__(self, request: Commit, done: Codes) -> None:
+        self._request = request
         self._done = done
         self.entry: Any = None
         self.is_given = False
@@ -264,5 +272,12 @@ class _Answer:
             self.entry.cancel()
         self._done(codes)
 
-    def fail(self, code: int) -> None:
-        self.give([code] * self._count)
+    def refuse(self, error: KafkaError) -> None:
+        log.debug("a commit of group %r is refused: %s", self._request.group_id, error)
+        self._fail(error.code)
+
+    def time_out(self, _: object) -> None:
+        self._fail(Errors.REQUEST_TIMED_OUT)
+
+    def _fail(self, code: int) -> None:
+        self.give([code] * len(self._request.offsets))

@@ -5,18 +5,24 @@ Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest, Group
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
 from kafkapy.server.api_table import serves
-from kafkapy.server.call import Call, answered
+from kafkapy.server.call import Call, Soon, answered
 
 if TYPE_CHECKING:
-    from kafkapy.server.committing import Answers
+    from kafkapy.coordinator.offsets.commits import Codes
+    from kafkapy.server.committing import Answers, Commit
     from kafkapy.server.services import Services
 
+log = logging.getLogger("kafkapy.server.offsets")
+
+# Takes the response message.
 Reply = Callable[[Any], None]
 
 ABORTABLE_SINCE = 4  # clients know TRANSACTION_ABORTABLE
@@ -38,6 +44,35 @@ def commit(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _commit(broker: Services, call: Call, request: Any, reply: Reply) -> None:
+    begun = _begin(broker, call, request, reply)
+    if begun is not None:
+        broker.offsets.commit(*begun)
+
+
+def may_wait(version: int) -> bool:
+    """Whether a small request of this version may go into one append with those of other connections."""
+    return version > 0
+
+
+def handle_turn(broker: Services, calls: Sequence[tuple[Call, Any]]) -> list[Any]:
+    """As `commit` for the request of each call, but with one append a partition for all of them."""
+    commits: list[tuple[Commit, Codes]] = []
+    answers = [Soon(call) for call, _ in calls]
+    for answer, (call, request) in zip(answers, calls, strict=True):
+        try:
+            begun = _begin(broker, call, request, answer.reply)
+        except Exception:  # is this connection's, and no other's
+            log.exception("%s failed", call)
+            answer.reply(CLOSE)
+            continue
+        if begun is not None:
+            commits.append(begun)
+    broker.offsets.commit_together(commits)
+    return [answer.leave() for answer in answers]
+
+
+def _begin(broker: Services, call: Call, request: Any, reply: Reply) -> tuple[Commit, Codes] | None:
+    """The commit, and who is told of it; None where it was answered."""
     from kafkapy.server.committing import Answers, Commit
 
     now_ms = broker.clock.time_ms()
@@ -49,10 +84,10 @@ def _commit(broker: Services, call: Call, request: Any, reply: Reply) -> None:
     )
     if not answers.offsets:
         reply(answers.message([]))
-        return
+        return None
     if call.version == 0:
         _keep_in_metadata(broker, request.group_id, answers, reply)
-        return
+        return None
     what = Commit(
         request.group_id,
         request.member_id,
@@ -60,7 +95,7 @@ def _commit(broker: Services, call: Call, request: Any, reply: Reply) -> None:
         request.generation_id_or_member_epoch,
         answers.offsets,
     )
-    broker.offsets.commit(what, lambda codes: reply(answers.message(codes)))
+    return what, lambda codes: reply(answers.message(codes))
 
 
 def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: Reply) -> None:
