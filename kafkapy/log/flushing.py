@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import threading
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,7 +39,7 @@ class Flusher:
 
     def __init__(self, log: LogState, *, settled: bool) -> None:
         """`settled`: loading has found everything in order and on the disk, and changed nothing."""
-        self._log = log
+        self._log: LogState = weakref.proxy(log)  # whoever asks for a flush has the log; no circle with it
         self._lock = threading.Lock()
         # These under the log's lock: what the next sync has to take along.
         self._done: list[Segment] = []

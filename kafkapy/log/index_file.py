@@ -59,19 +59,34 @@ class Place(Protocol):
         ...
 
 
+class _Nowhere:
+    """Where the index of a deleted segment is."""
+
+    size = 0
+
+    def path(self, suffix: str) -> str:
+        raise FileNotFoundError(errno.ENOENT, f"the segment of this {suffix} file is deleted")
+
+    def damaged(self) -> None:
+        pass
+
+
+NOWHERE: Place = _Nowhere()
+
+
 class IndexFile(NamedFile):
     """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
 
     __slots__ = (
         "_changed",
         "_max_bytes",
-        "_place",
         "_trusted",
         "_written",
         "base_offset",
         "count",
         "damage",
         "growing",
+        "place",
     )
 
     width: int
@@ -84,14 +99,14 @@ class IndexFile(NamedFile):
         self.base_offset = base_offset
         self.count = 0
         self.growing = False
-        self._place = place
+        self.place = place
         self._max_bytes = max_bytes
         self._written = 0
         self._changed = False  # since the last sync
 
     @property
     def path(self) -> str:
-        return self._place.path(self.suffix)
+        return self.place.path(self.suffix)
 
     @property
     def capacity(self) -> int:
@@ -149,7 +164,7 @@ class IndexFile(NamedFile):
                 self._trusted = True
                 return True
             self.damage = f"entry {bad} of {self.count} cannot be right" if bad >= 0 else "it is shorter than it was"
-        self._place.damaged()
+        self.place.damaged()
         return False
 
     def reopen_to_grow(self) -> None:
@@ -191,7 +206,7 @@ class IndexFile(NamedFile):
         self._drop()
 
     def _name(self) -> str:
-        return self._place.path(self.suffix)
+        return self.place.path(self.suffix)
 
     def _opened(self, *, create: bool = False) -> FileHandle:
         """The open file for one operation: an index that grows keeps no descriptor, for there may be thousands."""

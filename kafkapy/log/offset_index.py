@@ -37,7 +37,7 @@ class OffsetIndex(IndexFile):
         self._last = None
 
     def _first_bad(self, data: bytes) -> int:
-        return bad_offset_entry(data, self._place.size)
+        return bad_offset_entry(data, self.place.size)
 
     def _clear(self) -> None:
         self._entries = array("Q")

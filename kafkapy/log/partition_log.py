@@ -369,3 +369,4 @@ class PartitionLog(LogState):
             self.leader_epochs.close()
             for segment in self.segments:
                 segment.retire()
+                segment.part()

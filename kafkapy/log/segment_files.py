@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkapy.log import names
 from kafkapy.log.files import Files
+from kafkapy.log.index_file import NOWHERE
 from kafkapy.log.named_file import NamedFile
 from kafkapy.log.offset_index import OffsetIndex
 from kafkapy.log.time_index import TimeIndex
@@ -74,6 +75,13 @@ class SegmentFiles(NamedFile):
         self.retire()
         for kind in (names.LOG, *names.INDEXES):
             self.files.unlink(self.path(kind))
+        self.part()
+
+    def part(self) -> None:
+        """Ends the circles that only a collection would: nobody needs the files by their names any more."""
+        self.on_damage = None
+        for index in (self.offset_index, self.time_index, self.txn_index):
+            index.place = NOWHERE
 
     def let_go(self) -> None:
         """Descriptors close when their last reader is done."""

@@ -42,11 +42,11 @@ class AbortedTxn(NamedTuple):
 class TxnIndex:
     """One writer; readers take no lock. Entries are in the order of their markers, so of `last_offset`."""
 
-    __slots__ = ("_files", "_handle", "_numbers", "_place", "_written", "base_offset")
+    __slots__ = ("_files", "_handle", "_numbers", "_written", "base_offset", "place")
 
     def __init__(self, files: Files, place: Place, base_offset: int) -> None:
         self._files = files
-        self._place = place
+        self.place = place
         self._handle: FileHandle | None = None
         self.base_offset = base_offset
         self._numbers = _NONE  # the fields of AbortedTxn, one entry after the other; only grows, or is replaced
@@ -57,7 +57,7 @@ class TxnIndex:
 
     @property
     def _path(self) -> str:
-        return self._place.path(names.TXN_INDEX)
+        return self.place.path(names.TXN_INDEX)
 
     @property
     def entries(self) -> tuple[AbortedTxn, ...]:

@@ -87,6 +87,19 @@ class AppendQueue:
             _give_out([(entry, [_STOPPED] * len(entry[0])) for entry in behind])
             raise
 
+    def end(self, why: KafkaError) -> None:
+        """Nothing more is written: what comes from now on is told `why`.
+
+        The partition, which has this queue, is let go of; unless something is under way, which still needs it.
+        """
+
+        def refuse(sets: Sets, origin: int) -> tuple[Results, bool]:
+            raise KafkaError(why.code, why.message)
+
+        with self._lock:
+            if not (self._writing or self._flushing or self._written):
+                self._write, self._flush = refuse, _nothing
+
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
         """Queues what was written elsewhere, and has to be flushed before `done(results)`."""
         with self._lock:
@@ -185,6 +198,10 @@ class AppendQueue:
                 verdict = _verdict(error)
                 answers = [((sets, done), [verdict] * len(sets)) for (sets, done), _ in answers]
             _give_out(answers)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _verdict(error: Exception) -> KafkaError:

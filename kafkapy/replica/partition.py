@@ -226,5 +226,6 @@ class Partition:
     def remove(self, why: KafkaError) -> None:
         """The partition ends here: what waits on it is woken and told `why`."""
         self.gone = why
+        self._queue.end(why)
         self.log.tell()
         self.on_append(self)

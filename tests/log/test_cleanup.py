@@ -1,9 +1,12 @@
 """Retention, DeleteRecords and truncation."""
 
+import shutil
+
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.files import Files
+from tests.harness.circles import circles_of
 
 from .support import NOW, Bench, batch, idempotent, values_of
 
@@ -235,3 +238,18 @@ def test_a_truncation_removes_later_segments_before_it_cuts(tmp_path):
     log.truncate_to(2)
     assert bench.files.done.count("cut") == 1
     assert "rename" not in bench.files.done[bench.files.done.index("cut") :]
+
+
+def test_what_is_deleted_is_let_go_of_without_a_collection(tmp_path):
+    bench = Bench(tmp_path, retention_ms=HOUR)
+
+    def segments_come_and_go():
+        log = filled(bench)
+        log.append([batch("late")], 0)
+        assert log.delete_old_segments() == 8
+        bench.scheduler.run_all()
+        log.flush()
+        log.abandon()
+        shutil.rmtree(log.dir)
+
+    assert circles_of(segments_come_and_go, 5) == {}
