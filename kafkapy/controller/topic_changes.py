@@ -234,7 +234,8 @@ class TopicController:
             self._clear_away(topic, index)
             return
         log_config = self._replicas.config_of(name, index)
-        if log_config is not None and log_config.values != self._check_config(self._configs.topic(name)).values:
+        now = self._check_config(self._configs.topic(name))
+        if log_config is not None and log_config is not now and log_config.values != now.values:
             with self._changing:
                 self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
 

@@ -29,7 +29,7 @@ F = TypeVar("F", bound="Files")
 
 
 class Entry(NamedTuple):
-    """A name in a directory, with what one stat says of it."""
+    """A name in a directory, with what one stat says of it: zeros where that was not wanted."""
 
     name: str
     size: int
@@ -52,11 +52,14 @@ class Files:
 
     # --- names and whole files
 
-    def entries(self, path: str) -> list[Entry]:
-        """What the directory holds, by name."""
+    def entries(self, path: str, sizes_of: tuple[str, ...] = ("",)) -> list[Entry]:
+        """What the directory holds, by name; size and time are asked only of names that end so."""
         found = []
         with os.scandir(path) as scan:
             for item in scan:
+                if not item.name.endswith(sizes_of):
+                    found.append(Entry(item.name, 0, item.is_dir()))
+                    continue
                 try:
                     stat = item.stat()
                     modified_ms = stat.st_mtime_ns // 1_000_000

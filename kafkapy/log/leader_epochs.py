@@ -20,6 +20,8 @@ NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
+_ONLY_THE_FIRST = format_lines(["0 0"])
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +58,9 @@ class LeaderEpochCache:
         try:
             data = self._files.read(path)
         except FileNotFoundError:
+            return
+        if data == _ONLY_THE_FIRST:  # nearly all of the logs of a broker that never lost its lead
+            self._assign(0, 0)
             return
         found = [numbers(line, 2, path) for line in parse_lines(data, path)]
         if any(number < 0 for entry in found for number in entry):

@@ -17,10 +17,12 @@ from kafkapy.log.segment import WITHOUT_ENTRIES
 # What a crash may leave at the end of names; `.tmp`: a file that was to replace another one.
 _MARKS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
+_SIZED = (names.LOG, *names.INDEXES, names.SWAP)
+
 
 def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:
-    """Returns what the directory holds afterwards, by name. Raises OSError."""
-    entries = {entry.name: entry for entry in files.entries(directory) if not entry.is_dir}
+    """Returns what the directory holds afterwards, by name, with sizes of segments. Raises OSError."""
+    entries = _listed(files, directory)
     marked = [name for name in entries if name.endswith(_MARKS)]
     if not marked:
         return entries
@@ -36,7 +38,11 @@ def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[st
         report.note(f"{undone} files of a cleaning that was cut short are removed", serious=False)
     if swaps:
         _finish_swap(files, directory, swaps, entries, report)
-    return {entry.name: entry for entry in files.entries(directory) if not entry.is_dir}
+    return _listed(files, directory)
+
+
+def _listed(files: Files, directory: str) -> dict[str, Entry]:
+    return {entry.name: entry for entry in files.entries(directory, _SIZED) if not entry.is_dir}
 
 
 def _offset(name: str) -> int:

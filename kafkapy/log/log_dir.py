@@ -94,7 +94,7 @@ class LogDir:
     def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
         """(path, name taken apart) of every directory that is named as a partition's. Raises OSError."""
         found = []
-        for entry in self.env.files.entries(self.env.log_dir):
+        for entry in self.env.files.entries(self.env.log_dir, sizes_of=()):
             name = names.parse_dir_name(entry.name) if entry.is_dir else None
             if name is not None:
                 found.append((os.path.join(self.env.log_dir, entry.name), name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from functools import lru_cache
 
 from kafkapy.log.checkpoints import text_lines
 from kafkapy.log.files import Files
@@ -24,21 +25,29 @@ def format_metadata(topic_id: bytes) -> bytes:
 
 def parse_metadata(data: bytes, path: str) -> bytes:
     """The topic id, 16 bytes."""
+    try:
+        return _topic_id(data)
+    except ValueError as reason:
+        raise PartitionMetadataError(f"{path} has {reason}") from None
+
+
+@lru_cache(maxsize=16)  # the partitions of a topic have the same file
+def _topic_id(data: bytes) -> bytes:
     fields = {}
     for line in text_lines(data):
         key, colon, value = line.partition(":")
         if not colon:
-            raise PartitionMetadataError(f"{path} has a line that is not `key: value`: {line!r}")
+            raise ValueError(f"a line that is not `key: value`: {line!r}")
         fields[key.strip()] = value.strip()
     if fields.get("version") != "0":
-        raise PartitionMetadataError(f"{path} has version {fields.get('version')}, expected 0")
+        raise ValueError(f"version {fields.get('version')}, expected 0")
     text = fields.get("topic_id", "")
     try:
         topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except ValueError:  # no base64, or not even ASCII
         topic_id = b""
     if len(topic_id) != _ID_BYTES:
-        raise PartitionMetadataError(f"{path} has the topic id {text!r}, which is not 16 bytes in base64")
+        raise ValueError(f"the topic id {text!r}, which is not 16 bytes in base64")
     return topic_id
 
 

@@ -44,7 +44,7 @@ class SegmentFiles(NamedFile):
         return f"Segment({self.path(names.LOG)!r}, {self.size} bytes)"
 
     def path(self, suffix: str) -> str:
-        return os.path.join(self.directory, names.file_name(self.base_offset, suffix) + self._suffix)
+        return f"{self.directory}/{names.file_name(self.base_offset, suffix)}{self._suffix}"
 
     @property
     def file_name(self) -> str:

@@ -95,8 +95,8 @@ class FailingDisk(UnsyncedFiles):
     def unlink(self, path: str) -> bool:
         return self._do("unlink", path, lambda: Files.unlink(self, path))
 
-    def entries(self, path: str) -> list[Entry]:
-        return self._do("read", path, lambda: Files.entries(self, path))
+    def entries(self, path: str, sizes_of: tuple[str, ...] = ("",)) -> list[Entry]:
+        return self._do("read", path, lambda: Files.entries(self, path, sizes_of))
 
     def read(self, path: str) -> bytes:
         return self._do("read", path, lambda: Files.read(self, path))

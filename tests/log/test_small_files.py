@@ -29,6 +29,27 @@ def test_epochs_are_durable_when_assigned(tmp_path):
     assert again.entries == ((0, 0), (2, 5), (3, 9))
 
 
+@pytest.mark.parametrize("starts", [[(0, 0)], [(0, 1)], [(1, 0)], [(0, 0), (1, 0)], [(0, 0), (2, 5)]])
+def test_epochs_are_read_as_they_were_assigned(tmp_path, starts):
+    written, read = LeaderEpochCache(Files(), str(tmp_path)), LeaderEpochCache(Files(), str(tmp_path))
+    for epoch, start in starts:
+        written.assign(epoch, start)
+    read.load()
+    assert (read.entries, read.latest_epoch) == (written.entries, written.latest_epoch)
+
+
+def test_a_listing_asks_only_those_names_for_their_size_that_it_is_asked_for(tmp_path):
+    (tmp_path / "a.log").write_bytes(b"123")
+    (tmp_path / "b.index").write_bytes(b"12")
+    (tmp_path / "c.log").mkdir()
+    assert [(one.name, one.size, one.is_dir) for one in Files().entries(str(tmp_path), (".log",))] == [
+        ("a.log", 3, False),
+        ("b.index", 0, False),
+        ("c.log", (tmp_path / "c.log").stat().st_size, True),
+    ]
+    assert [one.is_dir for one in Files().entries(str(tmp_path), ())] == [False, False, True]
+
+
 def test_the_current_epoch_is_not_written_again(tmp_path):
     files = FailingFiles(only={"write"})
     cache = LeaderEpochCache(files, str(tmp_path))
