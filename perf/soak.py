@@ -5,9 +5,9 @@ keep 128 MiB, a group of consumers, some of which leave and come back, a reader 
 again, a compacted topic, a topic that is made, filled and deleted. Each minute the broker's memory, descriptors,
 threads and processor time are noted, and the latency of a producer that sends one record at a time.
 
-At the end: the slope of resident memory after the first ten minutes; of the ten minutes after those and the last ten,
-the most descriptors (segments stay open until retention comes by, each five minutes) and the median p99, the end against
-the beginning; and what the broker does when nobody asks anything. The exit code is 1 when one of them misses its goal.
+At the end: the slope of resident memory after the first ten minutes; the last ten minutes against those after the first
+ten, by the most descriptors (segments stay open until retention comes by, each five minutes) and the median p99; and
+what the broker does when nobody asks anything. The exit code is 1 when one of them misses its goal.
 """
 
 from __future__ import annotations
