@@ -1,12 +1,13 @@
 """How `kafkapy start` reads its call, and the line that says it is ready."""
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
 from kafkapy.tools.errors import CallError
-from kafkapy.tools.start import config_of, parse, ready_line
+from kafkapy.tools.start import _spare_the_logs, config_of, parse, ready_line
 from kafkapy.version import VERSION
 
 
@@ -40,3 +41,17 @@ def test_settings_of_the_call_go_over_those_of_the_file(tmp_path):
 def test_the_ready_line_has_addresses_directories_and_pid():
     line = ready_line(["PLAINTEXT://127.0.0.1:41873", "B://[::1]:2"], [Path("/a"), Path("/b")])
     assert line == (f"kafkapy {VERSION} ready: PLAINTEXT://127.0.0.1:41873,B://[::1]:2 data=/a,/b pid={os.getpid()}")
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_the_collector_passes_over_the_logs_that_were_there_at_the_start(loaded):
+    class Server:
+        def wait_until_loaded(self):
+            return loaded
+
+    before = gc.get_freeze_count()
+    try:
+        _spare_the_logs(Server())
+        assert (gc.get_freeze_count() > before) is loaded
+    finally:
+        gc.unfreeze()
