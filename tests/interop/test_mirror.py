@@ -98,12 +98,13 @@ def test_from_and_to_apache_kafka(
 ) -> None:
     for source, other in ((kafka, target), (target, kafka)):
         topic = f"from-{source.kind}-{len(words)}"
+        now_ms = int(time.time() * 1000)  # what is older than retention.ms goes half a minute after a broker's start
         with Admin(source.bootstrap) as admin, RecordProducer(source.bootstrap, codec=4) as producer:
             admin.create_topics([NewTopic(topic, 4)])
             for n in range(RECORDS):
                 key = b"k%d" % (n % 7) if n % 2 else None
                 value = b"%d" % n if n % 5 else None
-                producer.send(topic, value, key, headers=(("n", b"%d" % n), ("null", None)), timestamp=1000 + n)
+                producer.send(topic, value, key, headers=(("n", b"%d" % n), ("null", None)), timestamp=now_ms + n)
             producer.flush()
         running = mirror(
             f"bootstrap.servers={source.bootstrap}\ngroup.id=g\n",
