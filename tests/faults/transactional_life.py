@@ -193,6 +193,8 @@ def _wait_until_nothing_is_open(server: BrokerServer) -> None:
             not shards.transaction_shards.is_loading,
             not shards.group_shards.is_loading,
             not any(partition.log.producers.open for partition in server.services.replicas),
+            # A marker counts for the log when it is written, and is to be read when it is flushed.
+            all(partition.end_offset(1) == partition.log.log_end_offset for partition in server.services.replicas),
             not any(shard.machine.offsets.table.staged() for shard in shards.group_shards.active()),
         )
     ):
