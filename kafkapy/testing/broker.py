@@ -19,8 +19,6 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 # What differs from a broker that is started by the command: a free port, and no wait for further members of a group.
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": 0}
-# Tests like fixed times. What is older than a week would be gone half a minute after the start.
-FOR_ITS_OWN_DIRECTORY = {"log.retention.ms": -1}
 
 
 class BrokerFailed(RuntimeError):
@@ -34,7 +32,7 @@ class Broker:
             client = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
     Args:
-        log_dir: where it keeps its data; None: a new directory, removed at the end, in which no record is too old.
+        log_dir: where it keeps its data; None: a new directory, removed at the end.
         process: run `kafkapy start` as a child, instead of threads of this process.
         config: settings by their names ({"num.partitions": 4}); they go over everything else.
         overrides: settings with underscores for dots (num_partitions=4).
@@ -61,7 +59,6 @@ class Broker:
         self._settings: dict[str, Any] = {
             "log.dirs": str(self.log_dir),
             **DEFAULTS,
-            **(FOR_ITS_OWN_DIRECTORY if self._owns_dir else {}),
             **{name.replace("_", "."): value for name, value in overrides.items()},
             **(config or {}),
         }

@@ -43,16 +43,6 @@ def test_a_directory_of_the_caller_stays_with_what_is_in_it(tmp_path, process):
     assert (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size > 0
 
 
-def test_old_records_stay_unless_the_directory_is_the_caller_s_or_a_setting_says_otherwise(tmp_path):
-    def kept(*words, **settings):
-        with kafkapy.Broker(*words, **settings) as broker:
-            return setting(broker, "log.retention.ms")
-
-    assert kept() == "-1"
-    assert kept(log_retention_ms=5) == "5"
-    assert kept(tmp_path) != "-1"
-
-
 def test_settings_by_name_go_over_those_by_keyword():
     with kafkapy.Broker(config={"num.partitions": 2}, num_partitions=3) as broker:
         roundtrip(broker)
