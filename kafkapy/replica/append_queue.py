@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import CLIENT
@@ -88,17 +88,17 @@ class AppendQueue:
             raise
 
     def end(self, why: KafkaError) -> None:
-        """Nothing more is written: what comes from now on is told `why`.
+        """Nothing more is written or flushed: what comes from now on is told `why`.
 
         The partition, which has this queue, is let go of; unless something is under way, which still needs it.
         """
 
-        def refuse(sets: Sets, origin: int) -> tuple[Results, bool]:
+        def refuse(*_: object) -> NoReturn:
             raise KafkaError(why.code, why.message)
 
         with self._lock:
             if not (self._writing or self._flushing or self._written):
-                self._write, self._flush = refuse, _nothing
+                self._write = self._flush = refuse
 
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
         """Queues what was written elsewhere, and has to be flushed before `done(results)`."""
@@ -198,10 +198,6 @@ class AppendQueue:
                 verdict = _verdict(error)
                 answers = [((sets, done), [verdict] * len(sets)) for (sets, done), _ in answers]
             _give_out(answers)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _verdict(error: Exception) -> KafkaError:

@@ -207,6 +207,16 @@ def test_what_was_written_elsewhere_is_answered_after_a_flush():
     assert (answers, flushes) == ([["done"]], [1])
 
 
+def test_after_the_end_nothing_is_told_that_it_is_written_or_flushed():
+    pool, answers = Pool(), []
+    queue = AppendQueue(pool, never, lambda: None)
+    queue.end(KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone"))
+    queue.put(["a"], answers.append)
+    queue.put_written(["b"], ["done"], answers.append)
+    pool.run()
+    assert [[one.code for one in each] for each in answers] == [[56], [56]]
+
+
 def test_long_work_has_a_pool_of_its_own_and_the_order_stays():
     pool, long_pool, appended, answers = Pool(), Pool(), [], []
 
