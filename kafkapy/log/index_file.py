@@ -206,7 +206,7 @@ class IndexFile(NamedFile):
         self._drop()
 
     def _name(self) -> str:
-        return self.place.path(self.suffix)
+        return self.path
 
     def _opened(self, *, create: bool = False) -> FileHandle:
         """The open file for one operation: an index that grows keeps no descriptor, for there may be thousands."""

@@ -65,6 +65,10 @@ class FetchPartition:
         self.turn = 0  # the place among those of the session
         self.watched: PartitionLog | None = None
 
+    def key(self, uses_topic_ids: bool) -> Key:
+        """What a session knows it by."""
+        return (self.topic_id if uses_topic_ids else self.topic, self.index)
+
     def update(self, asked: FetchPartition) -> None:
         """Takes over what the consumer asks now; what it was told stays."""
         self.fetch_offset = asked.fetch_offset

@@ -182,7 +182,7 @@ class FetchSessionCache:
             partitions = session.partitions
             before = len(partitions)
             for one in asked:
-                session.add((one.topic_id if session.uses_topic_ids else one.topic, one.index), one)
+                session.add(one.key(session.uses_topic_ids), one)
             for key in forgotten:
                 session.forget(key)
             self._held += len(partitions) - before
@@ -206,7 +206,7 @@ class FetchSessionCache:
         return session_id
 
     def _create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
-        keyed = {(one.topic_id if uses_topic_ids else one.topic, one.index): one for one in partitions}
+        keyed = {one.key(uses_topic_ids): one for one in partitions}
         if len(keyed) > self.max_partitions:
             return NO_SESSION
         while len(self._sessions) >= self.slots or self._held + len(keyed) > self.max_partitions:
