@@ -39,6 +39,11 @@ def fetch(
         return seconds
 
 
+def places_in(batches: int, batches_an_answer: int) -> int:
+    """How many answers a log of so many batches has room for, whatever the last one holds; at least one."""
+    return max(1, (batches - batches_an_answer - 1) // batches_an_answer)
+
+
 def of_broker(topic: str, size: int, batches_an_answer: int, records_a_batch: int) -> tuple[Asks, int]:
     """How to ask a broker for `size` bytes, and how long its answer is, for a log of batches of one length."""
     frame = FetchFrame(topic, size)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from perf.machine import ROOT
 from perf.measurement import BARE, KAFKA, KAFKAPY
@@ -59,7 +58,7 @@ def draw_all(found: Newest, directory: Path) -> list[Path]:
         ("rate", "one consumer, hot: throughput", "MB/s"),
         ("cpu", "one consumer, hot: CPU of the sender", "s a GiB"),
     ):
-        lines = _copies(found.rows, what)
+        lines = _copies(found, what)
         if lines:
             made.append(directory / f"zero_copy.{what}.png")
             draw(made[-1], title, "bytes an answer", unit, lines)
@@ -71,20 +70,16 @@ def draw_all(found: Newest, directory: Path) -> list[Path]:
     return made
 
 
-def _copies(rows: Mapping[str, Any], what: str) -> list[Line]:
+def _copies(found: Newest, what: str) -> list[Line]:
     lines: list[Line] = []
     for side in (BARE, KAFKA, KAFKAPY):
         for mode in zero_copy.MODES:
             keys = [(size, f"zero-copy.{mode}.{zero_copy.ONE}.{size}.{what}") for size in zero_copy.SIZES]
-            points = [(size, rows[key]["medians"][side]) for size, key in keys if side in _medians(rows, key)]
+            medians = [(size, found.median(key, side)) for size, key in keys]
+            points = [(size, median) for size, median in medians if median is not None]
             if points:
                 lines.append((f"{TITLES[side]}, {mode}", points, COLOURS[side], DASHES[mode]))
     return lines
-
-
-def _medians(rows: Mapping[str, Any], key: str) -> dict[str, float]:
-    found: dict[str, float] = rows.get(key, {}).get("medians", {})
-    return found
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from perf import frames
 from perf.brokers import Broker, Kafkapy
 from perf.closed_loop import closed_loop
 from perf.cpu import used
-from perf.fetch_load import fetch_load
+from perf.fetch_load import fetch_load, places_in
 from perf.measurement import KAFKAPY, MIB, Bench, Figures, Measurement, Row
 from perf.raw_client import RawClient
 from perf.stats import percentile
@@ -99,7 +99,7 @@ def _large(bench: Bench, broker: Broker, batch_bytes: int, batch_records: int, b
     """The consumers are a process that says nothing: what they get is what the broker's process has sent."""
     frame = frames.produce(BESIDE, frames.batch(frames.plain_values(100, 1)), 1)
     an_answer = MIB // batch_bytes
-    places = max(1, (batches - an_answer - 1) // an_answer)
+    places = places_in(batches, an_answer)
     given = LARGE, MIB, an_answer, batch_records, places, CONSUMERS, broker.data / "threads.load"
     with RawClient(broker.port) as producer, fetch_load(broker.port, *given):
         producer.paced(frame, RATE, bench.scale.paced_seconds / 15)

@@ -19,7 +19,7 @@ from perf.bare import bare_loop
 from perf.brokers import Broker
 from perf.cold_reader import drop
 from perf.cpu import used
-from perf.fetch_load import Asks, fetch, fetch_load, of_bare_loop, of_broker
+from perf.fetch_load import Asks, fetch, fetch_load, of_bare_loop, of_broker, places_in
 from perf.measurement import BARE, GIB, KAFKAPY, MIB, Bench, Figures, Goal, Measurement, Row
 from perf.page_cache import little_memory, read_from_disk
 from perf.raw_client import RawClient
@@ -139,11 +139,11 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
         client.wait_for_topic(TOPIC, create=False)
     for size, consumers in _loads():
         batches = max(1, size // batch_bytes)
-        places = max(1, (end // batch_records - size // batch_bytes - 1) // batches)
+        places = places_in(end // batch_records, batches)
         asks, answer = of_broker(TOPIC, size, batches, batch_records)
         found |= _figures(bench, (broker.port, asks, answer, places), broker.pid, mode, size, consumers)
     batches = MIB // batch_bytes
-    places = max(1, (end // batch_records - batches - 1) // batches)
+    places = places_in(end // batch_records, batches)
     asks, answer = of_broker(TOPIC, MIB, batches, batch_records)
     load = broker.port, asks, answer, places
     with RawClient(broker.port) as producer:
