@@ -86,21 +86,39 @@ class Lab:
     def until_connections(self, number):
         eventually(lambda: len(self.processor) == number)
 
-    @contextmanager
     def held(self):
-        """What is sent in the block is found in one turn."""
-        begun, go_on = threading.Event(), threading.Event()
+        return held(self.server)
 
-        def hold():
-            begun.set()
-            go_on.wait(LONG)
 
-        self.processor.post(hold)
-        assert begun.wait(LONG)
-        try:
-            yield
-        finally:
-            go_on.set()
+@contextmanager
+def held(server):
+    """What is sent in the block is found in one turn, by a broker with one network thread."""
+    (processor,) = server._network._processors
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        begun.set()
+        go_on.wait(LONG)
+
+    processor.post(hold)
+    assert begun.wait(LONG)
+    try:
+        yield
+    finally:
+        go_on.set()
+
+
+def turns_of(handler, monkeypatch):
+    """A list of how many requests or connections come together in `handler.handle_turn`, each time."""
+    sizes = []
+
+    def handle_turn(broker, gathered):
+        sizes.append(len(gathered))
+        return plain(broker, gathered)
+
+    plain = handler.handle_turn
+    monkeypatch.setattr(handler, "handle_turn", handle_turn)
+    return sizes
 
 
 def busy(monkeypatch, what):

@@ -15,7 +15,7 @@ from kafkapy.protocol import apis
 from kafkapy.protocol.headers import read_response_header
 from kafkapy.record.batch import records_of
 from kafkapy.server.handlers import offset_commit as handler
-from tests.server.lab import Lab, busy, produce_of, receive, send
+from tests.server.lab import Lab, busy, produce_of, receive, send, turns_of
 
 MANY = 40
 PARTITIONS = 3
@@ -48,15 +48,7 @@ def ready(made):
 @pytest.fixture
 def gathers(monkeypatch):
     """How many commits came together, each time."""
-    sizes = []
-
-    def handle_turn(broker, calls):
-        sizes.append(len(calls))
-        return plain(broker, calls)
-
-    plain = handler.handle_turn
-    monkeypatch.setattr(handler, "handle_turn", handle_turn)
-    return sizes
+    return turns_of(handler, monkeypatch)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import random
 import struct
 import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -13,9 +12,8 @@ from kafkapy.log.results import BUSY
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.server.handlers import produce as handler
 from tests.server.conftest import Wire, start_broker
+from tests.server.lab import LONG, held, turns_of
 from tests.server.test_produce import VERSION, batch, end_offset, fetch_values, make_topic, produce, request
-
-LONG = 30
 
 
 @pytest.fixture
@@ -40,33 +38,7 @@ def wires(server):
 @pytest.fixture
 def gathers(monkeypatch):
     """How many connections each gather had."""
-    sizes = []
-
-    def handle_turn(broker, gathered):
-        sizes.append(len(gathered))
-        return plain(broker, gathered)
-
-    plain = handler.handle_turn
-    monkeypatch.setattr(handler, "handle_turn", handle_turn)
-    return sizes
-
-
-@contextmanager
-def held(server):
-    """What is sent in the block is found in one turn."""
-    (processor,) = server._network._processors
-    begun, go_on = threading.Event(), threading.Event()
-
-    def hold():
-        begun.set()
-        go_on.wait(LONG)
-
-    processor.post(hold)
-    assert begun.wait(LONG)
-    try:
-        yield
-    finally:
-        go_on.set()
+    return turns_of(handler, monkeypatch)
 
 
 def answer(wire):
