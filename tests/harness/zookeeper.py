@@ -38,12 +38,12 @@ class ZooKeeper:
         self.start()
 
     def start(self) -> None:
-        """Until it answers."""
+        """Until it serves: who connects a moment earlier may wait for an answer until its session is over."""
         classpath = toolchain.maven_classpath(KAFKA_POM, KAFKA_VERSION)
         java = [toolchain.find("java"), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._java]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         self.process = Process([*java, "-cp", classpath, main, str(self._config)], self._directory / "zookeeper.log")
-        eventually(lambda: self.ask("ruok") == "imok", seconds=60)
+        eventually(lambda: "Mode: standalone" in self.ask("srvr"), seconds=60)
 
     def ask(self, word: str) -> str:
         """The answer to a four letter word; empty while it does not answer."""

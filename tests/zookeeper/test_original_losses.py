@@ -1,5 +1,6 @@
 """What the original consumer does when the network, ZooKeeper or the broker is away for a while."""
 
+import itertools
 import threading
 from collections import Counter
 from pathlib import Path
@@ -14,11 +15,12 @@ from kafkapy.client.original.connector import ConsumerConnector
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
+SHARED = {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"}  # who owns what when both are there
 PATIENT = {"zookeeper_session_timeout_ms": str(10 * SESSION_MS)}  # brokers: only members lose their sessions here
 
 
 class Reader:
-    """A member with one stream, and a thread that counts what comes."""
+    """A member with one stream, and a thread that notes what comes."""
 
     def __init__(self, connect: str, name: str, session_ms: int = SESSION_MS) -> None:
         quick = {"zookeeper.session.timeout.ms": str(session_ms), "rebalance.backoff.ms": "200"}
@@ -26,13 +28,18 @@ class Reader:
         self.connector = ConsumerConnector(
             {"zookeeper.connect": connect, "group.id": "g", "consumer.id": name, **quick}
         )
-        self.seen: Counter[tuple[int, int]] = Counter()
+        self.read: list[tuple[int, int]] = []  # partitions and offsets, as they came
         self._stream = self.connector.create_message_streams({TOPIC: 1})[TOPIC][0]
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         for record in self._stream:
-            self.seen[record.partition, record.offset] += 1
+            self.read.append((record.partition, record.offset))
+
+
+def seen(*readers: Reader) -> Counter[tuple[int, int]]:
+    """How often each record came, up to now."""
+    return Counter(itertools.chain.from_iterable(reader.read.copy() for reader in readers))
 
 
 def produce(bootstrap: str, count: int) -> None:
@@ -73,24 +80,23 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     zk.start()
     one = Reader(f"{proxy.address}/{connect.partition('/')[2]}", "one")
     two = Reader(connect, "two")
-    shared = {"0": "g_one-0", "1": "g_one-0", "2": "g_two-0", "3": "g_two-0"}
-    eventually(lambda: owners(zk) == shared)
+    eventually(lambda: owners(zk) == SHARED)
     produce(bootstrap, 200)
-    eventually(lambda: len(one.seen) + len(two.seen) == 200)
+    eventually(lambda: len(one.read) + len(two.read) == 200)
     eventually(lambda: committed(zk) == 200)
     proxy.cut()
     eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_two-0"))
     produce(bootstrap, 200)
-    eventually(lambda: len(two.seen) >= 300, what="who has taken over does not read")
+    eventually(lambda: len(seen(two)) >= 300, what="who has taken over does not read")
     eventually(lambda: committed(zk) == 400)
     proxy.mend()
-    eventually(lambda: owners(zk) == shared)
+    eventually(lambda: owners(zk) == SHARED)
     assert committed(zk) == 400  # who was away has not put back what the other has committed
     produce(bootstrap, 200)
-    eventually(lambda: len(one.seen | two.seen) == 600)
+    eventually(lambda: len(seen(one, two)) == 600)
     eventually(lambda: committed(zk) == 600)
     # What came while it was cut off both may have seen; before and after that each record came once.
-    twice = [place for place, times in (one.seen + two.seen).items() if times > 1]
+    twice = [place for place, times in seen(one, two).items() if times > 1]
     assert all(50 <= offset < 100 for _, offset in twice)
     one.connector.shutdown()
     two.connector.shutdown()
@@ -106,37 +112,43 @@ def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None
         admin.create_topic(TOPIC, 4)
     reader = Reader(connect, "one")
     produce(bootstrap, 100)
-    eventually(lambda: len(reader.seen) == 100)
+    eventually(lambda: len(seen(reader)) == 100)
     server.stop()
     start(listeners=f"PLAINTEXT://{bootstrap}", **PATIENT)
     produce(bootstrap, 100)
-    eventually(lambda: len(reader.seen) == 200)
-    assert set(reader.seen.values()) == {1}
+    eventually(lambda: len(seen(reader)) == 200)
+    assert set(seen(reader).values()) == {1}
     reader.connector.shutdown()
 
 
 def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, start: Start) -> None:
     zookeeper = ZooKeeper(tmp_path / "zookeeper")
+    proxy = TcpProxy(zookeeper.port)
     try:
-        bootstrap = start(where=zookeeper.address, **PATIENT).bootstrap_servers
+        bootstrap = start(where=proxy.address, **PATIENT).bootstrap_servers
         with Admin(bootstrap) as admin:
             admin.create_topic(TOPIC, 4)
         # Sessions that outlive a start of ZooKeeper's, however long it takes.
-        one, two = (Reader(zookeeper.address, name, session_ms=15 * SESSION_MS) for name in ("one", "two"))
-        producer = RecordProducer(bootstrap)
-        send(producer, 100)
-        eventually(lambda: len(one.seen | two.seen) == 100)
-        zookeeper.stop()
-        send(producer, 100)  # what is owned is read on meanwhile
-        eventually(lambda: len(one.seen | two.seen) == 200)
-        zookeeper.start()
+        one, two = (Reader(proxy.address, name, session_ms=15 * SESSION_MS) for name in ("one", "two"))
         zk = KazooClient(zookeeper.address)
         zk.start()
-        eventually(lambda: len(owners(zk)) == 4 and len(set(owners(zk).values())) == 2)
-        eventually(lambda: committed(zk) == 200, seconds=60)  # a connection to one that starts may hang for a while
+        eventually(lambda: owners(zk) == SHARED)  # before that a record may come to both
+        zk.stop()
+        producer = RecordProducer(bootstrap)
         send(producer, 100)
-        eventually(lambda: len(one.seen | two.seen) == 300)
-        assert set((one.seen + two.seen).values()) == {1}
+        eventually(lambda: len(seen(one, two)) == 100)
+        zookeeper.stop()
+        send(producer, 100)  # what is owned is read on meanwhile
+        eventually(lambda: len(seen(one, two)) == 200)
+        proxy.cut()
+        zookeeper.start()
+        proxy.mend()
+        zk.start()
+        eventually(lambda: owners(zk) == SHARED)
+        eventually(lambda: committed(zk) == 200)
+        send(producer, 100)
+        eventually(lambda: len(seen(one, two)) == 300)
+        assert set(seen(one, two).values()) == {1}
         producer.close()
         one.connector.shutdown()
         eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_two-0"))
@@ -144,4 +156,5 @@ def test_a_zookeeper_that_comes_back_finds_the_group_as_it_was(tmp_path: Path, s
         zk.stop()
         zk.close()
     finally:
+        proxy.close()
         zookeeper.stop()
