@@ -38,8 +38,15 @@ class GroupWire:
         self._socket.close()
 
     def call(self, api: Api, version: int, message: Any) -> Any:
+        self.send(api, version, message)
+        return self.receive(api, version)
+
+    def send(self, api: Api, version: int, message: Any) -> None:
         self._correlation += 1
         self._socket.sendall(request_frame(api, version, self._correlation, "raw", message))
+
+    def receive(self, api: Api, version: int) -> Any:
+        """The answer to what was sent last."""
         (size,) = struct.unpack(">i", self._read(4))
         frame = self._read(size)
         correlation, body = read_response_header(frame, api, version)
@@ -91,14 +98,7 @@ class GroupWire:
         **partition: Any,
     ) -> dict[tuple[str, int], int]:
         """Error codes. An offset is a number, or (number, metadata)."""
-        request = apis.OFFSET_COMMIT.Request
-        message = request(
-            group_id=group,
-            generation_id_or_member_epoch=generation,
-            member_id=member,
-            group_instance_id=instance,
-            topics=_topics(request.Topics, offsets, **partition),
-        )
+        message = commit_of(group, offsets, generation=generation, member=member, instance=instance, **partition)
         return _codes(self.call(apis.OFFSET_COMMIT, version, message))
 
     def commit_in_transaction(
@@ -232,6 +232,26 @@ class GroupWire:
 
 def _leaderless(topic: Any) -> int:
     return Errors.LEADER_NOT_AVAILABLE if any(one.error_code for one in topic.partitions) else Errors.NONE
+
+
+def commit_of(
+    group: str,
+    offsets: dict[tuple[str, int], Any],
+    *,
+    generation: int = -1,
+    member: str = "",
+    instance: str | None = None,
+    **partition: Any,
+) -> Any:
+    """A request. An offset is a number, or (number, metadata)."""
+    request = apis.OFFSET_COMMIT.Request
+    return request(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member,
+        group_instance_id=instance,
+        topics=_topics(request.Topics, offsets, **partition),
+    )
 
 
 def _topics(make: Any, offsets: dict[tuple[str, int], Any], **partition: Any) -> list[Any]:

@@ -11,14 +11,17 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from harness.brokers import QUICK, Broker, KafkaBroker, KafkapyBroker, free_port, kafkapy_command
 from harness.clients.confluent import Confluent
 from harness.consumed import consumed
-from harness.group_wire import GroupWire
+from harness.group_wire import GroupWire, commit_of
 
+from kafkapy._ext.batch import iter_batches
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
+from kafkapy.coordinator.offset_records import decode_key
 from kafkapy.coordinator.shards import partition_of
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, encode_key, encode_state
 from kafkapy.protocol import apis
+from kafkapy.record.batch import records_of
 
 PATIENCE_S = 60
 TOPIC, PARTITIONS = "flights", 4
@@ -183,7 +186,7 @@ class Left:
         assert transactions_of(broker)[self.open] == "Ongoing"
         assert offset_of(broker, "open", 0) is None
         assert offset_of(broker, "late", 2) is None
-        assert offset_of(broker, "prepared", 1) == 7
+        until(lambda: offset_of(broker, "prepared", 1), 7)  # Kafka: a moment after its markers
         self.producer.commit_transaction(PATIENCE_S)
         until(lambda: transactions_of(broker)[self.open], "CompleteCommit")
         until(lambda: offset_of(broker, "open", 0), 7)
@@ -215,6 +218,30 @@ def fill(broker: KafkaBroker) -> None:
     wire.close()
     with admin_of(broker) as cluster:
         assert GroupAdmin(cluster).delete(["deleted"]) == {"deleted": None}
+
+
+def commit_together(broker: KafkapyBroker, partitions: int) -> None:
+    """Until a batch of the log has commits of several groups: what comes in one turn is one append."""
+    wires = [GroupWire(broker.bootstrap) for _ in range(24)]
+    groups = [name for name in (f"together-{n}" for n in range(200)) if partition_of(name, partitions) == 0]
+    for group in groups:
+        wires[0].find_coordinator(group)
+    offset = 0
+
+    def of_several() -> bool:
+        nonlocal offset
+        offset += 1
+        for number, wire in enumerate(wires):
+            wire.send(apis.OFFSET_COMMIT, 8, commit_of(groups[number % len(groups)], {(TOPIC, 0): (offset, "")}))
+        for wire in wires:
+            assert wire.receive(apis.OFFSET_COMMIT, 8).topics[0].partitions[0].error_code == 0
+        written = b"".join(one.read_bytes() for one in sorted((broker.data / "__consumer_offsets-0").glob("*.log")))
+        keys = ([decode_key(one.key) for one in records_of(written, batch)] for batch in iter_batches(written))
+        return any(len({key.group for key in batch if key is not None}) > 1 for batch in keys)
+
+    until(of_several, True)
+    for wire in wires:
+        wire.close()
 
 
 def same_groups(before: dict[str, Any], broker: Broker, *gone: str) -> None:
@@ -274,6 +301,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     until(lambda: "expired" in groups_of(kafkapy), False)
     left.go_on(broker)
     reads_on(members, broker, "third")
+    commit_together(kafkapy, int(SETTINGS["offsets.topic.num.partitions"]))
     left = Left(broker, "kafkapy")
     broker.stop()
 
