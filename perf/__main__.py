@@ -20,7 +20,6 @@ from perf.stats import compare
 from perf.warm import Warmth
 
 SECONDS = {FULL.name: 38 * 60.0, QUICK.name: 160.0}
-WARM_SHARE = 0.8
 CONGESTION = (
     "run in a network of its own, loopback only, with this TCP congestion control, such as reno (needs root): "
     "with bbr, the default of some hosts, large answers are paced on loopback too"
@@ -47,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     began = time.monotonic()
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="kafkapy-perf-", dir=options.data) as directory:
-        fleet, warmth = Fleet(Path(directory)), Warmth(Path(directory), WARM_SHARE, scale.memory_limit)
+        fleet, warmth = Fleet(Path(directory)), Warmth(Path(directory), limit=scale.memory_limit)
         bench = Bench(scale, Path(directory), fleet, warmth)
         try:
             took = -time.monotonic()
@@ -75,6 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         "scale": scale.name,
         "runs": runs,
         "seconds": round(time.monotonic() - began, 1),
+        "seconds_of": collected.seconds,
     }
     write_json(options.json, machine, comparisons, collected.figures, notes, how, bench.curves)
     print(f"\n{how['seconds']:.0f} s in all; every figure is in {options.json}")
@@ -106,7 +106,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--runs",
         type=int,
-        help="how often each is measured (2, with --quick 1; what takes minutes once, unless it is named)",
+        help="how often each is measured, as far as there is time (2, with --quick 1)",
     )
     parser.add_argument("--json", type=Path, default=default, metavar="FILE", help="where the JSON goes (%(default)s)")
     parser.add_argument("--congestion", metavar="NAME", help=CONGESTION)

@@ -2,7 +2,8 @@
 
 Before each pass the segments of the partition in the directory LOG are dropped from memory. It prints `reading` when it
 begins, then `MB/s SHARE` for each pass until it is ended: the rate, and the share of the pages that could not be
-dropped. All batches have BATCH bytes and RECORDS records.
+dropped. All batches have BATCH bytes and RECORDS records. What that leaves free is
+filled at once (perf.warm): on some machines a reader of what is cold would mostly wait for memory otherwise.
 """
 
 from __future__ import annotations
@@ -15,27 +16,32 @@ from pathlib import Path
 from kafkapy._ext import residency
 from perf import frames
 from perf.raw_client import RawClient
+from perf.warm import Warmth
 
 PATIENCE = 50  # calls: whole files go at the first one, nearly always
 
 
 def main(port: int, topic: str, log: Path, batch_bytes: int, batch_records: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    fetch = frames.FetchFrame(topic)
+    fetch, warmth = frames.FetchFrame(topic), Warmth(log.parents[1])
     with RawClient(port) as client:
         end = client.end_offset(topic)
         size = end // batch_records * batch_bytes
-        left = drop(log)  # which waits until all is written
+        left = drop(log, warmth)  # which waits until all is written
         print("reading", flush=True)
         while True:
             seconds = client.fetch_all(fetch, batch_bytes, batch_records, end)
             print(f"{size / 1e6 / seconds:.1f} {left / size:.4f}", flush=True)
-            left = drop(log)
+            left = drop(log, warmth)
 
 
-def drop(log: Path) -> int:
+def drop(log: Path, warmth: Warmth) -> int:
     """How many bytes of the segments are still in memory."""
-    return sum(evict(path) for path in log.glob("*.log"))
+    left = 0
+    for path in log.glob("*.log"):
+        left += evict(path)
+        warmth.top_up(path.stat().st_size)
+    return left
 
 
 def evict(path: Path) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perf.brokers import Broker, Fleet
+from perf.cold_reader import drop
 from perf.curves import Curve
 from perf.machine import free_bytes
 from perf.warm import Warmth
@@ -71,7 +71,7 @@ class Scale:
         return [10**power for power in range(len(str(most))) if 10**power < most] + [most]
 
 
-FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 10.0, 1 * GIB, None, 14 * GIB, 10_000)
+FULL = Scale("full", 1 * GIB, 1 * GIB, 512 * MIB, 100_000, 8.0, 1 * GIB, None, 14 * GIB, 10_000)
 QUICK = Scale("quick", 256 * MIB, 96 * MIB, 64 * MIB, 10_000, 2.0, 256 * MIB, 4 * GIB, 3 * GIB, 300)
 TINY = Scale("tiny", 4 * MIB, 1 * MIB, 1 * MIB, 200, 0.2, 4 * MIB, 0, GIB // 4, 12)
 
@@ -134,7 +134,11 @@ class Bench:
             self._warmth.top_up()
             yield path
         finally:
-            shutil.rmtree(path)
+            self._warmth.delete(path)
+
+    def drop(self, log: Path) -> None:
+        """The segments of a partition out of memory, and what that leaves free in use by others."""
+        drop(log, self._warmth)
 
     @contextmanager
     def broker(self, kind: str, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
@@ -149,7 +153,6 @@ class Measurement(ABC):
     name: str
     about: str
     quick = True  # whether --quick runs it when it is not named
-    most_runs: Literal[1] | None = None  # in the whole suite; one is enough for curves and for what takes minutes
     rows: tuple[Row, ...]
 
     def fetch(self) -> None:  # noqa: B027 (most need nothing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ def table(comparisons: Sequence[Comparison]) -> Table:
     """Medians; in brackets the lowest and highest of the runs."""
     made = Table(title="medians (lowest–highest of the runs)", title_justify="left")
     made.add_column("figure")
+    made.add_column("runs", justify="right")
     for side in (KAFKA, KAFKAPY):
         made.add_column(TITLES[side], justify="right", no_wrap=True)
     made.add_column("ratio", justify="right", no_wrap=True)
@@ -36,8 +37,14 @@ def table(comparisons: Sequence[Comparison]) -> Table:
         cells = [_cell(each, side) for side in (KAFKA, KAFKAPY)]
         ratio = "" if each.ratio is None else f"{each.ratio:.2f} ×"
         goal = each.row.goal.text(each.row) if each.row.goal else ""
-        made.add_row(f"{each.row.label}, {each.row.unit}", *cells, ratio, goal, verdict(each), _cell(each, BARE))
+        runs = how_many([found.runs for found in each.sides.values()])
+        made.add_row(f"{each.row.label}, {each.row.unit}", runs, *cells, ratio, goal, verdict(each), _cell(each, BARE))
     return made
+
+
+def how_many(runs: Collection[int]) -> str:
+    """Of each side: one number where all have as many."""
+    return f"{min(runs)} to {max(runs)}" if len(set(runs)) > 1 else str(max(runs, default=0))
 
 
 def verdict(each: Comparison) -> str:

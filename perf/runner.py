@@ -22,15 +22,21 @@ class TooLong(BaseException):
 
 @dataclass
 class Collected:
-    """`figures`: row key -> side -> one figure a run. `failures`: what did not work, in sentences."""
+    """`figures`: row key -> side -> one figure a run. `seconds`: measurement -> side -> what each run took.
+    `failures`: what did not work, in sentences."""
 
     figures: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    seconds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)  # never measured, or not to its end
 
     def add(self, side: str, figures: Figures) -> None:
         for key, figure in figures.items():
             self.figures.setdefault(key, {}).setdefault(side, []).append(figure)
+
+    def took(self, name: str, *sides: str) -> float:
+        """Seconds of the longest run of each side, or of those given, together."""
+        return sum(max(runs) for side, runs in self.seconds.get(name, {}).items() if side in sides or not sides)
 
 
 def run(
@@ -44,32 +50,40 @@ def run(
     whole: bool = True,
 ) -> None:
     """Each run takes every measurement, each measurement every side one after the other, so that a machine that gets
-    slower or faster meanwhile does so for all of them. In the `whole` suite some are measured once only (`most_runs`),
-    when all runs of the others are done. A step that would end after `seconds` (by what it took the last time) is left
-    out, and of the whole suite one that takes over STEP_SECONDS. `into` is filled as figures come, so that an
-    interrupted run has what it measured.
+    slower or faster meanwhile does so for all of them. All is measured once before anything is measured again; then,
+    in the same order, what by its runs so far will end within `seconds`. In the `whole` suite a step that takes over
+    STEP_SECONDS is ended, and not tried again. `into` is filled as figures come, so that an interrupted run has what it
+    measured.
     """
     end = time.monotonic() + seconds
-    took: dict[tuple[str, str], float] = {}
-    for number, measurement in _turns(measurements, runs, whole):
-        for side in (*sides, BARE):
-            step = (measurement.name, side)
-            began = time.monotonic()
-            if began + took.get(step, 0.0) > end:
-                into.left_out.append(f"{measurement.name} of {side}, run {number}")
+    for number in range(1, runs + 1):
+        for measurement in measurements:
+            if time.monotonic() + into.took(measurement.name) > end:
+                if number == 1:
+                    into.left_out.append(measurement.name)
                 continue
-            most = max(0.001, min(STEP_SECONDS, end + GRACE_SECONDS - began)) if whole else 0.0
-            try:
-                with _within(most):
-                    into.add(side, measurement.limit(bench) if side == BARE else measurement.run(bench, side))
-            except TooLong:
-                into.left_out.append(f"{measurement.name} of {side}, run {number} (not done after {most:.0f} s)")
-            except Exception as error:
-                into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
-                _say(into.failures[-1])
-            took[step] = time.monotonic() - began
-            if took[step] > 0.1:
-                _say(f"run {number}  {measurement.name:<19} {side:<8} {took[step]:6.1f} s")
+            for side in (*sides, BARE):
+                if into.took(measurement.name, side) >= STEP_SECONDS and whole:
+                    continue
+                most = max(0.001, min(STEP_SECONDS, end + GRACE_SECONDS - time.monotonic())) if whole else 0.0
+                _step(bench, measurement, side, number, most, into)
+        bench.close()  # what was kept is no load beside the next run
+
+
+def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: float, into: Collected) -> None:
+    began = time.monotonic()
+    try:
+        with _within(most):
+            into.add(side, measurement.limit(bench) if side == BARE else measurement.run(bench, side))
+    except TooLong:
+        into.left_out.append(f"{measurement.name} of {side}, run {number} (not done after {most:.0f} s)")
+    except Exception as error:
+        into.failures.append(f"{measurement.name} of {side}, run {number}: {type(error).__name__}: {error}")
+        _say(into.failures[-1])
+    took = time.monotonic() - began
+    into.seconds.setdefault(measurement.name, {}).setdefault(side, []).append(round(took, 1))
+    if took > 0.1:
+        _say(f"run {number}  {measurement.name:<19} {side:<8} {took:6.1f} s")
 
 
 @contextmanager
@@ -86,13 +100,6 @@ def _within(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _turns(measurements: Sequence[Measurement], runs: int, whole: bool) -> Iterator[tuple[int, Measurement]]:
-    once = [each for each in measurements if whole and each.most_runs == 1]
-    for number in range(1, runs + 1):
-        yield from ((number, each) for each in measurements if each not in once)
-    yield from ((1, each) for each in once)
 
 
 def _say(text: str) -> None:

@@ -33,7 +33,6 @@ TOPIC = "columns"
 
 class Columns(Measurement):
     name = "columns"
-    most_runs = 1
     about = "record batches to Arrow columns and back, rows a second of one core; bare: one CRC-32C and one copy"
     rows = (
         Row("columns.in.100b", "100 B records to 8 columns", "M rows/s", "higher", Goal(15, None), digits=1),

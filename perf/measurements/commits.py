@@ -33,7 +33,6 @@ def _rows(count: int) -> tuple[Row, ...]:
 
 class Commits(Measurement):
     name = "commits"
-    most_runs = 1
     about = (
         f"commits of {PARTITIONS} partitions, 1, 10 and 100 consumers of as many groups, one at a time each, raw client"
     )
@@ -49,7 +48,7 @@ class Commits(Measurement):
                 clients = [RawClient(broker.port) for _ in groups]
                 frames = [commit(group, TOPIC, PARTITIONS) for group in groups]
                 replies = [commit_once(one, frame) for one, frame in zip(clients, frames, strict=True)]
-                each = max(bench.scale.requests // 4, 2 * count)
+                each = max(bench.scale.requests // 8, 2 * count)
                 closed_loop(clients, frames, each // 2, replies)
                 with used(broker.pid) as usage:
                     seconds, latencies = closed_loop(clients, frames, each, replies)

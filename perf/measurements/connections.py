@@ -27,7 +27,6 @@ MEMORY = ("connections.memory", "memory of its own, all idle", "MiB", "connectio
 class Connections(Measurement):
     name = "connections"
     quick = False  # its many sizes take their time
-    most_runs = 1
     about = "1 to 5,000 connections that have asked once and are idle: memory, rate at which they are taken in, CPU"
     rows = (
         Row("connections.memory", "memory of an idle connection", "KiB", "lower", Goal(16, None), digits=1),

@@ -17,7 +17,7 @@ from perf.raw_client import RawClient, check
 TOPIC = "sessions"
 VERSION = 11
 MOST_PARTITIONS = 1000
-FETCHES_SHARE = 50  # of the scale's requests
+FETCHES_SHARE = 100  # of the scale's requests
 
 EMPTY = ("fetch_sessions.empty", "fetch of a session with nothing new, broker CPU", "us", "partitions a session")
 NEWS = ("fetch_sessions.news", "record to a waiting session, broker CPU", "us", "partitions a session")
@@ -27,7 +27,6 @@ CONSUMERS = ("fetch_sessions.consumers", "record to all waiting sessions, broker
 class FetchSessions(Measurement):
     name = "fetch_sessions"
     quick = False  # its many sizes take their time
-    most_runs = 1
     about = "fetch sessions of 1 to 1,000 partitions, and 1 to 100 of the largest: a fetch, and a record that ends it"
     rows = (
         Row("fetch_sessions.empty", "fetch with nothing new, largest session, CPU", "us", "lower"),

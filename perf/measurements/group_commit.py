@@ -26,7 +26,6 @@ TOPIC = "group-commit"
 
 class GroupCommit(Measurement):
     name = "group_commit"
-    most_runs = 1
     about = "acks that wait for an fsync (flush.messages=1): 1, 16 and 64 producers of one partition, 16 of one each"
     rows = (
         *(
@@ -71,7 +70,7 @@ class GroupCommit(Measurement):
 
     def limit(self, bench: Bench) -> Figures:
         record = frames.batch(frames.plain_values(SIZE, 1))
-        count = bench.scale.requests // 10
+        count = bench.scale.requests // 40
         with bench.data() as path:
             fd = os.open(path / "bare", os.O_RDWR | os.O_CREAT, 0o600)
             try:
@@ -96,7 +95,7 @@ class GroupCommit(Measurement):
 
 def _load(bench: Bench, port: int, each: list[bytes]) -> tuple[float, list[float], int]:
     """A producer for each frame: seconds, latencies, and how many records all of it has made."""
-    count = bench.scale.requests // (5 if len(each) > 1 else 20)
+    count = bench.scale.requests // (10 if len(each) > 1 else 40)
     warm = count // 4
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(port)) for _ in each]

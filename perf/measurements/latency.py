@@ -39,15 +39,15 @@ class Latency(Measurement):
 
     def run(self, bench: Bench, kind: str) -> Figures:
         found: Figures = {}
-        for place in PLACES:
-            with bench.broker(kind) as broker, RawClient(broker.port) as client:
-                found |= self._at(bench, place, broker, client)
+        frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
+        with bench.broker(kind) as broker, RawClient(broker.port) as client:
+            client.create_topic(TOPIC)
+            client.stream(frame, bench.scale.requests // 4 // 10 * 10, WINDOW, 10)
+            for place in PLACES:
+                found |= self._at(bench, place, broker, client, frame)
         return found
 
-    def _at(self, bench: Bench, place: str, broker: Broker, client: RawClient) -> Figures:
-        frame = frames.produce(TOPIC, frames.batch(frames.plain_values(SIZE, 1)), 1)
-        client.create_topic(TOPIC)
-        client.stream(frame, bench.scale.requests // 4 // 10 * 10, WINDOW, 10)
+    def _at(self, bench: Bench, place: str, broker: Broker, client: RawClient, frame: bytes) -> Figures:
         cores = sorted(os.sched_getaffinity(0))
         placed = pinned(broker.pid, cores[:1], cores[-1:]) if place == "pinned" else nullcontext()
         with placed:

@@ -36,7 +36,6 @@ class Mirror(Measurement):
     name = "mirror"
     about = "a topic copied from broker to broker on one core, beside Kafka 0.10.2.2's MirrorMaker"
     quick = False  # a JVM that runs for a second measures its own compiler
-    most_runs = 1
     rows = tuple(
         row
         for key, label in SIZES.values()

@@ -24,7 +24,6 @@ SETTINGS: Mapping[str, str] = {
 
 class OffsetsLoad(Measurement):
     name = "offsets_load"
-    most_runs = 1
     about = "load of a million offsets, of 10,000 groups in 100 partitions each, committed by the broker's own clients"
     rows = (
         Row("offsets_load.seconds", "load of 1 M offsets", "s", "lower", Goal(1 / 1.5), digits=3),

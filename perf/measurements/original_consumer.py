@@ -27,7 +27,6 @@ class OriginalConsumer(Measurement):
     name = "original_consumer"
     about = "1 KiB records through the ConsumerConnector, beside confluent-kafka and kafka-python"
     quick = False  # it needs ZooKeeper
-    most_runs = 1
     rows = tuple(
         row
         for other, (label, goal, _) in OTHERS.items()

@@ -18,7 +18,6 @@ class OriginalProducer(Measurement):
     name = "original_producer"
     about = "the original Producer beside kafka-python's, record by record, with keys, acks=1"
     quick = False  # kafka-python takes its time
-    most_runs = 1
     rows = tuple(
         row
         for size, key in SIZES.items()

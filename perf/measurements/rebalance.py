@@ -28,7 +28,6 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 class Rebalance(Measurement):
     name = "rebalance"
-    most_runs = 1
     about = (
         "join to last assignment of an established group, everybody with new metadata; and produce to ack at "
         f"{RATE:,}/s alone and beside a group of {BESIDE:,} that rebalances every {EVERY_S:g} s"
@@ -52,7 +51,7 @@ class Rebalance(Measurement):
         with bench.broker(kind, SETTINGS) as broker:
             for size in SIZES:
                 with GroupMembers(broker.port, f"group-{size}", size) as members:
-                    for _ in range(30 if is_full else 3):  # so that a JVM has compiled what it will
+                    for _ in range(20 if is_full else 3):  # so that a JVM has compiled what it will
                         members.rebalance()
                     count = 15 if is_full else 5
                     with used(broker.pid) as usage:

@@ -27,7 +27,6 @@ class RebalanceZooKeeper(Measurement):
         "partitions is owned, through ZooKeeper, beside Kafka 0.8.2.2's consumer"
     )
     quick = False  # it waits for groups to come to rest, a minute in all
-    most_runs = 1
     rows = (
         *(
             Row(f"rebalance_zookeeper.{size}", f"rebalance of {size} in ZooKeeper, beside 0.8.2.2", "s", "lower",

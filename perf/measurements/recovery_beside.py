@@ -30,7 +30,6 @@ class RecoveryBeside(Measurement):
     name = "recovery_beside"
     about = f"produce to ack at {RATE:,}/s on a partition that is ready, while others recover, and when they have"
     quick = False
-    most_runs = 1
     rows = tuple(
         Row(f"recovery_beside.{when}.{share}", f"ack at {RATE}/s, {what}, {share}", "ms", "lower", digits=3)
         for when, what in (("during", "others recover"), ("after", "no recovery"))

@@ -13,7 +13,6 @@ class SparkLog(Measurement):
     name = "spark-log"
     about = "segment files into Spark (4.0.0) without a broker, beside Spark's own source and a broker"
     quick = False  # as spark-read
-    most_runs = 1
     rows = tuple(
         row
         for size in spark.SIZES.values()

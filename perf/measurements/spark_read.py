@@ -13,7 +13,6 @@ class SparkRead(Measurement):
     name = "spark-read"
     about = "rows read through Spark, batch and in one large micro-batch: kafkapy's source beside Spark's own (4.0.0)"
     quick = False  # sessions of Spark take longer to start than --quick may last
-    most_runs = 1
     rows = tuple(
         row
         for how in ("read", "stream")

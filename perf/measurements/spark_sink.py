@@ -14,7 +14,6 @@ class SparkSink(Measurement):
     name = "spark-sink"
     about = "rows written through Spark (4.0.0) from two tasks to two partitions: kafkapy's sink beside Spark's own"
     quick = False  # as spark-read
-    most_runs = 1
     rows = tuple(
         row
         for size in spark.SIZES.values()

@@ -19,7 +19,6 @@ class SparkStream(Measurement):
     name = "spark-stream"
     about = "from a record in the log to the end of its micro-batch: kafkapy's source beside Spark's own (4.0.0)"
     quick = False  # as spark-read
-    most_runs = 1
     rows = tuple(
         Row(f"spark.latency.{key}.{version}", f"Spark, {label}, {which}", "ms", "lower", goal)
         for version, which in VERSIONS.items()

@@ -47,7 +47,6 @@ def _rows_of(threads: int, interval_ms: float) -> tuple[Row, ...]:
 class Threads(Measurement):
     name = "threads"
     quick = False
-    most_runs = 1
     about = "1, 2 and 3 network threads with a switch interval of 0.5 and 5 ms: small requests, large fetches (kafkapy)"
     rows = tuple(row for both in itertools.product(THREADS, INTERVALS_MS) for row in _rows_of(*both))
 
@@ -85,7 +84,7 @@ def _figures(bench: Bench, data: Path, threads: int, interval_ms: float, log: tu
 
 def _small(bench: Bench, broker: Broker) -> Figures:
     each = [frames.produce(SMALL, frames.batch(frames.plain_values(100, 1)), 1)] * CONNECTIONS
-    count = max(4 * CONNECTIONS, bench.scale.requests // 2)
+    count = max(4 * CONNECTIONS, bench.scale.requests // 4)
     with ExitStack() as ending:
         clients = [ending.enter_context(RawClient(broker.port)) for _ in each]
         closed_loop(clients, each, count // 4)

@@ -17,7 +17,6 @@ SETTINGS = {"transaction.state.log.replication.factor": "1", "transaction.state.
 
 class Transactions(Measurement):
     name = "transactions"
-    most_runs = 1
     about = f"transactions of {RECORDS} records of {SIZE} B in one partition, 1 and 8 producers, raw client"
     rows = tuple(
         row
@@ -38,7 +37,7 @@ class Transactions(Measurement):
                 producers = [
                     Producer(broker.port, f"{topic}-{number}", topic, number, values) for number in range(count)
                 ]
-                each = max(bench.scale.requests // 20 // count, 1)
+                each = max(bench.scale.requests // 40 // count, 1)
                 warm = max(each // 2, 1)
                 run(producers, warm)
                 with used(broker.pid) as usage:

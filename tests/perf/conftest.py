@@ -15,7 +15,7 @@ from perf.warm import Warmth
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    fleet, warmth = Fleet(tmp_path), Warmth(tmp_path, share=0.8, limit=0)
+    fleet, warmth = Fleet(tmp_path), Warmth(tmp_path, limit=0)
     yield Bench(TINY, tmp_path, fleet, warmth)
     fleet.close()
     warmth.close()

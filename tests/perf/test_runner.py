@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -13,7 +14,7 @@ from perf.report import write_json
 from perf.runner import Collected, run
 from perf.stats import compare
 
-NO_BENCH = cast(Bench, None)
+NO_BENCH = cast(Bench, SimpleNamespace(close=lambda: None))
 
 
 class Recorded(Measurement):
@@ -48,12 +49,49 @@ def test_the_sides_take_turns_in_every_run() -> None:
     assert collected.figures["a"] == {KAFKA: [1.0, 7.0], KAFKAPY: [2.0, 8.0]}
 
 
-def test_what_is_measured_once_comes_when_the_runs_of_the_others_are_done() -> None:
+class Clock:
+    """Time passes by what measurements take, and by nothing else."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(runner.time, "monotonic", lambda: self.now)
+
+
+class Timed(Recorded):
+    def __init__(self, name: str, calls: list[str], clock: Clock, seconds: float) -> None:
+        super().__init__(name, calls)
+        self.clock, self.seconds = clock, seconds
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        self.clock.now += self.seconds
+        return super().run(bench, kind)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_all_is_measured_once_before_anything_again_and_again_what_still_fits(clock: Clock) -> None:
     calls: list[str] = []
-    once, again = Recorded("once", calls), Recorded("again", calls)
-    once.most_runs = 1
-    run(NO_BENCH, [once, again], [KAFKAPY], 2, 60, Collected())
-    assert calls == ["again kafkapy", "again bare"] * 2 + ["once kafkapy", "once bare"]
+    collected = Collected()
+    each = [Timed(name, calls, clock, seconds) for name, seconds in (("a", 20), ("b", 100), ("c", 10))]
+    run(NO_BENCH, each, [KAFKA, KAFKAPY], 3, 400, collected)
+    first = [f"{name} {side}" for name in "abc" for side in (KAFKA, KAFKAPY, BARE)]
+    again = [f"{name} {side}" for name in "ac" for side in (KAFKA, KAFKAPY, BARE)]
+    assert calls == first + again + again[:3] + again[3:]
+    assert {name: len(sides[KAFKAPY]) for name, sides in collected.figures.items()} == {"a": 3, "b": 1, "c": 3}
+    assert collected.seconds["b"] == {KAFKA: [100.0], KAFKAPY: [100.0], BARE: [0.0]}
+    assert not collected.left_out
+
+
+def test_the_whole_suite_ends_in_time_whatever_its_measurements_take(clock: Clock) -> None:
+    each = [Timed(f"m{number}", [], clock, 7.0 * number) for number in range(12)]
+    collected = Collected()
+    run(NO_BENCH, each, [KAFKA, KAFKAPY], 5, 300, collected)
+    assert clock.now <= 300 + 2 * 7 * 12
+    assert collected.left_out[-1] == "m11"
+    assert set(collected.figures) == {each.name for each in each if each.name not in collected.left_out}
 
 
 def test_a_failure_is_told_and_the_rest_is_still_measured(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +108,7 @@ def test_what_would_end_too_late_is_left_out_and_named() -> None:
     collected = Collected()
     run(NO_BENCH, [Recorded("a", calls)], [KAFKAPY], 1, -1.0, collected)
     assert calls == []
-    assert collected.left_out == ["a of kafkapy, run 1", "a of bare, run 1"]
+    assert collected.left_out == ["a"]
 
 
 class Endless(Recorded):
@@ -79,13 +117,15 @@ class Endless(Recorded):
         return super().run(bench, kind)
 
 
-def test_a_step_of_the_whole_suite_that_takes_too_long_is_ended_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "STEP_SECONDS", 0.02)
+def test_a_step_of_the_whole_suite_that_takes_too_long_is_ended_named_and_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runner, "STEP_SECONDS", 0.1)
     collected = Collected()
-    run(NO_BENCH, [Endless("a", []), Recorded("b", [])], [KAFKAPY], 1, 60, collected)
+    run(NO_BENCH, [Endless("a", []), Recorded("b", [])], [KAFKAPY], 2, 60, collected)
     assert collected.left_out == ["a of kafkapy, run 1 (not done after 0 s)"]
     assert not collected.failures
-    assert set(collected.figures) == {"b"}
+    assert collected.figures == {"b": {KAFKAPY: [1.0, 3.0]}}
 
 
 def test_the_json_holds_every_figure(tmp_path: Path) -> None:
