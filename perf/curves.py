@@ -37,7 +37,7 @@ class Curve:
         if not points:
             return ""
         (smallest, first), (largest, last) = points[0], points[-1]
-        text = f"{first:,.3g} {self.unit} with {smallest:,} {self.of}, {last:,.3g} with {largest:,}"
+        text = f"{_said(first)} {self.unit} with {smallest:,} {self.of}, {_said(last)} with {largest:,}"
         return f"{text}: {growth(points)} their number" if len(points) > 1 else text
 
     def as_json(self, key: str) -> dict[str, Any]:
@@ -50,6 +50,10 @@ class Curve:
             "figures": {side: {str(size): runs for size, runs in costs.items()} for side, costs in self.costs.items()},
             "growth": {side: self.sentence(side) for side in self.costs},
         }
+
+
+def _said(cost: float) -> str:
+    return f"{cost:,.0f}" if cost >= 1000 else f"{cost:.3g}"
 
 
 def growth(points: list[tuple[int, float]]) -> str:

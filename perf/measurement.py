@@ -32,7 +32,7 @@ class Goal:
         sign = "≥" if row.better == "higher" else "≤"
         if self.side is None:
             return f"{sign} {row.show(self.bound)} {row.unit}"
-        return f"{sign} {self.bound:g} ×" + (" bare" if self.side == BARE else "")
+        return f"{sign} {self.bound:.3g} ×" + (" bare" if self.side == BARE else "")
 
 
 @dataclass(frozen=True)

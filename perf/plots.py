@@ -1,73 +1,110 @@
-"""`python -m perf.plots RESULT.json ...`: PNG files for docs/performance.md, in docs/plots.
+"""PNG files for docs/performance.md (`python -m perf.publish`).
 
 One for each cost that was measured against a size, two of copying against sendfile, and two of the soak.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from perf.machine import ROOT
 from perf.measurement import BARE, KAFKA, KAFKAPY
 from perf.measurements import zero_copy
-from perf.newest import Newest, load
+from perf.newest import Newest, made_by
 from perf.report import TITLES
 
 COLOURS = {KAFKA: "#b0533a", KAFKAPY: "#2f6f8f", BARE: "#8a8a8a"}
 DASHES = {"sendfile": "-", "copy": "--"}
+COPIES = {
+    "zero_copy.rate": ("one consumer, hot: throughput", "MB/s"),
+    "zero_copy.cpu": ("one consumer, hot: CPU of the sender", "s a GiB"),
+}
+SOAK = {"soak.rss_mib": ("soak: resident memory", "MiB"), "soak.p99_ms": ("soak: p99 of acks", "ms")}
+NARROW = 30  # from the least to the most: fewer than two tens apart, steps between them are named, too
 Line = tuple[str, Sequence[tuple[float, float]], str, str]  # label, points, colour, style
 
 
-def draw(
-    file: Path, title: str, x: str, y: str, lines: Iterable[Line], scales: tuple[str, str] = ("log", "log")
-) -> None:
-    """Points that a logarithm cannot show are left out."""
-    from matplotlib.figure import Figure  # in the extra `perf`, and not needed for measuring
+@dataclass(frozen=True)
+class Plot:
+    """One picture; `by`: the kafkapy that it shows."""
 
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_xscale(scales[0])
-    axes.set_yscale(scales[1])
-    drawn = 0
-    for label, points, colour, style in lines:
-        shown = [point for point in points if point[1] > 0 or scales[1] != "log"]
-        if shown:
-            axes.plot(*zip(*shown, strict=True), style, marker="o", markersize=4, label=label, color=colour)
-            drawn += 1
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title, loc="left")
-    axes.grid(visible=True, which="major", alpha=0.3)
-    if drawn > 1:
-        axes.legend(frameon=False)
-    figure.savefig(file, dpi=120)
+    title: str
+    x: str
+    y: str
+    lines: list[Line]
+    by: str
+    scale: str = "log"
+
+
+def titles(found: Newest) -> dict[str, str]:
+    """The name of each file, without its ending, and what it shows."""
+    return {name: plot.title for name, plot in _all(found).items()}
 
 
 def draw_all(found: Newest, directory: Path) -> list[Path]:
     """The files that were made."""
     directory.mkdir(parents=True, exist_ok=True)
-    made = []
+    made = {directory / f"{name}.png": plot for name, plot in _all(found).items()}
+    for file, plot in made.items():
+        draw(file, plot)
+    return list(made)
+
+
+def draw(file: Path, plot: Plot) -> None:
+    """Points that a logarithm cannot show are left out."""
+    from matplotlib.figure import Figure  # in the extra `perf`, and not needed for measuring
+
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.add_subplot()
+    every: list[tuple[float, float]] = []
+    for label, points, colour, style in plot.lines:
+        shown = [point for point in points if point[1] > 0 or plot.scale != "log"]
+        if shown:
+            axes.plot(*zip(*shown, strict=True), style, marker="o", markersize=4, label=label, color=colour)
+            every += shown
+    if plot.scale == "log" and every:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        for axis, places in zip((axes.xaxis, axes.yaxis), zip(*every, strict=True), strict=True):
+            _plain_numbers(axis, places)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(plot.y)
+    axes.set_title(plot.title, loc="left")
+    axes.grid(visible=True, which="major", alpha=0.3)
+    if len(axes.lines) > 1:
+        axes.legend(frameon=False)
+    if plot.by:
+        figure.supxlabel(f"kafkapy {plot.by}", fontsize="xx-small", color="#8a8a8a", ha="right", x=0.99)
+    figure.savefig(file, dpi=120)
+
+
+def _plain_numbers(axis: Any, places: Sequence[float]) -> None:
+    """At the ticks of a logarithmic axis."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    plain = FuncFormatter(lambda place, _: f"{place:,.0f}" if place >= 1 else f"{place:g}")
+    axis.set_major_formatter(plain)
+    axis.set_minor_locator(LogLocator(subs=(2, 3, 5) if max(places) < NARROW * min(places) else (2, 5)))
+    axis.set_minor_formatter(plain if max(places) < NARROW * min(places) else NullFormatter())
+
+
+def _all(found: Newest) -> dict[str, Plot]:
+    plots = {}
     for key, curve in found.curves.items():
         lines = [(TITLES[side], points, COLOURS[side], "-") for side, points in curve["points"].items()]
-        made.append(directory / f"{key}.png")
-        draw(made[-1], curve["label"], curve["of"], curve["unit"], lines)
-    for what, title, unit in (
-        ("rate", "one consumer, hot: throughput", "MB/s"),
-        ("cpu", "one consumer, hot: CPU of the sender", "s a GiB"),
-    ):
-        lines = _copies(found, what)
-        if lines:
-            made.append(directory / f"zero_copy.{what}.png")
-            draw(made[-1], title, "bytes an answer", unit, lines)
+        plots[key] = Plot(curve["label"], curve["of"], curve["unit"], lines, made_by([curve]))
+    for key, (title, unit) in COPIES.items():
+        copies = _copies(found, key.rpartition(".")[2])
+        if copies:
+            plots[key] = Plot(title, "bytes an answer", unit, copies, made_by(found.those("zero-copy.")))
     if found.soak is not None:
-        for name, title, unit in (("rss_mib", "soak: resident memory", "MiB"), ("p99_ms", "soak: p99 of acks", "ms")):
-            points = [(one["minute"], one[name]) for one in found.soak["samples"]]
-            made.append(directory / f"soak.{name}.png")
-            draw(made[-1], title, "minutes", unit, [("", points, COLOURS[KAFKAPY], "-")], ("linear", "linear"))
-    return made
+        for key, (title, unit) in SOAK.items():
+            points = [(one["minute"], one[key.rpartition(".")[2]]) for one in found.soak["samples"]]
+            lines = [("", points, COLOURS[KAFKAPY], "-")]
+            plots[key] = Plot(title, "minutes", unit, lines, made_by([found.soak]), "linear")
+    return plots
 
 
 def _copies(found: Newest, what: str) -> list[Line]:
@@ -80,22 +117,3 @@ def _copies(found: Newest, what: str) -> list[Line]:
             if points:
                 lines.append((f"{TITLES[side]}, {mode}", points, COLOURS[side], DASHES[mode]))
     return lines
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m perf.plots", description=__doc__.partition("\n")[0])
-    parser.add_argument("results", type=Path, nargs="+", help="JSON files of perf and perf.soak, the newest last")
-    parser.add_argument(
-        "--to", type=Path, default=ROOT / "docs" / "plots", metavar="DIR", help="where they go (docs/plots)"
-    )
-    options = parser.parse_args(arguments)
-    made = draw_all(load(options.results), options.to)
-    if not made:
-        parser.error("these hold nothing to draw: run a measurement over sizes, such as zero_copy or partitions")
-    for file in made:
-        print(file)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -32,8 +32,9 @@ from kafkapy.replica import partition as replica_partition
 from kafkapy.server import dispatcher, produce_answers
 from kafkapy.server.handlers import fetch, produce
 from kafkapy.testing.broker import Broker
-from perf import frames
+from perf import frames, markdown
 from perf.closed_loop import closed_loop
+from perf.machine import describe
 from perf.raw_client import RawClient
 
 PRODUCE, FETCH = "produce of one record of 100 B", "fetch of one such batch"
@@ -208,24 +209,28 @@ def _bare(what: str, count: int, client: socket.socket, ours: int, disk: int, po
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m perf.steps", description=__doc__.partition("\n")[0])
     parser.add_argument("--requests", type=int, default=20_000, help="of each kind (%(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="for python -m perf.tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="for python -m perf.publish")
     options = parser.parse_args(arguments)
     broker, bare = broker_steps(options.requests), bare_calls(options.requests)
     print(table(broker, bare))
     if options.json:
-        options.json.write_text(json.dumps({"steps": {"broker": broker, "bare": bare}}, indent=1) + "\n")
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        result = {"machine": describe(Path(tempfile.gettempdir())), "steps": {"broker": broker, "bare": bare}}
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
     return 0
 
 
 def table(broker: dict[str, dict[str, float]], bare: dict[str, dict[str, float]]) -> str:
     """Markdown: a row a step, µs of the broker and of the bare call, for each kind of request."""
     labels = [*dict.fromkeys(label for _, _, label in STEPS), REST]
-    lines = [f"| step, µs | {' | '.join(f'{what} | bare' for what in broker)} |", f"|---{'|--:|--:' * len(broker)}|"]
-    for label in [label for label in labels if any(label in steps for steps in broker.values())]:
-        cells = [_cell(of[what].get(label)) for what in broker for of in (broker, bare)]
-        lines.append(f"| {label} | {' | '.join(cells)} |")
-    cells = [_cell(sum(of[what].values())) for what in broker for of in (broker, bare)]
-    return "\n".join([*lines, f"| **all** | {' | '.join(cells)} |"])
+    both = [of[what] for what in broker for of in (broker, bare)]
+    lines = [
+        [label, *(_cell(steps.get(label)) for steps in both)]
+        for label in labels
+        if any(label in steps for steps in broker.values())
+    ]
+    lines.append(["**all**", *(_cell(sum(steps.values())) for steps in both)])
+    return markdown.table(["step, µs", *(head for what in broker for head in (what, "bare"))], lines)
 
 
 def _cell(figure: float | None) -> str:

@@ -1,27 +1,27 @@
-"""`python -m perf.tables RESULT.json ...`: the tables of docs/performance.md and README.md, from the newest results.
+"""The tables of docs/performance.md and README.md, from the newest results (`python -m perf.publish`).
 
 What stands between a line `<!-- perf: NAME -->` and the next `<!-- /perf -->` is made anew. NAME is `machine`,
-`headline` (the rows of the README), `copies` (zero_copy), `steps`, `soak`, `growth PREFIX` (what curves say) or the
-beginning of rows' keys. Of each row the file counts that is named last; rows in no file leave their place empty.
+`headline` (the rows of the README), `copies` (zero_copy), `steps`, `soak`, `threads`, `missed` (what did not reach
+its goal), `growth PREFIX` (what curves say), `plots KEY ...` (pictures) or the beginning of rows' keys. Of each row the
+file counts that is named last. What is in no file leaves its place as it is; under each table stands whose figures it
+has.
 """
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import re
-import sys
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from perf import steps
-from perf.machine import ROOT
+from perf import markdown, plots, steps
 from perf.measurement import BARE, KAFKA, KAFKAPY
-from perf.measurements import zero_copy
-from perf.newest import Newest, load
-from perf.report import TITLES
+from perf.measurements import threads, zero_copy
+from perf.newest import Newest, made_by
+from perf.report import TITLES, how_many
 
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 BLOCK = re.compile(r"(<!-- perf: (?P<name>[^>]+?) -->\n).*?(<!-- /perf -->)", re.DOTALL)
+NOTHING: dict[str, Any] = {"medians": {}, "figures": {}}
 SIDES = (KAFKA, KAFKAPY, BARE)
 MACHINE = ("machine", "kernel", "file system", "TCP", "kafkapy", "Apache Kafka", "Python")
 
@@ -34,6 +34,8 @@ HEADLINE = (
         "the same, compressed: gzip / snappy / lz4 / zstd, s",
         ("codecs.gzip.cpu", "codecs.snappy.cpu", "codecs.lz4.cpu", "codecs.zstd.cpu"),
     ),
+    ("produce 1 KiB records, acks=1, librdkafka / Java, MB/s", ("librdkafka.1k.acks1", "java.1k.acks1")),
+    ("produce 100 B records, acks=1, librdkafka / Java, MB/s", ("librdkafka.100b.acks1", "java.100b.acks1")),
     ("consume 1 KiB records, hot, MB/s", ("consume.1k",)),
     ("broker CPU a GiB consumed, s", ("consume.1k.cpu",)),
     ("one record a request, pipelined, requests/s", ("requests.rate",)),
@@ -69,42 +71,33 @@ def figure(number: float | None) -> str:
 def block(found: Newest, name: str) -> str:
     """What belongs between the marks; empty where no file has it."""
     kind, _, rest = name.partition(" ")
-    if kind == "machine":
-        return _machine(found)
-    if kind == "headline":
-        return _headline(found)
-    if kind == "copies":
-        return _copies(found)
-    if kind == "steps":
-        return "" if found.steps is None else steps.table(found.steps["broker"], found.steps["bare"]) + "\n"
-    if kind == "soak":
-        return _soak(found)
-    if kind == "growth":
-        return _growth(found, rest)
-    return _rows(found.those(name))
+    make = BLOCKS.get(kind)
+    return make(found, rest) if make else _rows(found.those(name))
 
 
-def _table(heads: list[str], lines: list[list[str]]) -> str:
-    """Markdown; the first column is words, the others are figures."""
-    rule = ["---", *["--:"] * (len(heads) - 1)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in (heads, rule, *lines))
+def _table(heads: list[str], lines: list[list[str]], parts: Sequence[dict[str, Any]]) -> str:
+    """Empty without lines; under it, of which kafkapy it tells."""
+    if not lines:
+        return ""
+    by = made_by(parts)
+    return markdown.table(heads, lines) + (f"\n*kafkapy {by}*\n" if by else "")
 
 
 def _rows(rows: list[dict[str, Any]]) -> str:
-    if not rows:
-        return ""
     has = [side for side in SIDES if any(side in row["medians"] for row in rows)]
     lines = []
     for row in rows:
-        goal = row["goal"] or ""
-        if goal and row["reached"] is not None:
-            goal += " ✓" if row["reached"] else " missed"
         cells = [_with_spread(row, side) for side in has]
-        ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f} ×"
-        if ratio and row["spread_larger_than_difference"]:
-            ratio += " (spread is larger)"
-        lines.append([f"{row['label']}, {row['unit']}".rstrip(", "), *cells, ratio, goal])
-    return _table(["figure", *(TITLES[side] for side in has), "ratio", "goal"], lines)
+        lines.append([_label(row), how_many(_runs(row)), *cells, _ratio(row), _goal(row)])
+    return _table(["figure", "runs", *(TITLES[side] for side in has), "ratio", "goal"], lines, rows)
+
+
+def _label(row: dict[str, Any]) -> str:
+    return f"{row['label']}, {row['unit']}".rstrip(", ")
+
+
+def _runs(row: dict[str, Any]) -> list[int]:
+    return [len(figures) for figures in row["figures"].values()]
 
 
 def _with_spread(row: dict[str, Any], side: str) -> str:
@@ -113,38 +106,54 @@ def _with_spread(row: dict[str, Any], side: str) -> str:
     return text if len(runs) < 2 else f"{text} ({figure(min(runs))}–{figure(max(runs))})"
 
 
-def _headline(found: Newest) -> str:
+def _ratio(row: dict[str, Any]) -> str:
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f} ×"
+    return ratio + (" (spread is larger)" if ratio and row["spread_larger_than_difference"] else "")
+
+
+def _goal(row: dict[str, Any]) -> str:
+    goal = row["goal"] or ""
+    if goal and row["reached"] is not None:
+        goal += " ✓" if row["reached"] else " missed"
+    return goal
+
+
+def _headline(found: Newest, _: str) -> str:
     lines = []
+    parts = []
     for words, keys in HEADLINE:
-        if not any(key in found.rows for key in keys):
+        rows = [found.rows[key] for key in keys if key in found.rows]
+        if not rows:
             continue
+        parts += rows
         both = [" / ".join(figure(found.median(key, side)) for key in keys).strip(" /") for side in (KAFKA, KAFKAPY)]
         ratios = [found.rows.get(key, {}).get("ratio") for key in keys]
         times = " / ".join("" if ratio is None else f"{ratio:.2f}" for ratio in ratios).strip(" /")
         lines.append([words, *both, f"{times} ×" if times else ""])
     if not lines:
         return ""
-    machine, run = max(found.said, key=lambda one: int(one[1]["runs"]))
-    words = f"Medians of {run['runs']} run{'s' if run['runs'] > 1 else ''} on {machine['machine']}, {machine['kernel']}"
+    machine, _run = found.said[-1]
+    runs = how_many([number for row in parts for number in _runs(row)])
+    words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {machine['machine']}, {machine['kernel']}"
     where = f"{words}, {machine['file system'].partition(',')[0]}, TCP {machine.get('TCP', 'unknown')}:"
-    return where + "\n\n" + _table(["figure", "Apache Kafka 3.9.1", "kafkapy", "ratio"], lines)
+    return where + "\n\n" + _table(["figure", "Apache Kafka 3.9.1", "kafkapy", "ratio"], lines, parts)
 
 
-def _machine(found: Newest) -> str:
+def _machine(found: Newest, _: str) -> str:
     text = ""
     for machine, run in found.said:
         command = run.get("command", "python -m perf")
-        text += f"```\n{command}    # {run['scale']}, {run['runs']} runs, {run['seconds']:.0f} s\n"
+        text += f"```\n{command}    # {run['scale']}, at most {run['runs']} runs, {run['seconds']:.0f} s\n"
         text += "".join(f"{name:<14} {machine[name]}\n" for name in MACHINE if name in machine) + "```\n"
     return text
 
 
-def _copies(found: Newest) -> str:
-    """A load a line: MB/s and seconds of CPU a GiB, of each that answers."""
+def _copies(found: Newest, _: str) -> str:
+    """A load a line: MB/s and seconds of CPU a GiB, of each that answers; how the two ways compare; who is beside."""
     columns = [
         (side, mode) for mode in zero_copy.MODES for side in (BARE, KAFKA, KAFKAPY) if (side, mode) != (KAFKA, "copy")
     ]
-    lines = []
+    lines, compared = [], []
     for words, key in zero_copy.loads_in_words():
         cells = []
         for side, mode in columns:
@@ -153,24 +162,79 @@ def _copies(found: Newest) -> str:
             missed = found.median(f"{of}.missed", side)
             disk = "" if missed is None else f" · {missed:.0f} %"
             cells.append("" if rate is None or cpu is None else f"{rate:,.0f} · {cpu:.2f}{disk}")
+        times = [_sendfile_to_copy(found, key, what, side) for side in (BARE, KAFKAPY) for what in ("rate", "cpu")]
         if any(cells):
             lines.append([words, *cells])
-    if not lines:
+        if any(times):
+            compared.append([words, *times])
+    rows = found.those("zero-copy.")
+    table = _table(["answers", *(f"{TITLES[side]}, {mode}" for side, mode in columns)], lines, rows)
+    heads = [f"{TITLES[side]}, {what}" for side in (BARE, KAFKAPY) for what in ("rate", "CPU a GiB")]
+    ratios = _table(["sendfile to copy", *heads], compared, rows)
+    return "\n".join(text for text in (table, ratios, _rows(found.those("zero-copy.beside"))) if text)
+
+
+def _sendfile_to_copy(found: Newest, key: str, what: str, side: str) -> str:
+    ours, other = (found.median(f"{key.format(mode=mode)}.{what}", side) for mode in zero_copy.MODES)
+    return f"{ours / other:.2f} ×" if ours and other else ""
+
+
+def _threads(found: Newest, _: str) -> str:
+    """A line a setting, and which of them is the best in each column."""
+    columns = {"rate": "requests/s", "cpu": "CPU a request, µs", "p99": "p99 of a request, ms"}
+    columns |= {"fetched": "8 consumers, MB/s", "beside": "p99 of produce beside them, ms"}
+    settings = {
+        f"{count} network thread{'s' if count > 1 else ''}, {interval:g} ms": (count, interval)
+        for count, interval in itertools.product(threads.THREADS, threads.INTERVALS_MS)
+    }
+    rows = found.those("threads.")
+    if not rows:
         return ""
-    beside = found.those("zero-copy.beside")
-    return _table(["answers", *(f"{TITLES[side]}, {mode}" for side, mode in columns)], lines) + "\n" + _rows(beside)
+    lines = [
+        [words, *(_with_spread(found.rows.get(threads.key_of(*setting, what), NOTHING), KAFKAPY) for what in columns)]
+        for words, setting in settings.items()
+    ]
+    best = []
+    for what, words in columns.items():
+        measured = {
+            setting: median
+            for setting in settings
+            if (median := found.median(threads.key_of(*settings[setting], what), KAFKAPY)) is not None
+        }
+        choose = max if what in ("rate", "fetched") else min
+        best.append(f"{words}: {choose(measured, key=measured.__getitem__)}" if measured else "")
+    told = f"The best of each column: {'; '.join(filter(None, best))}.\n"
+    return f"{_table(['setting', *columns.values()], lines, rows)}\n{told}"
+
+
+def _missed(found: Newest, _: str) -> str:
+    rows = [row for row in found.rows.values() if row["reached"] is False]
+    lines = [[_label(row), figure(row["medians"].get(KAFKAPY)), _ratio(row), row["goal"]] for row in rows]
+    return _table(["figure", "kafkapy", "ratio to Apache Kafka", "goal"], lines, rows)
 
 
 def _growth(found: Newest, prefix: str) -> str:
+    curves = [curve for key, curve in found.curves.items() if key.startswith(prefix)]
     text = ""
-    for key, curve in found.curves.items():
-        if key.startswith(prefix):
-            told = "; ".join(f"{TITLES[side]} {sentence}" for side, sentence in curve["growth"].items() if sentence)
-            text += f"- {curve['label']}: {told}\n"
-    return text
+    for curve in curves:
+        told = "; ".join(f"{TITLES[side]} {sentence}" for side, sentence in curve["growth"].items() if sentence)
+        text += f"- {curve['label']}: {told}\n"
+    return text + (f"\n*kafkapy {made_by(curves)}*\n" if made_by(curves) else "")
 
 
-def _soak(found: Newest) -> str:
+def _plots(found: Newest, keys: str) -> str:
+    titles = plots.titles(found)
+    return "".join(f"![{titles[key]}](plots/{key}.png)\n" for key in keys.split() if key in titles)
+
+
+def _steps(found: Newest, _: str) -> str:
+    if found.steps is None:
+        return ""
+    by = made_by([found.steps])
+    return steps.table(found.steps["broker"], found.steps["bare"]) + (f"\n*kafkapy {by}*\n" if by else "")
+
+
+def _soak(found: Newest, _: str) -> str:
     if found.soak is None:
         return ""
     goals, figures = found.soak["goals"], found.soak["figures"]
@@ -178,7 +242,20 @@ def _soak(found: Newest) -> str:
     lines = [[name, figure(figures[name]), f"≤ {goal:g}", "reached" if figures[name] <= goal else "missed"]
              for name, goal in goals.items()]  # fmt: skip
     failures = "".join(f"- failed: {failure}\n" for failure in found.soak["failures"])
-    return _table([minutes, "figure", "goal", ""], lines) + ("\n" + failures if failures else "")
+    return _table([minutes, "figure", "goal", ""], lines, [found.soak]) + ("\n" + failures if failures else "")
+
+
+BLOCKS: dict[str, Callable[[Newest, str], str]] = {
+    "machine": _machine,
+    "headline": _headline,
+    "copies": _copies,
+    "steps": _steps,
+    "soak": _soak,
+    "threads": _threads,
+    "missed": _missed,
+    "growth": _growth,
+    "plots": _plots,
+}
 
 
 def fill(page: str, found: Newest) -> str:
@@ -189,23 +266,3 @@ def fill(page: str, found: Newest) -> str:
         return f"{place[1]}\n{text}\n{place[3]}" if text else place[0]
 
     return BLOCK.sub(made, page)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("python -m perf.tables", description=__doc__.partition("\n")[0])
-    parser.add_argument(
-        "results", type=Path, nargs="+", help="JSON files of perf, perf.soak and perf.steps, the newest last"
-    )
-    parser.add_argument(
-        "--pages", type=Path, nargs="+", default=PAGES, help="what is filled (docs/performance.md, README.md)"
-    )
-    options = parser.parse_args(arguments)
-    found = load(options.results)
-    for page in options.pages:
-        page.write_text(fill(page.read_text(), found))
-        print(page)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -31,7 +31,14 @@ def _rows(threads: int) -> tuple[Row, ...]:
         rows += [
             Row(f"{key}.idle.{share}", f"ack at {RATE}/s, {with_threads}, idle, {share}", "ms", "lower", digits=3),
             Row(f"{key}.beside.{share}", f"the same beside a cold reader, {share}", "ms", "lower", digits=3),
-            Row(f"{key}.times.{share}", f"beside to idle, {share}", "x", "lower", Goal(1.2, None), digits=2),
+            Row(
+                f"{key}.times.{share}",
+                f"beside a cold reader to idle, {with_threads}, {share}",
+                "x",
+                "lower",
+                Goal(1.2, None),
+                digits=2,
+            ),
         ]
     rows.append(Row(f"{key}.rate", f"the cold reader, {with_threads}", "MB/s", "higher", Goal(1.0)))
     return tuple(rows)

@@ -56,7 +56,7 @@ class Mirror(Measurement):
             for broker in (source, target):
                 ending.enter_context(pinned(broker.pid, cores[:1], cores[:1]))
             for size, (key, _) in SIZES.items():
-                count = _fill(source.port, key, size, bench.scale.client // (2 if size > 512 else 8))
+                count = _fill(source.port, key, size, bench.scale.client // (4 if size > 512 else 16))
                 with RawClient(target.port) as client:
                     client.create_topic(key, PARTITIONS)
                 command = ["taskset", "-c", str(cores[-1]), *_command(kind, source, target, key)]

@@ -30,7 +30,7 @@ class SparkLog(Measurement):
         with bench.broker(KAFKAPY) as broker, spark.driver(bench, kind) as driver:
             for size, key in spark.SIZES.items():
                 topic = f"values-{size}"
-                count = spark.fill(broker.port, topic, size, bench.scale.client // 4 * 3 // max(size, 256))
+                count = spark.fill(broker.port, topic, size, bench.scale.client // 8 * 3 // max(size, 256))
                 if kind == KAFKA:
                     source = "kafka"
                     options = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": topic}

@@ -31,7 +31,7 @@ class SparkRead(Measurement):
         found: Figures = {}
         with bench.broker(Kafkapy.kind) as broker, bench.data() as directory:
             counts = {
-                size: spark.fill(broker.port, f"values-{size}", size, bench.scale.client // 4 * 3 // max(size, 256))
+                size: spark.fill(broker.port, f"values-{size}", size, bench.scale.client // 8 * 3 // max(size, 256))
                 for size in spark.SIZES
             }
             for version in VERSIONS:

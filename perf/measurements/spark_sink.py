@@ -33,7 +33,7 @@ class SparkSink(Measurement):
             at = {"kafka.bootstrap.servers": broker.bootstrap, "topic": TOPIC}
             with spark.driver(bench, kind) as driver:
                 for size, key in spark.SIZES.items():
-                    count = bench.scale.client // 2 // max(size, 256)
+                    count = bench.scale.client // 4 // max(size, 256)
                     given = (spark.source_of(kind), at, size, count)
                     rate, cpu = spark.rate_and_cpu(driver, broker, count, spark_jobs.write, *given)
                     found[f"spark.sink.{key}"] = rate

@@ -28,18 +28,18 @@ RATE = 500
 SMALL, LARGE, BESIDE = "small", "large", "beside"
 
 
-def _key(threads: int, interval_ms: float, what: str) -> str:
+def key_of(threads: int, interval_ms: float, what: str) -> str:
     return f"threads.{threads}.{interval_ms:g}.{what}"
 
 
 def _rows_of(threads: int, interval_ms: float) -> tuple[Row, ...]:
     who = f"{threads} network thread{'s' if threads > 1 else ''}, switch interval {interval_ms:g} ms"
     return (
-        Row(_key(threads, interval_ms, "rate"), f"one record a request, 64 connections, {who}", "/s", "higher"),
-        Row(_key(threads, interval_ms, "cpu"), f"broker CPU a request, {who}", "us", "lower", digits=1),
-        Row(_key(threads, interval_ms, "p99"), f"p99 of a request, {who}", "ms", "lower", digits=3),
-        Row(_key(threads, interval_ms, "fetched"), f"8 consumers of 1 MiB, {who}", "MB/s", "higher"),
-        Row(_key(threads, interval_ms, "beside"), f"p99 of produce at {RATE}/s beside them, {who}", "ms", "lower",
+        Row(key_of(threads, interval_ms, "rate"), f"one record a request, 64 connections, {who}", "/s", "higher"),
+        Row(key_of(threads, interval_ms, "cpu"), f"broker CPU a request, {who}", "us", "lower", digits=1),
+        Row(key_of(threads, interval_ms, "p99"), f"p99 of a request, {who}", "ms", "lower", digits=3),
+        Row(key_of(threads, interval_ms, "fetched"), f"8 consumers of 1 MiB, {who}", "MB/s", "higher"),
+        Row(key_of(threads, interval_ms, "beside"), f"p99 of produce at {RATE}/s beside them, {who}", "ms", "lower",
             digits=3),
     )  # fmt: skip
 
@@ -66,7 +66,7 @@ class Threads(Measurement):
             log = len(records), len(values), batches
             for threads, interval_ms in itertools.product(THREADS, INTERVALS_MS):
                 figures = _figures(bench, data, threads, interval_ms, log)
-                found |= {_key(threads, interval_ms, what): figure for what, figure in figures.items()}
+                found |= {key_of(threads, interval_ms, what): figure for what, figure in figures.items()}
         return found
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perf import plots
+from perf import publish
 from perf.curves import Curve
 from perf.measurement import BARE, KAFKA, KAFKAPY
 
@@ -36,7 +36,7 @@ def test_curves_copies_and_the_soak_become_pictures(written, tmp_path, capsys):
     run = written(curves=[curve.as_json("partitions.stop")], rows=COPIES)
     soak = written("soak.json", samples=[{"minute": minute, "rss_mib": 30.0, "p99_ms": 1.0} for minute in (1, 2)])
     to = tmp_path / "plots"
-    assert plots.main([run, soak, "--to", str(to)]) == 0
+    assert publish.main([run, soak, "--pages", "--plots", str(to)]) == 0
     said = capsys.readouterr().out.split()
     assert sorted(said) == sorted(map(str, to.iterdir()))
     names = ["partitions.stop", "soak.p99_ms", "soak.rss_mib", "zero_copy.cpu", "zero_copy.rate"]
@@ -44,14 +44,8 @@ def test_curves_copies_and_the_soak_become_pictures(written, tmp_path, capsys):
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in to.iterdir())
 
 
-def test_a_result_without_sizes_is_an_error_in_a_sentence(written, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        plots.main([written(), "--to", str(tmp_path)])
-    assert "nothing to draw" in capsys.readouterr().err
-
-
 def test_a_file_that_is_no_result_is_named(tmp_path):
     file = tmp_path / "other.json"
     file.write_text("{}")
     with pytest.raises(SystemExit, match=r"other\.json cannot be read as a result"):
-        plots.main([str(file)])
+        publish.main([str(file)])

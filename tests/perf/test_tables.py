@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from perf import tables
+from perf import publish, tables
 from perf.measurement import BARE, KAFKA, KAFKAPY, QUICK, Goal, Row
 from perf.report import write_json
 from perf.stats import compare
@@ -18,7 +18,13 @@ def written(tmp_path):
         rows = [Row(key, label, "MB/s", "higher", Goal(1.2))]
         measured = {key: sides}
         file = tmp_path / name
-        machine = {"machine": "two cores", "kernel": "Linux", "file system": "ext4 at /data, 9 GiB", "TCP": "reno"}
+        machine = {
+            "kafkapy": f"1.0 at {name}",
+            "machine": "two cores",
+            "kernel": "Linux",
+            "file system": "ext4 at /data, 9 GiB",
+            "TCP": "reno",
+        }
         how = {"command": "python -m perf --runs 2", "scale": QUICK.name, "runs": 2, "seconds": 60.0}
         write_json(file, machine, compare(rows, measured), measured, dict(enumerate(notes)), how)
         return file
@@ -29,7 +35,8 @@ def written(tmp_path):
 def filled(page, tmp_path, *files):
     path = tmp_path / "page.md"
     path.write_text(page)
-    assert tables.main([*map(str, files), "--pages", str(path)]) == 0
+    where = ["--pages", str(path), "--plots", str(tmp_path / "plots")]
+    assert publish.main([*map(str, files), *where]) == 0
     return path.read_text()
 
 
@@ -42,7 +49,7 @@ def test_a_place_gets_the_rows_that_begin_with_its_name_and_the_rest_stays(writt
     assert "old" not in text
     assert "before\n" in text
     assert "<!-- perf: spark. -->\nkept\n" in text
-    line = "| a figure, MB/s | 105 (100–110) | 310 (300–320) | 500 | 2.95 × | ≥ 1.2 × ✓ |"
+    line = "| a figure, MB/s | 1 to 2 | 105 (100–110) | 310 (300–320) | 500 | 2.95 × | ≥ 1.2 × ✓ |"
     assert line in text.splitlines()
     assert filled(text, tmp_path, file) == text
 
@@ -53,6 +60,18 @@ def test_the_file_named_last_counts(written, tmp_path):
     text = filled("<!-- perf: produce. -->\n<!-- /perf -->\n", tmp_path, first, second)
     assert "2.00" in text
     assert "1.00" not in text
+    assert "*kafkapy 1.0 at b.json*" in text
+
+
+def test_what_misses_its_goal_is_listed_and_what_an_older_run_left_is_told_apart(written, tmp_path):
+    first = written("a.json", "produce.1k.acks1", kafka=[100.0], kafkapy=[90.0])
+    second = written("b.json", "consume.1k", kafka=[100.0], kafkapy=[200.0])
+    page = "<!-- perf: missed -->\n<!-- /perf -->\n<!-- perf: produce. -->\n<!-- /perf -->\n"
+    text = filled(page, tmp_path, first, second)
+    assert "| a figure, MB/s | 90.0 | 0.90 × | ≥ 1.2 × |" in text.splitlines()
+    again = filled(text, tmp_path, second)
+    assert again.partition("perf: produce.")[2] == text.partition("perf: produce.")[2]
+    assert "1.0 at a.json" in again
 
 
 def test_the_headline_says_where_it_was_measured(written, tmp_path):
@@ -62,35 +81,61 @@ def test_the_headline_says_where_it_was_measured(written, tmp_path):
     assert "| consume 1 KiB records, hot, MB/s | 1,000 | 2,000 | 2.00 × |" in text.splitlines()
 
 
-def test_copies_have_a_line_a_load(tmp_path):
+def test_copies_have_a_line_a_load_and_another_for_how_the_two_ways_compare(tmp_path):
     rows = [
-        {"key": f"zero-copy.{mode}.1.4096.{what}", "medians": dict.fromkeys((KAFKA, KAFKAPY, BARE), 1.5)}
-        for mode in ("sendfile", "copy")
+        {"key": f"zero-copy.{mode}.1.4096.{what}", "medians": dict.fromkeys((KAFKA, KAFKAPY, BARE), figure)}
+        for mode, figure in (("sendfile", 1.5), ("copy", 3.0))
         for what in ("rate", "cpu")
     ]
     file = tmp_path / "r.json"
     file.write_text(json.dumps({"machine": {}, "run": {}, "rows": rows, "notes": []}))
-    text = filled("<!-- perf: copies -->\n<!-- /perf -->\n", tmp_path, file)
-    assert "| 4 KiB | 2 · 1.50 | 2 · 1.50 | 2 · 1.50 | 2 · 1.50 | 2 · 1.50 |" in text.splitlines()
+    lines = filled("<!-- perf: copies -->\n<!-- /perf -->\n", tmp_path, file).splitlines()
+    assert "| 4 KiB | 2 · 1.50 | 2 · 1.50 | 2 · 1.50 | 3 · 3.00 | 3 · 3.00 |" in lines
+    assert "| 4 KiB | 0.50 × | 0.50 × | 0.50 × | 0.50 × |" in lines
+
+
+def test_threads_have_a_line_a_setting_and_the_best_of_each_column(written, tmp_path):
+    first = written("a.json", "threads.1.0.5.rate", kafkapy=[100.0])
+    second = written("b.json", "threads.2.5.rate", kafkapy=[200.0, 220.0])
+    text = filled("<!-- perf: threads -->\n<!-- /perf -->\n", tmp_path, first, second)
+    assert "| 1 network thread, 0.5 ms | 100 |  |  |  |  |" in text.splitlines()
+    assert "| 2 network threads, 5 ms | 210 (200–220) |  |  |  |  |" in text.splitlines()
+    assert "The best of each column: requests/s: 2 network threads, 5 ms." in text.splitlines()
+
+
+NAMES = ("growth topics.", "soak", "steps", "plots topics.create topics.delete soak.rss_mib", "plots zero_copy.rate")
 
 
 def test_growth_steps_and_the_soak_have_their_places(tmp_path):
     curve = {
         "key": "topics.create",
         "label": "making a topic",
+        "of": "topics",
+        "unit": "ms",
         "growth": {KAFKAPY: "1 ms: does not grow"},
         "points": {},
     }
     run, soak, steps = (tmp_path / name for name in ("run.json", "soak.json", "steps.json"))
     run.write_text(json.dumps({"machine": {}, "run": {}, "rows": [], "notes": [], "curves": [curve]}))
-    sample = {"samples": [{"minute": 60.0}], "figures": {"p99": 1.0}, "goals": {"p99": 1.2}, "failures": []}
+    sample = {
+        "samples": [{"minute": 60.0, "rss_mib": 30.0, "p99_ms": 1.0}],
+        "figures": {"p99": 1.0},
+        "goals": {"p99": 1.2},
+        "failures": [],
+    }
     soak.write_text(json.dumps(sample))
     steps.write_text(json.dumps({"steps": {"broker": {"a request": {"decode": 1.0}}, "bare": {"a request": {}}}}))
-    page = "".join(f"<!-- perf: {name} -->\n<!-- /perf -->\n" for name in ("growth topics.", "soak", "steps"))
+    page = "".join(f"<!-- perf: {name} -->\n<!-- /perf -->\n" for name in NAMES)
     text = filled(page, tmp_path, run, soak, steps)
     assert "- making a topic: kafkapy 1 ms: does not grow" in text
     assert "| p99 | 1.00 | ≤ 1.2 | reached |" in text
     assert "| decode | 1.0 |  |" in text
+    pictures = [line for line in text.splitlines() if line.startswith("![")]
+    assert pictures == [
+        "![making a topic](plots/topics.create.png)",
+        "![soak: resident memory](plots/soak.rss_mib.png)",
+    ]
+    assert all((tmp_path / picture.partition("(")[2][:-1]).exists() for picture in pictures)
 
 
 def test_every_row_of_the_headline_is_measured():

@@ -1,0 +1,39 @@
+"""`python -m perf.publish RESULT.json ...`: tables into docs/performance.md and README.md, plots into docs/plots.
+
+The files are those of perf, perf.soak and perf.steps, the newest last: of each row the file counts that is named last.
+What none of them has stays as an earlier run left it, with the revision that it was measured at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from perf import plots, tables
+from perf.machine import ROOT
+from perf.newest import load
+
+DOCS = ROOT / "docs"
+PAGES = (DOCS / "performance.md", ROOT / "README.md")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("python -m perf.publish", description=__doc__.partition("\n")[0])
+    parser.add_argument("results", type=Path, nargs="+", help="JSON files of perf, perf.soak and perf.steps")
+    parser.add_argument(
+        "--pages", type=Path, nargs="*", default=PAGES, help="what is filled (performance.md, README.md)"
+    )
+    parser.add_argument("--plots", type=Path, default=DOCS / "plots", metavar="DIR", help="where they go (docs/plots)")
+    options = parser.parse_args(arguments)
+    found = load(options.results)
+    for page in options.pages:
+        page.write_text(tables.fill(page.read_text(), found))
+        print(page)
+    for file in plots.draw_all(found, options.plots):
+        print(file)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
