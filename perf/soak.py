@@ -45,6 +45,12 @@ SETTLED_MINUTES = 10
 WINDOW_MINUTES = 10
 IDLE_SECONDS = 20.0
 GOALS = {"rss_mib_an_hour": 1.0, "descriptors": 1.05, "p99": 1.2, "idle_percent": 0.5}
+MEANINGS = {
+    "rss_mib_an_hour": "resident memory, slope after the first ten minutes, MiB an hour",
+    "descriptors": "most descriptors, last ten minutes to the ten that follow the first ten",
+    "p99": "median p99 of acks, last ten minutes to the ten that follow the first ten",
+    "idle_percent": "CPU when nobody asks anything, % of a core",
+}
 
 
 @dataclass(frozen=True)
@@ -233,7 +239,8 @@ def main() -> int:
         samples, figures, failures = soak(options.minutes, Path(directory))
     missed = [name for name, goal in GOALS.items() if figures[name] > goal]
     for name, figure in figures.items():
-        print(f"{name:<16} {figure:8.2f}  goal at most {GOALS[name]:g}{'  missed' if name in missed else ''}")
+        verdict = "missed" if name in missed else "reached"
+        print(f"{MEANINGS[name]:<76} {figure:8.2f}  goal at most {GOALS[name]:<4g}  {verdict}")
     for failure in failures:
         print(f"failed: {failure}")
     options.json.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perf import markdown, plots, steps
+from perf import markdown, plots, soak, steps
 from perf.measurement import BARE, KAFKA, KAFKAPY
 from perf.measurements import threads, zero_copy
 from perf.newest import Newest, made_by
@@ -239,8 +239,10 @@ def _soak(found: Newest, _: str) -> str:
         return ""
     goals, figures = found.soak["goals"], found.soak["figures"]
     minutes = f"{found.soak['samples'][-1]['minute']:.0f} minutes"
-    lines = [[name, figure(figures[name]), f"≤ {goal:g}", "reached" if figures[name] <= goal else "missed"]
-             for name, goal in goals.items()]  # fmt: skip
+    lines = [
+        [soak.MEANINGS[name], figure(figures[name]), f"≤ {goal:g}", "reached" if figures[name] <= goal else "missed"]
+        for name, goal in goals.items()
+    ]
     failures = "".join(f"- failed: {failure}\n" for failure in found.soak["failures"])
     return _table([minutes, "figure", "goal", ""], lines, [found.soak]) + ("\n" + failures if failures else "")
 
