@@ -81,8 +81,9 @@ def test_topics_of_old_tools_and_by_hand_are_picked_up(start: Start, tree: Tree)
         ]
     )
     eventually(lambda: services.replicas.holds("old", 1) and services.replicas.holds("old", 0))
-    assert segment_bytes(server, "old", 0) == 2048
+    eventually(lambda: segment_bytes(server, "old", 0) == 2048)
     eventually(lambda: "topic_id" in value(tree, "/brokers/topics/old"))
+    eventually(lambda: tree.exists("/brokers/topics/old/partitions/0/state"))
     state = {"controller_epoch": 1, "leader": 0, "version": 1, "leader_epoch": 0, "isr": [0]}
     assert value(tree, "/brokers/topics/old/partitions/0/state") == state
 
@@ -120,10 +121,11 @@ def test_what_was_written_while_no_broker_ran_counts_at_the_start(start: Start, 
     )
     second = start()
     eventually(lambda: second.services.replicas.holds("hand", 0) and second.services.replicas.holds("whole", 0))
+    eventually(lambda: tree.exists("/brokers/topics/whole/partitions/0/state"))
     assert value(tree, "/brokers/topics/whole/partitions/0/state")["leader"] == 0
     left = ("/brokers/topics/gone", "/admin/reassign_partitions", "/admin/preferred_replica_election")
     eventually(lambda: not any(map(tree.exists, left)))
-    assert tree.children("/isr_change_notification") == []
+    eventually(lambda: tree.children("/isr_change_notification") == [])
     assert tree.get("/controller_epoch").data == b"2"
 
 

@@ -164,6 +164,7 @@ def test_a_deletion_that_another_controller_has_finished_is_over(
     eventually(lambda: (made := topics.get("t")) is not None and made.id != old.id)
     eventually(lambda: server.services.replicas.holds("t", 0))
     assert topics.marked() == []
+    eventually(lambda: tree.exists("/brokers/topics/t/partitions/0/state"))
     assert value(tree, "/brokers/topics/t/partitions/0/state")["leader"] == 0
 
 

@@ -38,7 +38,7 @@ def test_topics_are_made_grown_set_and_deleted_through_zookeeper(
     made = ("--create", "--topic", "t", "--partitions", "2", "--replication-factor", "1")
     run(topics, *zookeeper, *made, "--config", "segment.bytes=4096")
     eventually(lambda: replicas.holds("t", 1), what="the topic is not led")
-    assert "topic_id" in json.loads(tree.get("/brokers/topics/t").data)
+    eventually(lambda: "topic_id" in json.loads(tree.get("/brokers/topics/t").data), what="it has no id")
 
     run(topics, *zookeeper, "--alter", "--topic", "t", "--partitions", "3")
     eventually(lambda: replicas.holds("t", 2), what="the new partition is not led")

@@ -47,6 +47,7 @@ def test_a_broker_takes_up_what_is_written(server: BrokerServer, topics: Call, t
     eventually(lambda: replicas.holds("t", 2), what="the new partition is not led")
     eventually(lambda: getattr(replicas.config_of("t", 0), "segment_bytes", 0) == 8192, what="it is not set")
     assert topics("alter", "t", "--delete-config", "retention.ms")[0] == 0
+    eventually(lambda: tree.exists("/brokers/topics/t/partitions/2/state"), what="its leader is not written")
 
     code, out, _ = topics("describe", "t", "--json")
     (found,) = json.loads(out)
