@@ -10,6 +10,7 @@ cdef class ProduceRequest:
     cdef readonly int16_t acks
     cdef readonly int32_t timeout_ms
     cdef readonly bint in_transaction       # whether any of its batches is part of a transaction
+    cdef readonly Py_ssize_t record_sets    # how many there are in `topics`
     cdef readonly list topics               # of (name, list of (partition, records)); records: memoryview or None
 
 

@@ -12,7 +12,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.results import CLIENT
 from kafkapy.record.compression import NONE, ZSTD, codec_of
-from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, validate
+from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, Validator
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
 _FOREVER = (1 << 63) - 1
@@ -30,10 +30,10 @@ def rules_of(config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> App
 class AppendRules:
     """Made once for each change of the settings."""
 
-    __slots__ = ("_any_rules", "_own_limit", "_own_rules", "_rules", "_zstd", "older")
+    __slots__ = ("_any", "_any_own", "_own_limit", "_plain", "_plain_own", "_zstd", "older")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
-        self._rules: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "max_decompressed": max_decompressed,
             "timestamp_type": _APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else _CREATE_TIME,
             "before_max_ms": config.message_timestamp_before_max_ms,
@@ -44,20 +44,23 @@ class AppendRules:
         self._zstd = config.stores_zstd
         self.older = config.record_magic != 2  # whether the topic is of message format 0 or 1
         if config.compression_type != "producer":
-            self._rules["target_codec"] = codec_of(config.compression_type)
-            self._rules["target_level"] = config.compression_level
-        self._own_rules = {**self._rules, "of_client": False}
+            settings["target_codec"] = codec_of(config.compression_type)
+            settings["target_level"] = config.compression_level
+        self._plain = Validator(**settings)
+        self._plain_own = Validator(**settings, of_client=False)
+        # Which formats a request may carry was looked at when it came.
+        settings |= {"target_magic": config.record_magic, "any_magic": True}
+        self._any = Validator(**settings)
+        self._any_own = Validator(**settings, of_client=False)
         # Up to how many bytes a batch of this broker's own goes into the log as it was built just now, without a walk
         # over its records; 0 where the topic wants something of it that the builder does not know of.
         as_built = (
             config.record_magic == 2
-            and "target_codec" not in self._rules
-            and self._rules["timestamp_type"] == _CREATE_TIME
+            and "target_codec" not in settings
+            and settings["timestamp_type"] == _CREATE_TIME
             and min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == _FOREVER
         )
         self._own_limit = config.max_message_bytes if as_built else 0
-        # Which formats a request may carry was looked at when it came.
-        self._any_rules = {**self._rules, "target_magic": config.record_magic, "any_magic": True}
 
     def validate_all(
         self, sets: Sequence[memoryview], now_ms: int, zstd_allowed: bool, any_format: bool, origin: int = CLIENT
@@ -89,7 +92,7 @@ class AppendRules:
         own = self.own(records) if origin != CLIENT else None
         if own is not None:
             return own
-        return self._checked(self._rules if origin == CLIENT else self._own_rules, records, now_ms, zstd_allowed)
+        return self._checked(self._plain if origin == CLIENT else self._plain_own, records, now_ms, zstd_allowed)
 
     def own(self, records: memoryview) -> ValidatedBatch | None:
         """A batch that this broker has built itself, in a buffer of its own; None where it has to be looked into."""
@@ -102,14 +105,13 @@ class AppendRules:
         self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
     ) -> ValidatedBatch | KafkaError:
         """The same for records and topics of any message format; may take long."""
-        rules = self._any_rules if origin == CLIENT else {**self._any_rules, "of_client": False}
-        return self._checked(rules, records, now_ms, zstd_allowed)
+        return self._checked(self._any if origin == CLIENT else self._any_own, records, now_ms, zstd_allowed)
 
     def _checked(
-        self, rules: dict[str, Any], records: memoryview, now_ms: int, zstd_allowed: bool
+        self, validate: Validator, records: memoryview, now_ms: int, zstd_allowed: bool
     ) -> ValidatedBatch | KafkaError:
         try:
-            batch = validate(records, now_ms=now_ms, zstd_allowed=zstd_allowed, **rules)
+            batch = validate(records, now_ms, zstd_allowed)
         except KafkaError as error:
             return error.as_value()
         if not self._zstd and batch.codec == ZSTD:

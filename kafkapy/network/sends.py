@@ -140,6 +140,8 @@ class Sender:
                 box.warmed = 0  # by the time that the socket has room it may be gone again
                 return UNMADE if self.unmade is not None else BLOCKED
             self.bytes_out += sent
+            if sent == len(part) and not box.offset and box.index + 1 == len(box.parts):
+                break  # as nearly always: one part, and the socket took it
             box.advance(sent)
             while box.marks and box.marks[0][0] <= box.index:
                 box.marks.pop(0)[1]()

@@ -7,8 +7,8 @@ connection with an unsent or a pending reply is not read, so its client is stopp
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafkapy._ext import syscalls
 from kafkapy._ext.frames import BadFrameSize
@@ -50,7 +50,10 @@ class Serving:
 
     def serve(self, conn: Connection) -> None:
         """One turn. Whatever goes wrong ends this connection and no other."""
-        self._guarded(conn, self._serve, conn)
+        try:
+            self._serve(conn)
+        except Exception as error:
+            self._failed(conn, error)
 
     def answer_gathered(self) -> None:
         """Answers the connections whose requests the handler has gathered in this turn."""
@@ -62,26 +65,27 @@ class Serving:
             answers = [(conn, [CLOSE]) for conn, _ in gathered]
         for conn, replies in answers:
             if not conn.closed:
-                self._guarded(conn, self._reply, conn, replies)
+                try:
+                    self._take(conn, replies)
+                    self._go_on(conn)
+                except Exception as error:
+                    self._failed(conn, error)
 
-    def _guarded(self, conn: Connection, what: Callable[..., None], *args: Any) -> None:
-        try:
-            what(*args)
-        except PeerClosed:
-            self._close(conn)
-        except BadFrameSize as error:
-            log.warning("closed a connection for %s", error, extra=conn.who)
-            self._close(conn)
-        except RegionEnded as error:
-            log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
-            self._close(conn)
-        except OSError as error:
-            log.debug("lost a connection: %s", error, extra=conn.who)
-            self._close(conn)
-        except Exception:
-            log.exception("closed a connection after an error", extra=conn.who)
-            self._receiver.distrust_shared()
-            self._close(conn)
+    def _failed(self, conn: Connection, error: Exception) -> None:
+        """Called where `error` is handled."""
+        match error:
+            case PeerClosed():
+                pass
+            case BadFrameSize():
+                log.warning("closed a connection for %s", error, extra=conn.who)
+            case RegionEnded():
+                log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
+            case OSError():
+                log.debug("lost a connection: %s", error, extra=conn.who)
+            case _:
+                log.exception("closed a connection after an error", extra=conn.who)
+                self._receiver.distrust_shared()
+        self._close(conn)
 
     def complete(self, conn: Connection, pending: Pending) -> None:
         """A pending request has its reply: the connection goes on where it stopped."""
@@ -137,10 +141,6 @@ class Serving:
         if not 0 < count <= len(frames):
             raise TypeError(f"a handler answered {count} of {len(frames)} frames")
         self._receiver.handled(conn, frames, count, conn.pending)
-        self._go_on(conn)
-
-    def _reply(self, conn: Connection, replies: Sequence[Reply]) -> None:
-        self._take(conn, replies)
         self._go_on(conn)
 
     def _take(self, conn: Connection, replies: Sequence[Reply]) -> None:

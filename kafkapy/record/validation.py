@@ -8,13 +8,15 @@ and 1 is in kafkapy.record.message_validation.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 from kafkapy._ext.validation import InvalidBatch, ValidatedBatch, assign
 from kafkapy._ext.validation import validate as _validate
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record import compression
 
-__all__ = ["MAX_DECOMPRESSED", "RecordError", "ValidatedBatch", "assign", "validate"]
+__all__ = ["MAX_DECOMPRESSED", "RecordError", "ValidatedBatch", "Validator", "assign", "validate"]
 
 # What one batch may unpack to. Kafka has no such limit and unpacks for as long as it takes; 128 MiB is a thousand
 # times the usual batch, and a gzip stream of that size takes a quarter of a second.
@@ -32,22 +34,66 @@ class RecordError(KafkaError):
         self.record_errors = record_errors
 
 
+class Validator:
+    """`validate` for a topic: what its settings ask is given once, and not gone through with every small batch."""
+
+    __slots__ = ("_any_magic", "_of_client", "_old", "_pack", "_settings", "_target_magic", "_unpack")
+
+    def __init__(
+        self,
+        *,
+        timestamp_type: int = 0,
+        before_max_ms: int = _FOREVER,
+        after_max_ms: int = _FOREVER,
+        compact: bool = False,
+        target_codec: int = -1,
+        target_level: int | None = None,
+        max_message_bytes: int = -1,
+        max_decompressed: int = MAX_DECOMPRESSED,
+        target_magic: int = 2,
+        any_magic: bool = False,
+        of_client: bool = True,
+    ) -> None:
+        """See `validate`."""
+        self._settings: dict[str, Any] = {
+            "timestamp_type": timestamp_type,
+            "before_max_ms": before_max_ms,
+            "after_max_ms": after_max_ms,
+            "compact": compact,
+            "target_codec": target_codec,
+            "max_message_bytes": max_message_bytes,
+        }
+        self._old = {**self._settings, "target_level": target_level, "max_decompressed": max_decompressed}
+        self._target_magic = target_magic
+        self._any_magic = any_magic
+        self._of_client = of_client
+        self._unpack = partial(_unpack, max_decompressed)
+        self._pack = partial(_pack, target_level)
+
+    def __call__(
+        self, buffer: bytes | bytearray | memoryview, now_ms: int, zstd_allowed: bool = True
+    ) -> ValidatedBatch:
+        try:
+            if self._target_magic != 2 or (self._any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2):
+                from kafkapy.record.message_validation import Rules, validate_any
+
+                rules = Rules(now_ms=now_ms, zstd_allowed=zstd_allowed, **self._old)
+                return validate_any(buffer, self._target_magic, self._any_magic, rules)
+            return _validate(
+                buffer,
+                self._unpack,
+                self._pack,
+                now_ms=now_ms,
+                zstd_allowed=zstd_allowed,
+                of_client=self._of_client,
+                **self._settings,
+            )
+        except InvalidBatch as reason:
+            raise RecordError(reason.code, reason.message, reason.record_errors) from None
+
+
 def validate(
-    buffer: bytes | bytearray | memoryview,
-    *,
-    now_ms: int,
-    timestamp_type: int = 0,
-    before_max_ms: int = _FOREVER,
-    after_max_ms: int = _FOREVER,
-    compact: bool = False,
-    target_codec: int = -1,
-    target_level: int | None = None,
-    zstd_allowed: bool = True,
-    max_message_bytes: int = -1,
-    max_decompressed: int = MAX_DECOMPRESSED,
-    target_magic: int = 2,
-    any_magic: bool = False,
-    of_client: bool = True,
+    buffer: bytes | bytearray | memoryview, *, now_ms: int, zstd_allowed: bool = True, **settings: Any
 ) -> ValidatedBatch:
     """Validate what is appended to one partition: exactly one batch of format 2. Raises RecordError.
 
@@ -66,49 +112,15 @@ def validate(
         version before 3, which does not ask for format 2. of_client: false for what a coordinator writes, which may be
         control records, and of a producer without a sequence.
     """
-    if target_magic != 2 or (any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2):
-        from kafkapy.record.message_validation import Rules, validate_any
+    return Validator(**settings)(buffer, now_ms, zstd_allowed)
 
-        rules = Rules(
-            now_ms,
-            timestamp_type,
-            before_max_ms,
-            after_max_ms,
-            compact,
-            target_codec,
-            target_level,
-            zstd_allowed,
-            max_message_bytes,
-            max_decompressed,
-        )
-        try:
-            return validate_any(buffer, target_magic, any_magic, rules)
-        except InvalidBatch as reason:
-            raise RecordError(reason.code, reason.message, reason.record_errors) from None
 
-    def unpack(codec: int, payload: memoryview) -> Iterator[bytes]:
-        try:
-            yield from compression.pieces(codec, payload, max_decompressed)
-        except compression.DecompressionError as reason:
-            raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
-
-    def pack(codec: int, payload: bytes) -> bytes:
-        return compression.compress(codec, payload, target_level)
-
+def _unpack(max_decompressed: int, codec: int, payload: memoryview) -> Iterator[bytes]:
     try:
-        return _validate(
-            buffer,
-            unpack,
-            pack,
-            now_ms=now_ms,
-            timestamp_type=timestamp_type,
-            before_max_ms=before_max_ms,
-            after_max_ms=after_max_ms,
-            compact=compact,
-            target_codec=target_codec,
-            zstd_allowed=zstd_allowed,
-            max_message_bytes=max_message_bytes,
-            of_client=of_client,
-        )
-    except InvalidBatch as reason:
-        raise RecordError(reason.code, reason.message, reason.record_errors) from None
+        yield from compression.pieces(codec, payload, max_decompressed)
+    except compression.DecompressionError as reason:
+        raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
+
+
+def _pack(level: int | None, codec: int, payload: bytes) -> bytes:
+    return compression.compress(codec, payload, level)

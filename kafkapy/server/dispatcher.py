@@ -15,7 +15,7 @@ from kafkapy.errors import ProtocolError
 from kafkapy.network.pieces import Pieces
 from kafkapy.network.replies import CLOSE, GATHERED, Pending, Reply, Timed, Word
 from kafkapy.protocol.api_versions import unsupported
-from kafkapy.protocol.apis import API_VERSIONS, FETCH, OFFSET_COMMIT, PRODUCE
+from kafkapy.protocol.apis import API_VERSIONS, FETCH, OFFSET_COMMIT
 from kafkapy.protocol.headers import RequestHeader, UnsupportedApi, read_request_header
 from kafkapy.protocol.message import Message
 from kafkapy.record.file_region import FileRegion
@@ -38,7 +38,6 @@ __all__ = ["Dispatcher", "handlers"]
 # list of all topics in twenty bytes, and ask again without reading what it gets.
 MAX_ANSWERED = 1 << 20
 SMALL = 4 << 10  # bytes of a connection's requests that are copied, to be handled with those of others
-_PRODUCE = PRODUCE.key.to_bytes(2, "big")
 _COMMIT = OFFSET_COMMIT.key.to_bytes(2, "big")
 
 
@@ -94,7 +93,7 @@ class Dispatcher:
         if sum(map(len, frames)) > SMALL:
             return False
         try:
-            work = self._commit_in(connection, frames) or _produced_in(frames)
+            work = _produced_in(frames) or self._commit_in(connection, frames)
         except ProtocolError:
             return False  # what is said of it, and when, is the business of the ordinary way
         if work is None:
@@ -127,8 +126,10 @@ class Dispatcher:
     ) -> list[tuple[Connection, list[Reply]]]:
         started = self._meters.clock()
         answers = produce.handle_turn(self._broker, gathered)
-        for (_, requests), replies in zip(gathered, answers, strict=True):
-            replies[-1] = self._meters.handled("Produce", len(requests), started, started, replies[-1])
+        self._meters.count("Produce", sum(len(requests) for _, requests in gathered))
+        if self._meters.timed:
+            for (_, requests), replies in zip(gathered, answers, strict=True):
+                replies[-1] = self._meters.time("Produce", len(requests), started, started, replies[-1])
         return [(connection, replies) for (connection, _), replies in zip(gathered, answers, strict=True)]
 
     def _commit_turn(self, gathered: Sequence[tuple[Call, Any]]) -> list[tuple[Connection, list[Reply]]]:
@@ -222,12 +223,14 @@ class Dispatcher:
 
 def _produced_in(frames: list[memoryview]) -> list[ProduceRequest] | None:
     """The produce requests that they are, if they are and may wait for those of others."""
-    if any(frame[:2] != _PRODUCE for frame in frames):
-        return None
-    # Copies: the receive buffer is about to be another connection's.
-    decoded = [decode_produce_frame(memoryview(bytearray(frame))) for frame in frames]
-    requests = [request for request in decoded if request is not None]
-    return requests if len(requests) == len(frames) and produce.may_wait(requests) else None
+    requests = []
+    for frame in frames:
+        # Copied: the receive buffer is about to be another connection's.
+        request = decode_produce_frame(frame, True)
+        if request is None:
+            return None
+        requests.append(request)
+    return requests if produce.may_wait(requests) else None
 
 
 def _answer(broker: Services, served: Served, call: Call, request: Any) -> Any:

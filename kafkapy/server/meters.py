@@ -24,7 +24,7 @@ class RequestMeters:
 
     def __init__(self, registry: Registry, *, timed: bool) -> None:
         self._registry = registry
-        self._timed = timed
+        self.timed = timed
         self.clock: Callable[[], float] = time.monotonic if timed else _no_clock
         self.requests: dict[str, int] = {}
         self.errors: dict[tuple[str, str], int] = {}
@@ -56,16 +56,21 @@ class RequestMeters:
 
     def answered(self, api: str, message: Message) -> None:
         """Counts the error codes in a response; only where somebody can see them, for it costs a walk."""
-        if self._timed:
+        if self.timed:
             for code in error_codes(message):
                 self.error(api, code)
 
     def handled(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
         """Counts `count` requests whose handler has returned `reply`; gives it back, with its timers set."""
+        self.count(api, count)
+        return self.time(api, count, gathered, started, reply) if self.timed else reply
+
+    def count(self, api: str, count: int) -> None:
         with self._lock:
             self.requests[api] = self.requests.get(api, 0) + count
-        if not self._timed:
-            return reply
+
+    def time(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
+        """The reply with its timers set; asked for only where they are `timed`."""
         now = self.clock()
         self._observe(api, "queue", started - gathered, count)
         self._observe(api, "local", now - started, count)

@@ -6,12 +6,11 @@ The answers of a connection leave together, when the last partition has given it
 from __future__ import annotations
 
 import logging
-import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
 from kafkapy.errors import Errors, KafkaError, name_of
-from kafkapy.network.replies import CLOSE, NO_REPLY, Reply
+from kafkapy.network.replies import CLOSE, NO_REPLY, Reply, Send
 from kafkapy.replica.partition import Verdict
 from kafkapy.server.call import MeteredPending
 
@@ -55,16 +54,18 @@ class Slot:
     def fill(self, verdict: Verdict) -> None:
         if isinstance(verdict, KafkaError):
             self.meters.error("Produce", verdict.code)
-        self.answers[self.place] = _answer(self.index, verdict, self.version)
+            answer = _refused(self.index, verdict, self.version)
+        else:
+            base_offset, _, append_time, start_offset, _ = verdict
+            answer = (self.index, 0, base_offset, append_time, start_offset, None, None)
+        self.answers[self.place] = answer
 
 
-def _answer(index: int, verdict: Verdict, version: int) -> Answer:
-    if isinstance(verdict, KafkaError):
-        code = verdict.code
-        if code == Errors.KAFKA_STORAGE_ERROR and version < SUPPORTS_UNKNOWN_PRODUCER:
-            code = Errors.NOT_LEADER_OR_FOLLOWER
-        return (index, code, -1, -1, -1, getattr(verdict, "record_errors", None), verdict.message)
-    return (index, Errors.NONE, verdict.base_offset, verdict.log_append_time, verdict.log_start_offset, None, None)
+def _refused(index: int, error: KafkaError, version: int) -> Answer:
+    code = error.code
+    if code == Errors.KAFKA_STORAGE_ERROR and version < SUPPORTS_UNKNOWN_PRODUCER:
+        code = Errors.NOT_LEADER_OR_FOLLOWER
+    return (index, code, -1, -1, -1, getattr(error, "record_errors", None), error.message)
 
 
 class Asked:
@@ -76,46 +77,50 @@ class Asked:
         self.connection = connection
         self.frames = frames
         # one list of (topic, answers) a request, in the order asked
-        self.answers: list[list[tuple[str, list[Answer | None]]]] = []
-        # Partitions that have not answered, and one for the handler itself, given up by `release`, or by `less` if
-        # there is a Pending from the beginning.
-        self.awaited = 1
+        self.answers: list[list[tuple[str, list[Any]]]] = []
+        # Partitions that have not answered, and the handler itself, given up by `release`, or by `less` if there is a
+        # Pending from the beginning. Each takes one entry away, which needs no lock: whoever gets the first, the only
+        # True, is last.
+        self._awaited = [True]
         self.failed = False
-        self._lock = threading.Lock()
         self._pending = pending
+
+    def more(self) -> None:
+        """One more partition is to answer; said before the first of them does."""
+        self._awaited.append(False)
 
     def less(self) -> None:
         """A partition has answered. The last one sends the answers."""
-        with self._lock:
-            self.awaited -= 1
-            last = self.awaited == 0
-        if last and self._pending is not None:
+        if self._awaited.pop() and self._pending is not None:
             self._pending.complete(self._reply())
 
     def release(self, *, keeps_buffer: bool) -> list[Reply]:
         """Called last by the handler: the replies when every answer is there, else the Pending that will carry them."""
         if self.failed:
             return [CLOSE]
-        with self._lock:
-            self.awaited -= 1
-            if self.awaited:
-                self._pending = pending_of(self.connection, self.frames, keeps_buffer=keeps_buffer)
-                return [self._pending]
+        if len(self._awaited) > 1:
+            # Known before we give up our own entry: a partition may answer at any time, but is not the last until then.
+            self._pending = pending_of(self.connection, self.frames, keeps_buffer=keeps_buffer)
+        if not self._awaited.pop():
+            assert self._pending is not None
+            return [self._pending]
         first = self._reply()
         return [first] + [NO_REPLY] * (len(self.frames) - 1) if first is not CLOSE else [CLOSE]
 
     def encode(self) -> Reply:
         """The responses of all requests, one after the other; CLOSE where one with acks=0 failed."""
-        frames = b"".join(part for part in map(_encode_one, self.frames, self.answers) if part)
+        parts: Send = []
         for frame, topics in zip(self.frames, self.answers, strict=True):
-            if frame.acks == 0 and (why := _failures(topics)):
+            if frame.acks:
+                parts.append(encode_produce_response(frame.api_version, frame.correlation_id, topics, 0))
+            elif why := _failures(topics):
                 log.info(
                     "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
                     frame.client_id,
                     why,
                 )
                 return CLOSE
-        return [frames] if frames else NO_REPLY
+        return parts or NO_REPLY
 
     def _reply(self) -> Reply:
         try:
@@ -123,12 +128,6 @@ class Asked:
         except Exception:  # without an answer the connection would keep its receive buffer, and wait for good
             log.exception("the answer to produce of %r cannot be made", self.frames[0].client_id)
             return CLOSE
-
-
-def _encode_one(frame: ProduceRequest, topics: list[tuple[str, list[Answer | None]]]) -> bytes:
-    if frame.acks == 0:
-        return b""
-    return encode_produce_response(frame.api_version, frame.correlation_id, cast("Any", topics), 0)
 
 
 def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:

@@ -46,7 +46,8 @@ class _Gather:
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
-        self._sets: dict[Partition, tuple[list[memoryview], list[Slot]]] = {}
+        self._sets: dict[Partition, _Sets] = {}
+        self._known: dict[tuple[str, int, int], _Sets] = {}  # by topic, index and acks
 
     def add(self, asked: Asked, refused: Refusals | None = None) -> None:
         """`refused`: record sets that may not be appended."""
@@ -67,40 +68,57 @@ class _Gather:
             asked.answers.append(topics)
 
     def _take(self, frame: ProduceRequest, topic: str, index: int, records: memoryview | None, slot: Slot) -> None:
-        broker = self._broker
-        acks = frame.acks
-        if acks not in (-1, 0, 1):
-            raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
-        partition = broker.replicas.get(topic, index)
-        refusal = partition.refusal(acks)
-        if refusal is not None:
-            raise refusal
+        known = self._known.get((topic, index, frame.acks)) or self._know(topic, index, frame.acks)
         version = frame.api_version
         # What nearly all requests are is not looked at twice.
         if version < ZSTD_SINCE or not records or len(records) <= AT_MAGIC or records[AT_MAGIC] != 2:
             if records is not None and produced_form.is_nothing(version, records):
-                slot.fill(AppendResult(-1, -1, -1, partition.log.log_start_offset))
+                slot.fill(AppendResult(-1, -1, -1, known.partition.log.log_start_offset))
                 return
             produced_form.check(version, records, f"{topic}-{index}")
             assert records is not None
         if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
             raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
-        entry = self._sets.get(partition)
-        if entry is None:
-            self._sets[partition] = entry = ([], [])
-        sets, slots = entry
+        slots = known.slots
         if not slots or slots[-1].asked is not slot.asked:
-            slot.asked.awaited += 1
-        sets.append(records)
+            slot.asked.more()
+        known.sets.append(records)
         slots.append(slot)
-        broker.meters.bytes_in(topic, len(records))
+
+    def _know(self, topic: str, index: int, acks: int) -> _Sets:
+        """Where the sets of such a request go; raises KafkaError where they can go nowhere."""
+        if acks not in (-1, 0, 1):
+            raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
+        partition = self._broker.replicas.get(topic, index)
+        refusal = partition.refusal(acks)
+        if refusal is not None:
+            raise refusal
+        known = self._sets.get(partition)
+        if known is None:
+            self._sets[partition] = known = _Sets(partition)
+        self._known[topic, index, acks] = known
+        return known
 
     def append(self) -> None:
         """Each partition's answer, now or later, is one less that is awaited by those who asked."""
-        for partition, (sets, slots) in self._sets.items():
-            verdicts = _append(partition, sets, partial(_answered, slots))
+        for partition, of in self._sets.items():
+            if not of.sets:
+                continue
+            self._broker.meters.bytes_in(partition.topic, sum(map(len, of.sets)))
+            verdicts = _append(partition, of.sets, partial(_answered, of.slots))
             if verdicts is not None:
-                _answered(slots, verdicts)
+                _answered(of.slots, verdicts)
+
+
+class _Sets:
+    """What a gather has for one partition: the record sets, and where the answer to each belongs."""
+
+    __slots__ = ("partition", "sets", "slots")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.sets: list[memoryview] = []
+        self.slots: list[Slot] = []
 
 
 def _answered(slots: list[Slot], verdicts: list[Verdict]) -> None:
@@ -164,10 +182,8 @@ def _looked_at(frames: Sequence[ProduceRequest]) -> tuple[int, bool]:
     """How many record sets these are, and whether any of them is part of a transaction."""
     sets, in_transaction = 0, False
     for frame in frames:
-        for _, partitions in frame.topics:
-            sets += len(partitions)
-        if frame.in_transaction:
-            in_transaction = True
+        sets += frame.record_sets
+        in_transaction = in_transaction or frame.in_transaction
     return sets, in_transaction
 
 
