@@ -27,7 +27,9 @@ cdef extern from "sys/socket.h" nogil:
     #include <sys/socket.h>
     #include <sys/uio.h>
     #include <unistd.h>
+    static _Thread_local int kafkapy_may_wait;
     """
+    int may_wait "kafkapy_may_wait"  # of the calling thread: see this_thread_may_wait
     struct msghdr:
         iovec *msg_iov
         size_t msg_iovlen
@@ -182,14 +184,25 @@ def sendfile(int out, int source, off_t position, Py_ssize_t count):
 
 # Files
 
+def this_thread_may_wait():
+    """Every write of the calling thread releases the lock from now on: it is there to wait for disks.
+
+    A short write takes microseconds, but milliseconds where the disk has fallen behind, and then it would stop all
+    threads and not only its own.
+    """
+    global may_wait
+    may_wait = True
+
+
 def pwrite(int fd, data not None, off_t position):
-    """Writes `data` at `position`; bytes written, which a full disk can make fewer. Releases the lock from 64 KiB."""
+    """Writes `data` at `position`; bytes written, which a full disk can make fewer. Releases the lock from 64 KiB,
+    or where the thread may wait."""
     cdef Py_buffer view
     cdef ssize_t n
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         while True:
-            if view.len < RELEASE_FROM:
+            if view.len < RELEASE_FROM and not may_wait:
                 n = c_pwrite(fd, view.buf, view.len, position)
             else:
                 with nogil:
@@ -204,7 +217,8 @@ def pwrite(int fd, data not None, off_t position):
 def pwritev(int fd, parts not None, off_t position):
     """Writes the buffers one after the other at `position`, as one call; bytes written, which can be fewer.
 
-    At most IOV_MAX (1,024) buffers go into a call: the rest is simply not written. Releases the lock from 64 KiB.
+    At most IOV_MAX (1,024) buffers go into a call: the rest is simply not written. Releases the lock from 64 KiB, or where
+    the thread may wait.
     """
     cdef Py_buffer few_views[PARTS]
     cdef iovec few_vectors[PARTS]
@@ -228,7 +242,7 @@ def pwritev(int fd, parts not None, off_t position):
                 raise MemoryError()
         gather(&all_of, parts, 0, count, 0)
         while True:
-            if all_of.size < RELEASE_FROM:
+            if all_of.size < RELEASE_FROM and not may_wait:
                 n = c_pwritev(fd, all_of.vectors, all_of.count, position)
             else:
                 with nogil:

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+from kafkapy._ext import syscalls
+
 log = logging.getLogger(__name__)
 
 Done = Callable[[Any, "BaseException | None"], None]
@@ -74,6 +76,7 @@ class DiskPool:
                     thread.join()
 
     def _run(self) -> None:
+        syscalls.this_thread_may_wait()
         while True:
             job = self._queue.get()
             if job is None:

@@ -1,0 +1,48 @@
+"""A write that the disk holds up stops the thread of the pool that makes it, and no other."""
+
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.slow_disk import PATIENCE_S, slow_disk
+
+PROGRAM = """
+import os, sys
+from kafkapy._ext import syscalls
+from kafkapy.runtime.disk_pool import DiskPool
+
+fd = os.open(sys.argv[1], os.O_RDWR)
+pool = DiskPool(1)
+written = []
+pool.submit(getattr(syscalls, sys.argv[2]), fd, eval(sys.argv[3]), 10, done=lambda *result: written.append(result))
+for line in sys.stdin:
+    print("at work", written, flush=True)
+pool.stop()
+print("in the end", written)
+"""
+
+
+def test_a_short_write_that_waits_for_the_disk_stops_no_other_thread(tmp_path: Path) -> None:
+    """Into a page that has bytes and is not in memory: it is read first, and that waits here."""
+    with slow_disk(tmp_path / "slow") as disk:
+        for call, data in (("pwrite", b"short"), ("pwritev", [b"sho", b"rt"])):
+            (disk.source / call).write_bytes(bytes(4096))
+            disk.hold(call)
+            asked = [sys.executable, "-c", PROGRAM, str(disk.path / call), call, repr(data)]
+            with subprocess.Popen(
+                [*disk.prefix, *asked], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as program:
+                assert program.stdin is not None
+                assert program.stdout is not None
+                try:
+                    disk.wait_until_held(1 + (call == "pwritev"))
+                    program.stdin.write("\n")
+                    program.stdin.flush()
+                    answered, _, _ = select.select([program.stdout], [], [], PATIENCE_S)
+                    assert answered, f"{call} held up the whole program"
+                    assert program.stdout.readline() == "at work []\n"
+                finally:
+                    disk.release()
+                assert program.communicate(timeout=PATIENCE_S)[0] == "in the end [(5, None)]\n"
+            assert (disk.source / call).read_bytes()[10:15] == b"short"
