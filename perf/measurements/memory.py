@@ -26,7 +26,7 @@ class Memory(Measurement):
                 values = make(size, frames.records_that_fill(size))
                 records = frames.batch(values, codec)
                 create_and_warm(bench, broker, topic, size, values, records)
-                stream(broker, topic, size, values, records, 1, bench.scale.client)
+                stream(broker, topic, size, values, records, 1, bench.scale.client // 2)
                 with RawClient(broker.port) as client:
                     client.fetch_all(frames.FetchFrame(topic), len(records), len(values), client.end_offset(topic))
             with RawClient(broker.port) as client:

@@ -34,7 +34,7 @@ class OriginalProducer(Measurement):
         client, part = (KAFKA_PYTHON, 8) if kind == KAFKA else (OURS, 1)
         with bench.broker(KAFKAPY) as broker:
             for size, key in SIZES.items():
-                count = max(100, bench.scale.client // 2 // max(size, LEAST) // part)
+                count = max(100, bench.scale.client // 4 // max(size, LEAST) // part)
                 with RawClient(broker.port) as raw:
                     raw.create_topic(key, PARTITIONS)
                 took = measured("produce", client, broker.bootstrap, key, str(count), str(size), count=count)
