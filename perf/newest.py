@@ -13,7 +13,7 @@ from typing import Any
 class Newest:
     """`rows` and `curves` by their key, as in the files; `steps` and `soak` whole; `said`: how each file was made.
 
-    Each of them has a key `by`: the kafkapy that was measured.
+    Each of them has a key `by`: the kafkapy that was measured; rows and curves `run`: which of `said` they are of.
     """
 
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -43,12 +43,13 @@ def load(files: Sequence[Path]) -> Newest:
     for file in files:
         try:
             result = json.loads(file.read_text())
-            by = {"by": result.get("machine", {}).get("kafkapy", "")}
+            by: dict[str, Any] = {"by": result.get("machine", {}).get("kafkapy", "")}
             if "samples" in result:
                 found.soak = result | by
             elif "steps" in result:
                 found.steps = result["steps"] | by
             else:
+                by["run"] = len(found.said)
                 found.rows |= {row["key"]: row | by for row in result["rows"]}
                 found.curves |= {curve["key"]: curve | by for curve in result.get("curves", [])}
                 found.notes += [note for note in result["notes"] if note not in found.notes]

@@ -132,7 +132,7 @@ def _headline(found: Newest, _: str) -> str:
         lines.append([words, *both, f"{times} ×" if times else ""])
     if not lines:
         return ""
-    machine, _run = found.said[-1]
+    machine, _run = found.said[parts[0]["run"]]
     runs = how_many([number for row in parts for number in _runs(row)])
     words = f"Medians of {runs} run{'s' if runs != '1' else ''} on {machine['machine']}, {machine['kernel']}"
     where = f"{words}, {machine['file system'].partition(',')[0]}, TCP {machine.get('TCP', 'unknown')}:"
@@ -140,11 +140,15 @@ def _headline(found: Newest, _: str) -> str:
 
 
 def _machine(found: Newest, _: str) -> str:
+    """Of each file of which something is shown."""
+    shown = {part["run"] for part in (*found.rows.values(), *found.curves.values())}
     text = ""
-    for machine, run in found.said:
-        command = run.get("command", "python -m perf")
-        text += f"```\n{command}    # {run['scale']}, at most {run['runs']} runs, {run['seconds']:.0f} s\n"
-        text += "".join(f"{name:<14} {machine[name]}\n" for name in MACHINE if name in machine) + "```\n"
+    for number, (machine, run) in enumerate(found.said):
+        if number in shown:
+            command, runs = run.get("command", "python -m perf"), run["runs"]
+            text += f"```\n{command}    # {run['scale']}, {'once' if runs == 1 else f'up to {runs} runs'}, "
+            text += f"{run['seconds']:.0f} s\n"
+            text += "".join(f"{name:<14} {machine[name]}\n" for name in MACHINE if name in machine) + "```\n"
     return text
 
 

@@ -57,7 +57,10 @@ def test_a_place_gets_the_rows_that_begin_with_its_name_and_the_rest_stays(writt
 def test_the_file_named_last_counts(written, tmp_path):
     first = written("a.json", "produce.1k.acks1", kafkapy=[1.0])
     second = written("b.json", "produce.1k.acks1", kafkapy=[2.0])
-    text = filled("<!-- perf: produce. -->\n<!-- /perf -->\n", tmp_path, first, second)
+    page = "<!-- perf: produce. -->\n<!-- /perf -->\n<!-- perf: machine -->\n<!-- /perf -->\n"
+    text = filled(page, tmp_path, first, second)
+    assert text.count("python -m perf --runs 2    # quick, up to 2 runs, 60 s") == 1
+    assert "kafkapy        1.0 at b.json" in text
     assert "2.00" in text
     assert "1.00" not in text
     assert "*kafkapy 1.0 at b.json*" in text
