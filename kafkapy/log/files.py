@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from stat import S_ISDIR
 from typing import Any, NamedTuple, TypeVar
 
-from kafkapy._ext import residency, segment_scan, syscalls
+from kafkapy._ext import dir_look, residency, segment_scan, syscalls
 from kafkapy.log.open_files import OpenFiles
 from kafkapy.record.file_region import FileHandle
 
@@ -29,12 +29,16 @@ F = TypeVar("F", bound="Files")
 
 
 class Entry(NamedTuple):
-    """A name in a directory, with what one stat says of it: zeros where that was not wanted."""
+    """A name in a directory, with what one stat says of it: zeros where that was not wanted.
+
+    `content` is what a small file holds, where that was wanted and could be read.
+    """
 
     name: str
     size: int
     is_dir: bool
     modified_ms: int = 0
+    content: bytes | None = None
 
 
 class Files:
@@ -67,6 +71,16 @@ class Files:
                 except FileNotFoundError:  # deleted since the listing
                     continue
         return sorted(found)
+
+    def look(self, path: str) -> dict[str, Entry]:
+        """What the directory holds, by name and in the order of names, with the content of small files."""
+        try:
+            found = dir_look.look(path)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR or not self.open_files.shed():
+                raise
+            found = dir_look.look(path)
+        return {one[0]: Entry._make(one) for one in sorted(found)}
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)

@@ -141,12 +141,12 @@ class IndexFile(NamedFile):
         file = self._emptied()
         self.files.truncate(file, self.capacity * self.width)
 
-    def open(self, size_bytes: int) -> None:
-        """An index that was closed; the file is opened when it is first asked."""
+    def open(self, size_bytes: int, data: bytes | None = None) -> None:
+        """An index that was closed; the file is opened when it is first asked. `data`: its bytes, if they are known."""
         self.count = self._written = size_bytes // self.width
         self.growing = False
         self.damage = f"its {size_bytes} bytes are not whole entries" if size_bytes % self.width else None
-        self._trusted = not size_bytes
+        self._trusted = not size_bytes or (data is not None and not self.damage and self._first_bad(data) < 0)
 
     def check(self, nowait: bool = False) -> bool:
         """Whether the entries may be used; looks at all of them, the first time.

@@ -52,13 +52,14 @@ class LeaderEpochCache:
     def path(self) -> str:
         return os.path.join(self._directory, NAME)
 
-    def load(self) -> None:
-        """Reads the file, if there is one; raises CheckpointError."""
+    def load(self, data: bytes | None = None) -> None:
+        """Reads the file, if there is one and its content is not given; raises CheckpointError."""
         path = self.path
-        try:
-            data = self._files.read(path)
-        except FileNotFoundError:
-            return
+        if data is None:
+            try:
+                data = self._files.read(path)
+            except FileNotFoundError:
+                return
         if data == _ONLY_THE_FIRST:  # nearly all of the logs of a broker that never lost its lead
             self._assign(0, 0)
             return

@@ -17,11 +17,9 @@ from kafkapy.log.segment import WITHOUT_ENTRIES
 # What a crash may leave at the end of names; `.tmp`: a file that was to replace another one.
 _MARKS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
-_SIZED = (names.LOG, *names.INDEXES, names.SWAP)
-
 
 def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:
-    """Returns what the directory holds afterwards, by name, with sizes of segments. Raises OSError."""
+    """Returns what the directory holds afterwards, in the order of names. Raises OSError."""
     entries = _listed(files, directory)
     marked = [name for name in entries if name.endswith(_MARKS)]
     if not marked:
@@ -42,7 +40,7 @@ def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[st
 
 
 def _listed(files: Files, directory: str) -> dict[str, Entry]:
-    return {entry.name: entry for entry in files.entries(directory, _SIZED) if not entry.is_dir}
+    return {name: entry for name, entry in files.look(directory).items() if not entry.is_dir}
 
 
 def _offset(name: str) -> int:

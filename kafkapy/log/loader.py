@@ -10,7 +10,6 @@ import os
 import time
 from bisect import bisect_right
 from functools import partial
-from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import leader_epochs, names, partition_metadata
@@ -22,6 +21,7 @@ from kafkapy.log.leader_epochs import LeaderEpochCache
 from kafkapy.log.leftovers import clear_leftovers
 from kafkapy.log.load_progress import LoadWatch
 from kafkapy.log.load_report import LoadReport
+from kafkapy.log.loaded_log import LoadedLog
 from kafkapy.log.producer_rebuild import rebuild_producer_state
 from kafkapy.log.producer_snapshots import SnapshotFiles
 from kafkapy.log.producer_state import ProducerState
@@ -29,19 +29,9 @@ from kafkapy.log.recovery import OffsetOverflow, Recovery
 from kafkapy.log.segment import Segment
 from kafkapy.log.segment_deletion import delete_segments
 from kafkapy.log.segment_list import SegmentList
+from kafkapy.log.sound_load import load_sound
 
 _END_OF_TIME = (1 << 63) - 1
-
-
-class LoadedLog(NamedTuple):
-    segments: SegmentList
-    epochs: LeaderEpochCache
-    producers: ProducerState
-    snapshots: SnapshotFiles
-    log_start_offset: int
-    end_offset: int
-    recovery_point: int
-    settled: bool  # everything was in order and on the disk, and nothing was changed
 
 
 class Loader:
@@ -68,10 +58,6 @@ class Loader:
         self._recovery_point = recovery_point
         self._watch = watch or LoadWatch()
         self._report = LoadReport()
-        self._segments = SegmentList()
-        self._snapshots = SnapshotFiles(env.files, directory)
-        self._snapshots.report = self._report
-        self._epochs = LeaderEpochCache(env.files, directory, env.later)
         self._entries: dict[str, Entry] = {}
 
     def load(self) -> LoadedLog:
@@ -81,6 +67,14 @@ class Loader:
             self._entries = clear_leftovers(self._files, self._directory, self._report)
         except FileNotFoundError:
             self._files.make_dir(self._directory)
+        if self._clean and not self._report.notes:
+            sound = load_sound(self._env, self._directory, self._entries, self._config, self._log_start)
+            if sound is not None:
+                return sound
+        self._segments = SegmentList()
+        self._snapshots = SnapshotFiles(self._files, self._directory)
+        self._snapshots.report = self._report
+        self._epochs = LeaderEpochCache(self._files, self._directory, self._env.later)
         self._load_epochs()
         end = self._load_segments(self._entries)
         snapshots_found = list(self._snapshots.offsets)
@@ -125,9 +119,10 @@ class Loader:
 
     def topic_id(self) -> bytes | None:
         """Of `partition.metadata`, after `load`; None if there is none. Raises PartitionMetadataError, OSError."""
-        if partition_metadata.NAME not in self._entries:
+        entry = self._entries.get(partition_metadata.NAME)
+        if entry is None:
             return None
-        return partition_metadata.read_topic_id(self._files, self._directory)
+        return partition_metadata.read_topic_id(self._files, self._directory, entry.content)
 
     def _load_epochs(self) -> None:
         if self._config.record_magic < 2:
@@ -191,13 +186,13 @@ class Loader:
 
     def _open_segment(self, base_offset: int, entries: dict[str, Entry], opened: list[Segment]) -> None:
         """Adds it to those that are `opened`."""
-        sizes = {
-            suffix: entries[name].size
+        found = {
+            suffix: entries[name]
             for suffix in (names.LOG, *names.INDEXES)
             if (name := names.file_name(base_offset, suffix)) in entries
         }
         segment = Segment(self._files, self._directory, base_offset, self._config, self._env.clock)
-        doubt = segment.open(sizes)
+        doubt = segment.open(found)
         # From the one with the recovery point on every segment is recovered anyway, when all are open.
         following = self._following(segment)
         is_flushed = self._clean or (following is not None and following <= self._recovery_point)

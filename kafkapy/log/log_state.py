@@ -19,7 +19,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.flushing import Flusher
 from kafkapy.log.index_repair import repair_indexes
-from kafkapy.log.loader import LoadedLog
+from kafkapy.log.loaded_log import LoadedLog
 from kafkapy.log.producer_rebuild import take_snapshot
 from kafkapy.log.results import ActiveProducer
 from kafkapy.log.retention import KafkaRetention, RetentionPolicy

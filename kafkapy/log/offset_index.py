@@ -70,8 +70,8 @@ class OffsetIndex(IndexFile):
     def _drop(self) -> None:
         self._entries = None
 
-    def open(self, size_bytes: int) -> None:
-        super().open(size_bytes)
+    def open(self, size_bytes: int, data: bytes | None = None) -> None:
+        super().open(size_bytes, data)
         self._entries = None
         self._last = None
 

@@ -51,13 +51,14 @@ def _topic_id(data: bytes) -> bytes:
     return topic_id
 
 
-def read_topic_id(files: Files, directory: str) -> bytes | None:
-    """None if the directory has no such file."""
+def read_topic_id(files: Files, directory: str, data: bytes | None = None) -> bytes | None:
+    """None if the directory has no such file; `data`: what it holds, if that is known."""
     path = os.path.join(directory, NAME)
-    try:
-        data = files.read(path)
-    except FileNotFoundError:
-        return None
+    if data is None:
+        try:
+            data = files.read(path)
+        except FileNotFoundError:
+            return None
     return parse_metadata(data, path)
 
 

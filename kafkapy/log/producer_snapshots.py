@@ -90,6 +90,9 @@ def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
     return entries
 
 
+_EMPTY = format_snapshot([])  # that of most logs
+
+
 class SnapshotFiles:
     """The snapshots of one partition's directory; `offsets` is kept ascending."""
 
@@ -121,10 +124,12 @@ class SnapshotFiles:
     def path(self, offset: int) -> str:
         return os.path.join(self.directory, names.file_name(offset, names.SNAPSHOT))
 
-    def read(self, offset: int) -> list[ProducerEntry]:
-        """Raises SnapshotError, FileNotFoundError."""
+    def read(self, offset: int, data: bytes | None = None) -> list[ProducerEntry]:
+        """`data`: what the file holds, if that is known. Raises SnapshotError, FileNotFoundError."""
+        if data == _EMPTY:
+            return []
         path = self.path(offset)
-        return parse_snapshot(self._files.read(path), path)
+        return parse_snapshot(self._files.read(path) if data is None else data, path)
 
     def write(self, offset: int, entries: Collection[ProducerEntry], *, sync: bool) -> str:
         """Returns the path: a snapshot that was not synced here is synced with its segment."""

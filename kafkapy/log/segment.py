@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from kafkapy._ext.segment_scan import CorruptSegment, Scan
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Buffer, Files
+from kafkapy.log.files import Buffer, Entry, Files
 from kafkapy.log.segment_files import SegmentFiles
 from kafkapy.log.time_index import NO_TIMESTAMP
 from kafkapy.log.txn_index import TxnIndexError
 from kafkapy.runtime.clock import Clock
 
 MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # an index entry has four bytes for it
+_MISSING = Entry("", 0, False)
 WITHOUT_ENTRIES = 1 << 62  # an index interval that no scan reaches
 
 
@@ -73,22 +74,23 @@ class Segment(SegmentFiles):
         segment.txn_index.reset()
         return segment
 
-    def open(self, sizes: Mapping[str, int]) -> str | None:
-        """Takes over files that are there: `sizes` by suffix. Returns a sentence if the indexes have to be rebuilt.
+    def open(self, found: Mapping[str, Entry]) -> str | None:
+        """Takes over files that are there, by suffix. Returns a sentence if the indexes have to be rebuilt.
 
         A missing time index counts as empty, as in Kafka.
         """
-        self.size = sizes[names.LOG]
-        self.offset_index.open(sizes.get(names.OFFSET_INDEX, 0))
-        self.time_index.open(sizes.get(names.TIME_INDEX, 0))
-        if names.TXN_INDEX in sizes:
+        self.size = found[names.LOG].size
+        offsets, times = found.get(names.OFFSET_INDEX, _MISSING), found.get(names.TIME_INDEX, _MISSING)
+        self.offset_index.open(offsets.size, offsets.content)
+        self.time_index.open(times.size, times.content)
+        if names.TXN_INDEX in found:
             try:
                 self.txn_index.load()
             except TxnIndexError as reason:
                 return str(reason)
-        if names.OFFSET_INDEX not in sizes:
+        if names.OFFSET_INDEX not in found:
             return "it has no offset index"
-        if names.TIME_INDEX not in sizes:
+        if names.TIME_INDEX not in found:
             self.time_index.create()
             self.time_index.trim()
             self.time_index.seal()

@@ -96,8 +96,8 @@ class TimeIndex(IndexFile):
         self._stamps = None
         self._offsets = _NONE
 
-    def open(self, size_bytes: int) -> None:
-        super().open(size_bytes)
+    def open(self, size_bytes: int, data: bytes | None = None) -> None:
+        super().open(size_bytes, data)
         self._drop()
         self._last = None
 

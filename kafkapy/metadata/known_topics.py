@@ -25,6 +25,7 @@ class KnownTopics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._marked: dict[str, Topic] = {}
+        self._last_state: tuple[bytes, PartitionState] | None = None  # a start asks for thousands that are the same
         for name in tree.children(paths.TOPICS):
             try:
                 self._load(name)
@@ -62,7 +63,12 @@ class KnownTopics:
         """None if there is no such partition; raises ValueError naming the path of a state that cannot be read."""
         path = paths.partition_state(name, partition)
         node = self._tree.find(path)
-        return decode_state(node.data, path) if node is not None else None
+        if node is None:
+            return None
+        last = self._last_state
+        if last is None or last[0] != node.data:
+            self._last_state = last = node.data, decode_state(node.data, path)
+        return last[1]
 
     def check_new(self, name: str) -> None:
         """KafkaError if no topic of this name can be made now."""

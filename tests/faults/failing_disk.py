@@ -98,6 +98,9 @@ class FailingDisk(UnsyncedFiles):
     def entries(self, path: str, sizes_of: tuple[str, ...] = ("",)) -> list[Entry]:
         return self._do("read", path, lambda: Files.entries(self, path, sizes_of))
 
+    def look(self, path: str) -> dict[str, Entry]:
+        return self._do("read", path, lambda: Files.look(self, path))
+
     def read(self, path: str) -> bytes:
         return self._do("read", path, lambda: Files.read(self, path))
 

@@ -1,0 +1,3 @@
+"""Types of ext/dir_look.pyx."""
+
+def look(directory: str) -> list[tuple[str, int, bool, int, bytes | None]]: ...
