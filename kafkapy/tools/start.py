@@ -148,13 +148,11 @@ def _spare_the_collector() -> None:
 def _spare_the_logs(server: "BrokerServer") -> None:
     """The same for the logs as they are loaded: looks at those of 10,000 partitions take 200 ms of their start, and
     would take 120 ms each time later on."""
-    for _ in range(_FREEZES):
-        loaded = server.wait_until_loaded(_FREEZE_EVERY)
+    for patience in (*[_FREEZE_EVERY] * _FREEZES, None):
+        loaded = server.wait_until_loaded(patience)
         gc.freeze()
         if loaded:
             return
-    if server.wait_until_loaded():
-        gc.freeze()
 
 
 def ready_line(listeners: Sequence[str], log_dirs: Sequence[Path]) -> str:

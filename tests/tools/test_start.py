@@ -43,15 +43,21 @@ def test_the_ready_line_has_addresses_directories_and_pid():
     assert line == (f"kafkapy {VERSION} ready: PLAINTEXT://127.0.0.1:41873,B://[::1]:2 data=/a,/b pid={os.getpid()}")
 
 
-@pytest.mark.parametrize("loaded", [True, False])
-def test_the_collector_passes_over_the_logs_that_were_there_at_the_start(loaded):
+@pytest.mark.parametrize(("asked", "times"), [(1, 1), (3, 3), (1000, 51)])
+def test_the_collector_passes_over_the_logs_as_they_are_loaded(asked, times):
+    """Those that take longer than some seconds are recovered: of them there are looks until the last is there."""
+    patience = []
+
     class Server:
-        def wait_until_loaded(self):
-            return loaded
+        def wait_until_loaded(self, timeout):
+            patience.append(timeout)
+            return len(patience) == asked
 
     before = gc.get_freeze_count()
     try:
         _spare_the_logs(Server())
-        assert (gc.get_freeze_count() > before) is loaded
+        assert gc.get_freeze_count() > before
+        assert len(patience) == times
+        assert (patience[-1] is None) is (asked > times)
     finally:
         gc.unfreeze()

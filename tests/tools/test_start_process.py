@@ -76,7 +76,7 @@ def test_a_second_signal_ends_it_at_once_with_130():
         "    listeners = ['PLAINTEXT://127.0.0.1:1']\n"
         "    def __init__(self, config, on_failure): pass\n"
         "    def start(self): pass\n"
-        "    def wait_until_loaded(self): return False\n"
+        "    def wait_until_loaded(self, timeout): return False\n"
         "    def stop(self):\n"
         "        print('stopping', flush=True)\n"
         "        threading.Event().wait()\n"
@@ -101,7 +101,7 @@ def test_a_broker_that_cannot_go_on_exits_1_with_its_reason():
         "    def __init__(self, config, on_failure): self.fail = on_failure\n"
         "    def start(self): self.fail('the disk is gone')\n"
         "    def stop(self): pass\n"
-        "    def wait_until_loaded(self): return False\n"
+        "    def wait_until_loaded(self, timeout): return False\n"
         "sys.modules['kafkapy.server.broker'] = types.SimpleNamespace(BrokerServer=BrokerServer)\n"
         "from kafkapy.tools.main import main\n"
         "sys.exit(main(['start', '-o', 'log.dirs=/nowhere']))\n"
@@ -152,7 +152,7 @@ from kafkapy.tools import start
 class Server:
     def __init__(self, *args, **more):
         self.listeners = ()
-    def start(self):
+    def start(self, timeout=None):
         pass
     stop = wait_until_loaded = start
 
