@@ -19,7 +19,7 @@ from pathlib import Path
 from perf.processes import Child
 
 CHUNK = 1 << 20
-SEND_BUFFER = 102_400  # socket.send.buffer.bytes of both brokers
+SEND_BUFFER = 204_800  # socket.send.buffer.bytes of kafkapy; Apache Kafka's is half of it
 
 
 @contextmanager
