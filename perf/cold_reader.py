@@ -2,8 +2,7 @@
 
 Before each pass the segments of the partition in the directory LOG are dropped from memory. It prints `reading` when it
 begins, then `MB/s SHARE` for each pass until it is ended: the rate, and the share of the pages that could not be
-dropped. All batches have BATCH bytes and RECORDS records. What dropping leaves free is filled at once (perf.warm): on
-some machines a reader of what is cold would wait for memory, too, otherwise.
+dropped. All batches have BATCH bytes and RECORDS records.
 """
 
 from __future__ import annotations
@@ -17,34 +16,29 @@ from pathlib import Path
 from kafkapy._ext import residency
 from perf import frames
 from perf.raw_client import RawClient
-from perf.warm import Warmth
 
 PATIENCE = 50  # calls: whole files go at the first one, nearly always
 
 
 def main(port: int, topic: str, log: Path, batch_bytes: int, batch_records: int) -> None:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    fetch, warmth = frames.FetchFrame(topic), Warmth(log.parents[1])
-    # Dropping and filling is no load: whoever else wants a processor goes first.
+    fetch = frames.FetchFrame(topic)
+    # Dropping is no load: whoever else wants a processor goes first.
     aside = ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,))  # of that thread alone, on Linux
     with RawClient(port) as client:
         end = client.end_offset(topic)
         size = end // batch_records * batch_bytes
-        left = aside.submit(drop, log, warmth).result()  # which waits until all is written
+        left = aside.submit(drop, log).result()  # which waits until all is written
         print("reading", flush=True)
         while True:
             seconds = client.fetch_all(fetch, batch_bytes, batch_records, end)
             print(f"{size / 1e6 / seconds:.1f} {left / size:.4f}", flush=True)
-            left = aside.submit(drop, log, warmth).result()
+            left = aside.submit(drop, log).result()
 
 
-def drop(log: Path, warmth: Warmth) -> int:
+def drop(log: Path) -> int:
     """How many bytes of the segments are still in memory."""
-    left = 0
-    for path in log.glob("*.log"):
-        left += evict(path)
-        warmth.top_up(path.stat().st_size)
-    return left
+    return sum(evict(path) for path in log.glob("*.log"))
 
 
 def evict(path: Path) -> int:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from perf.brokers import Broker, Fleet
-from perf.cold_reader import drop
 from perf.curves import Curve
 from perf.machine import free_bytes
 from perf.warm import Warmth
@@ -135,10 +134,6 @@ class Bench:
             yield path
         finally:
             self._warmth.delete(path)
-
-    def drop(self, log: Path) -> None:
-        """The segments of a partition out of memory, and what that leaves free in use by others."""
-        drop(log, self._warmth)
 
     @contextmanager
     def broker(self, kind: str, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:

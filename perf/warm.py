@@ -4,7 +4,7 @@ A virtual machine that gives free pages back to its host takes 2 to 3 s of proce
 are touched again, charged to whoever writes: more than the broker itself needs. Reading a file fills the page
 cache, and pages taken from the cache cost next to nothing. The file is sparse: it takes no disk.
 
-Pages go back to the host within a second or two. So what files leave free when they are deleted or dropped is filled
+Pages go back to the host within a second or two. So what files leave free when they are deleted is filled
 at once, file by file: it costs a tenth of what it does a second later.
 """
 
@@ -18,7 +18,7 @@ from perf.machine import memory_info
 
 CHUNK = 8 << 20
 WORTH = 256 << 20  # less free memory than this is not worth a top-up
-SHARE = 0.95  # of all memory is to be in use: what is free in spite of it is what is taken first
+SHARE = 0.8  # of all memory is to be in use; at 0.95 the kernel at times frees gigabytes of it by itself
 
 
 class Warmth:
@@ -34,11 +34,11 @@ class Warmth:
         self._end = 0
         self._buffer = bytearray(CHUNK)
 
-    def top_up(self, most: int | None = None) -> int:
-        """Reads a part of the scratch file that was never read, as long as the free memory, or as `most`; returns the
-        bytes read."""
-        bounds = (memory_info()["MemFree"] - self._cold, most, self._left)
-        missing = min(bound for bound in bounds if bound is not None)
+    def top_up(self) -> int:
+        """Reads a part of the scratch file that was never read, as long as the free memory; returns the bytes read."""
+        missing = memory_info()["MemFree"] - self._cold
+        if self._left is not None:
+            missing = min(missing, self._left)
         if missing < WORTH:
             return 0
         start, self._end = self._end, self._end + missing

@@ -17,6 +17,7 @@ from pathlib import Path
 from perf import frames
 from perf.bare import bare_loop
 from perf.brokers import Broker
+from perf.cold_reader import drop
 from perf.cpu import used
 from perf.fetch_load import Asks, fetch, fetch_load, of_bare_loop, of_broker, places_in
 from perf.measurement import BARE, GIB, KAFKAPY, MIB, Bench, Figures, Goal, Measurement, Row
@@ -151,11 +152,11 @@ def _measure(bench: Bench, broker: Broker, mode: str, batch_bytes: int, batch_re
         with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
             found[f"zero-copy.beside.{mode}"] = _p99(bench, producer)
         log = broker.log_directory / f"{TOPIC}-0"
-        found |= _from_disk(bench, load, broker, log, mode, "cold")
+        found |= _from_disk(load, broker, log, mode, "cold")
         length = sum(path.stat().st_size for path in log.glob("*.log"))
         with little_memory(broker.pid, max(length // 2, LEAST), broker.data) as how:
             bench.note("zero-copy", f"zero_copy, little memory: {how}, the log has {length // MIB} MiB")
-            found |= _from_disk(bench, load, broker, log, mode, "little memory")
+            found |= _from_disk(load, broker, log, mode, "little memory")
             with fetch_load(broker.port, TOPIC, MIB, batches, batch_records, places, 8, broker.data / f"{mode}.load"):
                 found[f"zero-copy.beside, little memory.{mode}"] = _p99(bench, producer)
     return found
@@ -167,15 +168,13 @@ def _p99(bench: Bench, producer: RawClient) -> float:
     return percentile(sorted(latencies), 0.99) * 1e3
 
 
-def _from_disk(
-    bench: Bench, load: tuple[int, Asks, int, int], broker: Broker, log: Path, mode: str, state: str
-) -> Figures:
+def _from_disk(load: tuple[int, Asks, int, int], broker: Broker, log: Path, mode: str, state: str) -> Figures:
     """The log is read by few consumers, each a part of its own, as often as PASSES says."""
     found: Figures = {}
     port, asks, answer, places = load
     for consumers in FEW:
         count = max(consumers, PASSES[state] * (places // consumers) * consumers)
-        bench.drop(log)
+        drop(log)
         before = read_from_disk()
         with used(broker.pid) as usage:
             seconds = fetch(port, asks, answer, places, consumers, count, apart=True)
