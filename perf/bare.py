@@ -1,6 +1,7 @@
 """Loops that are no broker: what the same bytes cost when nothing is done but to move them.
 
-`receive FILE` takes a connection and writes what arrives to FILE. `sendfile FILE` and `copy FILE` answer each offset
+`receive FILE` takes a connection and writes what arrives to FILE; `append FILE` writes each frame, whose size its first
+4 bytes say, at FILE's end and answers it with ANSWER. `sendfile FILE` and `copy FILE` answer each offset
 and length that arrive, 8 bytes each, with that part of FILE: by sendfile, or by read and send. Each is a process of its
 own, as a broker is, started by `bare_loop`. At 1 MiB a system call the interpreter's part is below one hundredth, at
 4 KiB it is about a tenth.
@@ -19,12 +20,13 @@ from pathlib import Path
 from perf.processes import Child
 
 CHUNK = 1 << 20
+ANSWER = bytes(48)  # about the size of a broker's
 SEND_BUFFER = 204_800  # socket.send.buffer.bytes of kafkapy; Apache Kafka's is half of it
 
 
 @contextmanager
 def bare_loop(what: str, file: Path) -> Iterator[tuple[int, int]]:
-    """Runs the loop `what` ("receive", "sendfile" or "copy") on `file`; yields its pid and its port."""
+    """Runs the loop `what` ("receive", "append", "sendfile" or "copy") on `file`; yields its pid and its port."""
     child = Child([sys.executable, "-m", "perf.bare", what, str(file)], file.with_suffix(".out"), keep_stdout=True)
     try:
         assert child.process.stdout is not None
@@ -43,6 +45,14 @@ def receive(connection: socket.socket, file: Path) -> None:
     fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     while count := connection.recv_into(buffer):
         os.write(fd, buffer[:count])
+
+
+def append(connection: socket.socket, file: Path) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    while head := connection.recv(4, socket.MSG_WAITALL):
+        (size,) = struct.unpack(">i", head)
+        os.write(fd, connection.recv(size, socket.MSG_WAITALL))
+        connection.sendall(ANSWER)
 
 
 def sendfile(connection: socket.socket, file: Path) -> None:
@@ -82,7 +92,7 @@ def main(what: str, file: str) -> None:
             connection, _ = server.accept()
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                {"receive": receive, "sendfile": sendfile, "copy": copy}[what](connection, Path(file))
+                {"receive": receive, "append": append, "sendfile": sendfile, "copy": copy}[what](connection, Path(file))
 
 
 if __name__ == "__main__":

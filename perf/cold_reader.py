@@ -1,39 +1,64 @@
-"""Reads a topic that is not in memory again and again: `python -m perf.cold_reader PORT TOPIC LOG BATCH RECORDS`.
+"""Reads what is not in memory again and again.
 
-Before each pass the segments of the partition in the directory LOG are dropped from memory. It prints `reading` when it
-begins, then `MB/s SHARE` for each pass until it is ended: the rate, and the share of the pages that could not be
-dropped. All batches have BATCH bytes and RECORDS records.
+`python -m perf.cold_reader PORT LOG TOPIC BATCH RECORDS` reads a topic, whose batches have BATCH bytes and RECORDS
+records each, from a broker; `python -m perf.cold_reader PORT LOG` the one file in LOG from a bare loop (perf.bare).
+Before each pass the segments in the directory LOG are dropped from memory. It prints `reading` when it begins, then
+`MB/s SHARE` for each pass until it is ended: the rate, and the share of the pages that could not be dropped.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import struct
 import sys
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kafkapy._ext import residency
 from perf import frames
+from perf.bare import CHUNK
 from perf.raw_client import RawClient
 
 PATIENCE = 50  # calls: whole files go at the first one, nearly always
 
 
-def main(port: int, topic: str, log: Path, batch_bytes: int, batch_records: int) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+def read_topic(port: int, log: Path, topic: str, batch_bytes: int, batch_records: int) -> None:
     fetch = frames.FetchFrame(topic)
-    # Dropping is no load: whoever else wants a processor goes first.
-    aside = ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,))  # of that thread alone, on Linux
     with RawClient(port) as client:
         end = client.end_offset(topic)
         size = end // batch_records * batch_bytes
-        left = aside.submit(drop, log).result()  # which waits until all is written
-        print("reading", flush=True)
-        while True:
-            seconds = client.fetch_all(fetch, batch_bytes, batch_records, end)
-            print(f"{size / 1e6 / seconds:.1f} {left / size:.4f}", flush=True)
-            left = aside.submit(drop, log).result()
+        _again_and_again(log, size, lambda: client.fetch_all(fetch, batch_bytes, batch_records, end))
+
+
+def read_bare(port: int, log: Path) -> None:
+    (file,) = log.glob("*.log")
+    size = file.stat().st_size
+    with RawClient(port) as client:
+
+        def once() -> float:
+            began = time.perf_counter()
+            for offset in range(0, size, CHUNK):
+                client.socket.sendall(struct.pack(">qq", offset, min(CHUNK, size - offset)))
+                client.discard(min(CHUNK, size - offset))
+            return time.perf_counter() - began
+
+        _again_and_again(log, size, once)
+
+
+def _again_and_again(log: Path, size: int, once: Callable[[], float]) -> None:
+    """Until this process is ended. `once` returns seconds."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # Dropping is no load: whoever else wants a processor goes first.
+    aside = ThreadPoolExecutor(1, initializer=os.nice, initargs=(19,))  # of that thread alone, on Linux
+    left = aside.submit(drop, log).result()  # which waits until all is written
+    print("reading", flush=True)
+    while True:
+        seconds = once()
+        print(f"{size / 1e6 / seconds:.1f} {left / size:.4f}", flush=True)
+        left = aside.submit(drop, log).result()
 
 
 def drop(log: Path) -> int:
@@ -59,4 +84,8 @@ def evict(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), int(sys.argv[5]))
+    at, where, *words = sys.argv[1:]
+    if words:
+        read_topic(int(at), Path(where), words[0], int(words[1]), int(words[2]))
+    else:
+        read_bare(int(at), Path(where))

@@ -136,13 +136,16 @@ class RawClient:
         return time.perf_counter() - began
 
     def paced(self, frame: bytes, rate: float, seconds: float) -> tuple[list[float], list[float]]:
-        """Produces `rate` frames a second whatever the answers do; returns latencies and latenesses in seconds.
+        """Produces `rate` frames a second whatever the answers do; returns what `pace` does."""
+        return self.pace(frame, self.produce_once(frame), rate, seconds)
+
+    def pace(self, frame: bytes, reply: int, rate: float, seconds: float) -> tuple[list[float], list[float]]:
+        """Sends `rate` frames a second, each answered by `reply` bytes; returns latencies and latenesses in seconds.
 
         A latency runs from the call that sends a frame to the moment its answer was read. As no send ever waits for
         an answer, a slow answer is never hidden by load that did not arrive. A lateness is how far behind its time
         this client itself sent: its own scheduling, no part of the latency.
         """
-        reply = self.produce_once(frame)
         count = int(rate * seconds)
         sent_at: list[float] = []
         latencies: list[float] = []

@@ -1,12 +1,18 @@
-"""What a consumer that reads from disk costs those who do not: acks at a fixed rate, idle and beside such a reader."""
+"""What a consumer that reads from disk costs those who do not: acks at a fixed rate, idle and beside such a reader.
+
+The bare loop is two processes that share nothing but the machine: one writes each small frame and answers it, the other
+sends a file that is not in memory. What a producer waits for there no broker can spare it.
+"""
 
 from __future__ import annotations
 
-import gc
 import statistics
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 from perf import frames
+from perf.bare import ANSWER, CHUNK, bare_loop
 from perf.brokers import Broker
 from perf.measurement import Bench, Figures, Goal, Measurement, Row
 from perf.processes import Child, wait_until
@@ -69,15 +75,49 @@ class ColdReaders(Measurement):
                 client.stream(frames.produce(COLD, records, 1), 4 * bench.scale.stream // len(records) // 5 * 5, 5)
             for topic in (COLD, HOT):
                 client.wait_for_topic(topic, create=False)
-            self._latencies(bench, client, frame, 0.25)  # warm
-            idle = self._latencies(bench, client, frame)
-            reader = _reader(broker, len(records), len(values))
-            try:
-                wait_until(lambda: "reading" in reader.said(), reader, "the cold reader")
-                beside = self._latencies(bench, client, frame)
-                wait_until(lambda: len(reader.said().splitlines()) > 1, reader, "the cold reader's first pass")
-            finally:
-                reader.stop()
+            log = str(broker.log_directory / f"{COLD}-0")
+            words = [str(broker.port), log, COLD, str(len(records)), str(len(values))]
+            return self._idle_and_beside(
+                bench,
+                key,
+                lambda part: client.paced(frame, RATE, bench.scale.paced_seconds * part)[0],
+                words,
+                broker.data / "cold_reader.out",
+            )
+
+    def limit(self, bench: Bench) -> Figures:
+        frame = frames.produce(HOT, frames.batch(frames.plain_values(SIZE, 1)), 1)
+        with bench.data() as path:
+            cold = path / f"{COLD}.log"
+            with cold.open("wb") as made:
+                for _ in range(4 * bench.scale.stream // CHUNK):
+                    made.write(bytes(CHUNK))
+            with (
+                bare_loop("append", path / HOT) as (_, port),
+                bare_loop("sendfile", cold) as (_, cold_port),
+                RawClient(port) as client,
+            ):
+                return self._idle_and_beside(
+                    bench,
+                    f"cold_readers.{THREADS[0]}",
+                    lambda part: client.pace(frame, len(ANSWER), RATE, bench.scale.paced_seconds * part)[0],
+                    [str(cold_port), str(path)],
+                    path / "cold_reader.out",
+                )
+
+    def _idle_and_beside(
+        self, bench: Bench, key: str, latencies: Callable[[float], list[float]], reader_words: list[str], said: Path
+    ) -> Figures:
+        """`latencies` of a part of the usual time; the words are those of perf.cold_reader, `said` gets its output."""
+        latencies(0.25)  # warm
+        idle = sorted(latencies(1))
+        reader = Child([sys.executable, "-m", "perf.cold_reader", *reader_words], said)
+        try:
+            wait_until(lambda: "reading" in reader.said(), reader, "the cold reader")
+            beside = sorted(latencies(1))
+            wait_until(lambda: len(reader.said().splitlines()) > 1, reader, "the cold reader's first pass")
+        finally:
+            reader.stop()
         passes = [[float(word) for word in line.split()] for line in reader.said().splitlines()[1:]]
         kept = max(share for _, share in passes)
         bench.note(key, f"{key}: {len(passes)} passes of the cold reader, at most {100 * kept:.1f} % was in memory")
@@ -86,16 +126,3 @@ class ColdReaders(Measurement):
             quiet, busy = percentile(idle, part) * 1e3, percentile(beside, part) * 1e3
             found |= {f"{key}.idle.{share}": quiet, f"{key}.beside.{share}": busy, f"{key}.times.{share}": busy / quiet}
         return found
-
-    def _latencies(self, bench: Bench, client: RawClient, frame: bytes, part: float = 1.0) -> list[float]:
-        gc.disable()  # the client's own pauses are no part of the broker's latency
-        try:
-            return sorted(client.paced(frame, RATE, bench.scale.paced_seconds * part)[0])
-        finally:
-            gc.enable()
-
-
-def _reader(broker: Broker, batch_bytes: int, batch_records: int) -> Child:
-    log = str(broker.log_directory / f"{COLD}-0")
-    words = [str(broker.port), COLD, log, str(batch_bytes), str(batch_records)]
-    return Child([sys.executable, "-m", "perf.cold_reader", *words], broker.data / "cold_reader.out")
