@@ -5,17 +5,24 @@ A broker must be there within a fraction of a second and in little memory, so `k
 """
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from io import TextIOWrapper
 
 from kafkapy.tools.errors import CallError
 
-DONE, FAILED, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_CALL, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
+
+
+class Terminated(BaseException):
+    """SIGTERM came to a command that has no other end for it: what it has begun is cleared away."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 done, 1 failed, 2 the call was wrong, 130 interrupted."""
+    """Runs one command and returns its exit code: 0 done, 1 failed, 2 the call was wrong, 130 interrupted,
+    143 terminated."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
@@ -24,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(args)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Terminated:
+        return TERMINATED
     except BrokenPipeError:
         # Whoever read our output has seen enough, as in `kafkapy log dump FILE | head`. What is still buffered
         # has nowhere to go, and the interpreter must not complain about that at its end.
@@ -49,7 +58,20 @@ def _run(args: list[str]) -> int:
         return DONE
     from kafkapy.tools.cli import run
 
-    return run(args)
+    if (
+        signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        return run(args)
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        return run(args)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminated(number: int, frame: object) -> None:
+    raise Terminated
 
 
 def sentence_of(error: Exception) -> str:

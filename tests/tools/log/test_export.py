@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import struct
 import sys
 from pathlib import Path
@@ -252,6 +253,19 @@ def test_a_place_that_cannot_be_written_is_named(kafkapy, topic, tmp_path):
     said = kafkapy("log", "export", "--parquet", tmp_path, topic)
     assert said.code == 2
     assert said.err.startswith(f"kafkapy: {tmp_path} is a directory; a file's name is needed")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_who_ends_it_finds_no_file(kafkapy, topic, tmp_path, monkeypatch, number, code):
+    def ended(self, columns, place):
+        assert list(tmp_path.glob(".*.part"))
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(export_sinks.JsonSink, "write", ended)
+    said = kafkapy("log", "export", "--json", "--output", tmp_path / "x.json", topic)
+    assert (said.code, said.err) == (code, "")
+    assert not list(tmp_path.glob("*x.json*"))
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_a_disk_that_gets_full_leaves_no_file(kafkapy, topic, tmp_path, monkeypatch):
