@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
@@ -37,7 +38,8 @@ class Curve:
         if not points:
             return ""
         (smallest, first), (largest, last) = points[0], points[-1]
-        text = f"{_said(first)} {self.unit} with {smallest:,} {self.of}, {_said(last)} with {largest:,}"
+        of = re.sub(r"s\b", "", self.of, count=1) if smallest == 1 else self.of  # "partitions a session"
+        text = f"{_said(first)} {self.unit} with {smallest:,} {of}, {_said(last)} with {largest:,}"
         return f"{text}: {growth(points)} their number" if len(points) > 1 else text
 
     def as_json(self, key: str) -> dict[str, Any]:

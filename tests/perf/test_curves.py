@@ -36,6 +36,14 @@ def test_a_curve_has_the_median_of_its_runs_at_each_size_and_says_it_in_a_senten
     assert curve.as_json("stop")["figures"][KAFKAPY]["1000"] == [3.0, 1.0, 2.0]
 
 
+@pytest.mark.parametrize(("many", "one"), [("segments", "segment"), ("partitions a session", "partition a session")])
+def test_one_is_told_as_one(many, one):
+    curve = Curve("fetch", "us", many)
+    curve.add(KAFKAPY, 1, 70.0)
+    curve.add(KAFKAPY, 1000, 75.0)
+    assert curve.sentence(KAFKAPY) == f"70 us with 1 {one}, 75 with 1,000: does not grow with their number"
+
+
 def test_sizes_go_up_tenfold_and_end_with_the_most():
     assert FULL.sizes() == [1, 10, 100, 1000, 10_000]
     assert QUICK.sizes() == [1, 10, 100, 300]
