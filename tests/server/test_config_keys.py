@@ -51,6 +51,7 @@ def test_differences_from_kafka_are_the_documented_ones() -> None:
         "offsets.topic.replication.factor": 1,
         "socket.listen.backlog.size": 4096,
         "socket.receive.buffer.bytes": -1,
+        "socket.send.buffer.bytes": 204800,
         "transaction.state.log.min.isr": 1,
         "transaction.state.log.replication.factor": 1,
     }
