@@ -44,13 +44,18 @@ class BuildOrStop(build_ext):
     def run(self) -> None:
         super().run()
         if self.editable_mode:
-            self.show_spark_packages()
+            self.add_to_sys_path()
 
-    def show_spark_packages(self) -> None:
-        """An editable install finds mapped packages through an import hook, and Spark lists what is on sys.path: so
-        their folder goes there."""
+    def add_to_sys_path(self) -> None:
+        """Put the checkout and the folder of the Spark packages on sys.path.
+
+        An editable install finds packages through an import hook, which is asked last. Python started beside a checkout
+        that is called kafkapy, as `git clone` calls it, would take that directory for a namespace package first; a
+        package on sys.path comes before it. Spark lists what is on sys.path, and knows nothing of the hook.
+        """
         unpacked_wheel = Path(self.get_finalized_command("install").install_lib)
-        (unpacked_wheel / "kafkapy-spark.pth").write_text(f"{HERE.resolve() / SPARK_PACKAGES}\n")
+        here = HERE.resolve()
+        (unpacked_wheel / "kafkapy-checkout.pth").write_text(f"{here}\n{here / SPARK_PACKAGES}\n")
 
     def build_extension(self, ext: Extension) -> None:
         try:

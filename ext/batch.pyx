@@ -1,8 +1,8 @@
-"""Record batch, format 2: the view of its header, its checksum, and going from batch to batch.
+"""Record batches of format 2: their header, their checksum, and iteration over batches.
 
-Layout and meaning are those of Kafka's DefaultRecordBatch (KIP-98). Positions and sizes are bytes, timestamps
-milliseconds. A batch is named corrupt by raising CorruptBatch with a sentence that has the values in it; the
-records inside are the business of `records` and `validation`.
+The layout is that of Kafka's DefaultRecordBatch (KIP-98). Positions and sizes are in bytes, timestamps in
+milliseconds. A corrupt batch raises CorruptBatch, whose message has the values; `records` and `validation` read the
+records inside a batch.
 """
 
 cimport cython
@@ -17,14 +17,14 @@ from kafkapy._ext.cursor cimport load16, load32, load64, store16, store32, store
 
 HEADER = HEADER_SIZE
 
-# From this size on, checksums are made without the interpreter's lock (16 KiB take half a microsecond).
+# From this size on, checksums are computed without the GIL (16 KiB take half a microsecond).
 cdef enum:
     RELEASE_FROM = 65536
     MAX_LENGTH = 0x7FFFFFFF
 
 
 class CorruptBatch(ValueError):
-    """The bytes are no sound batch of format 2; the message says why, with the values."""
+    """The bytes are not a valid batch of format 2; the message says why, with the values."""
 
 
 class UnsupportedMagic(CorruptBatch):
@@ -69,11 +69,11 @@ cdef int32_t sequence_after(int32_t base, int32_t increment) noexcept nogil:
 @cython.final
 @cython.freelist(64)
 cdef class BatchHeader:
-    """The fields of a batch's header as they are stored, and what follows from them."""
+    """The header of a batch: its stored fields, and values derived from them."""
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record (also when compaction has removed that record)."""
+        """The offset of the batch's last record, even if compaction has removed that record."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -83,12 +83,12 @@ cdef class BatchHeader:
 
     @property
     def codec(self) -> int:
-        """How the records are compressed: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 mean nothing."""
+        """The compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd; 5 to 7 are undefined."""
         return self.attributes & CODEC_BITS
 
     @property
     def timestamp_type(self) -> int:
-        """0: timestamps are the producer's; 1: the time of the append, which is max_timestamp for every record."""
+        """0 CreateTime: the producer's timestamps; 1 LogAppendTime: max_timestamp is every record's timestamp."""
         return (self.attributes & APPEND_TIME_BIT) != 0
 
     @property
@@ -101,12 +101,12 @@ cdef class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in a compacted batch may go; it is stored in place of the base timestamp."""
+        """When compaction may remove tombstones and markers of the batch; stored as the base timestamp. Or None."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record, -1 when the batch has none."""
+        """The sequence number of the last record, -1 if the batch has none."""
         return sequence_after(self.base_sequence, self.last_offset_delta)
 
     def __repr__(self) -> str:
@@ -163,10 +163,10 @@ cdef int _hold(object buffer, Py_ssize_t position, Py_buffer *held) except -1:
 
 
 def read_header(buffer, Py_ssize_t position=0) -> BatchHeader:
-    """Read the header at `position`; the records need not be there.
+    """Return the header at `position`; the records need not be there.
 
-    Raises CorruptBatch when fewer than 61 bytes are there or the length says less than 61, UnsupportedMagic when
-    it is another format.
+    Raises CorruptBatch if there are fewer than 61 bytes or the length is too small, UnsupportedMagic for another
+    format.
     """
     cdef Py_buffer held
     cdef const uint8_t *at
@@ -188,9 +188,9 @@ def read_header(buffer, Py_ssize_t position=0) -> BatchHeader:
 
 
 def next_batch(buffer, Py_ssize_t position=0) -> BatchHeader | None:
-    """Read the header of the batch at `position`, or give None when not all of the batch is there (or nothing).
+    """Return the header of the batch at `position`, or None if the batch is incomplete or there are no bytes.
 
-    Raises CorruptBatch or UnsupportedMagic when no batch can begin like that. The checksum is not looked at.
+    Raises CorruptBatch or UnsupportedMagic for bytes that cannot begin a batch. Does not check the CRC.
     """
     cdef Py_buffer held
     cdef const uint8_t *at
@@ -210,7 +210,7 @@ def next_batch(buffer, Py_ssize_t position=0) -> BatchHeader | None:
 
 
 def iter_batches(buffer, Py_ssize_t start=0):
-    """Go from batch to batch (BatchHeader each, with its `position`) and stop before one that is not all there."""
+    """Yield the BatchHeader of each batch, up to an incomplete batch."""
     cdef BatchHeader header
     while True:
         header = next_batch(buffer, start)
@@ -221,7 +221,7 @@ def iter_batches(buffer, Py_ssize_t start=0):
 
 
 def check(buffer, Py_ssize_t position=0) -> BatchHeader:
-    """Read the header of a batch that has to be all there with the right checksum; raises CorruptBatch."""
+    """Return the header of a batch that must be complete with a correct CRC. Raises CorruptBatch."""
     cdef Py_buffer held
     cdef const uint8_t *at
     cdef int64_t size = 0
@@ -264,7 +264,7 @@ def assemble(
     int16_t producer_epoch=-1,
     int32_t base_sequence=-1,
 ) -> bytes:
-    """Put a header with its checksum before the (already compressed) records; last_offset_delta -1: count - 1."""
+    """Return the batch of these already compressed records; last_offset_delta -1 means count - 1."""
     cdef Py_buffer held
     cdef bytes batch
     cdef uint8_t *at
@@ -304,7 +304,7 @@ def seal(
     int32_t base_sequence=-1,
     bint transactional=False,
 ) -> None:
-    """Write into a whole batch who produces it, and make its checksum; everything else is there already."""
+    """Set the producer and the CRC in a batch that is otherwise complete."""
     cdef uint8_t *at = <uint8_t *>PyByteArray_AS_STRING(batch)
     cdef Py_ssize_t size = PyByteArray_GET_SIZE(batch)
     cdef int64_t has = 0

@@ -1,4 +1,4 @@
-# The fast codec: what `kafkapy.protocol.reference` does, field by field, without the interpreter in between.
+# The codec in C: does the same as `kafkapy.protocol.reference`, field by field.
 
 from cpython.ref cimport PyObject
 from libc.stdint cimport uint32_t
@@ -19,29 +19,29 @@ cdef enum Kind:
 
 
 cdef class Step:
-    cdef str name                   # attribute of the message
-    cdef str where                  # the same with its path, for errors
+    cdef str name                   # the attribute of the message
+    cdef str where                  # the field with its path, for errors
     cdef Kind kind
     cdef bint array                 # an array of `kind`
     cdef bint nullable              # null is allowed in this version
-    cdef bint ignorable             # of an absent field: a value may be lost
-    cdef object default             # MADE_ANEW for arrays and structs
-    cdef uint32_t tag               # of a tagged field
-    cdef Program inner              # of a struct
+    cdef bint ignorable             # absent in this version: its value may be lost
+    cdef object default             # NEW_DEFAULT for arrays and structs
+    cdef uint32_t tag               # the tag of a tagged field
+    cdef Program inner              # the codec of a struct
 
 
 cdef struct Place:
-    PyObject *where                 # the field being read, for errors; borrowed from the Program that is running
-    Py_ssize_t limit                # how many elements the arrays of this message may have together
-    Py_ssize_t elements             # how many of them are left
+    PyObject *where                 # the field being read, for errors; borrowed from the running Program
+    Py_ssize_t limit                # the limit for the elements of all arrays of this message
+    Py_ssize_t elements             # the elements that are still allowed
 
 
 cdef class Program:
     cdef type cls                   # the message class
-    cdef str where                  # its tagged section, for errors
-    cdef Py_ssize_t max_elements    # what a message may have of them; the outermost Program's counts
-    cdef bint flexible              # compact lengths, and a tagged section at the end
-    cdef tuple steps                # of Step, in the order of the wire
+    cdef str where                  # the path of its tagged section, for errors
+    cdef Py_ssize_t max_elements    # the limit for all arrays of a message; only the outermost Program's is used
+    cdef bint flexible              # has compact lengths, and a tagged section at the end
+    cdef tuple steps                # of Step, in wire order
     cdef tuple tagged               # of Step, by ascending tag
     cdef tuple absent               # of Step: fields that this version does not have
 
@@ -49,7 +49,7 @@ cdef class Program:
     cdef int read_tagged(self, Reader reader, Place *place, object message) except -1
     cdef object read_field(self, Reader reader, Place *place, Step step)
     cdef object read_value(self, Reader reader, Step step, Place *place, bint nullable)
-    # Lengths: -1 for null; `wide` is int32, for all but strings, where the version is not flexible.
+    # Lengths: -1 for null. If the version is not flexible, `wide` lengths are int32, others (of strings) int16.
     cdef Py_ssize_t read_length(self, Reader reader, Step step, bint nullable, bint wide) except -2
 
     cdef int write(self, Writer writer, object message) except -1

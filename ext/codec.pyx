@@ -1,7 +1,7 @@
-"""Runs a compiled wire schema: bytes -> message, message -> bytes.
+"""Decodes and encodes messages by a compiled schema.
 
-The twin of `kafkapy.protocol.reference`, which explains the wire forms; tests feed both the same inputs, and they
-agree in every value, byte and error.
+`kafkapy.protocol.reference` is the same codec in Python and explains the encoding; tests give both the same inputs and
+require the same values, bytes and errors.
 """
 
 cimport cython
@@ -54,7 +54,7 @@ cdef class Step:
 cdef class Program:
     """Decodes and encodes one message in one version (a `kafkapy.protocol.layout.Layout`).
 
-    A message whose arrays have more than `max_elements` elements together is refused when it is decoded.
+    Decoding a message whose arrays have more than `max_elements` elements in total is refused.
     """
 
     def __init__(self, layout, max_elements=None):
@@ -67,7 +67,7 @@ cdef class Program:
         self.absent = tuple([Step(step, layout.ignorable) for step in layout.absent])
 
     def decode(self, buffer, Py_ssize_t offset=0):
-        """Read the message that begins at `offset`; raises ProtocolError. Records are slices of `buffer`."""
+        """Decode the message that begins at `offset`. Raises ProtocolError. Records are slices of `buffer`."""
         cdef Reader reader = Reader(buffer, offset)
         cdef Place place
         place.where = <PyObject *>self.where
@@ -81,13 +81,13 @@ cdef class Program:
         raise ProtocolError(f"{<object>place.where}: {reason}")
 
     def encode(self, message) -> bytes:
-        """Write the message; raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
+        """Encode the message. Raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
         cdef Writer writer = Writer(256)
         self.write(writer, message)
         return PyBytes_FromStringAndSize(<char *>writer.data, writer.size)
 
     def encode_frame(self, bytes head not None, message) -> bytes:
-        """Write a frame: the size of all that follows (int32), `head` as it is, the message."""
+        """Return a frame: the size of the rest (int32), `head`, the encoded message."""
         cdef Writer writer = Writer(256)
         writer.put_int32(0)
         writer.put_bytes(head)
@@ -144,7 +144,7 @@ cdef class Program:
         count = self.read_length(reader, step, step.nullable, True)
         if count < 0:
             return None
-        if count > reader.left():  # every element takes a byte at least
+        if count > reader.left():  # every element takes at least one byte
             raise ProtocolError(
                 f"{step.where}: {count} elements claimed at byte {reader.tell()} with {reader.left()} bytes left"
             )
@@ -189,7 +189,7 @@ cdef class Program:
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string of {length} bytes is longer than {MAX_STRING}")
         text = PyUnicode_DecodeUTF8(<const char *>reader.take(length), length, "replace")
-        # A byte that is no UTF-8 becomes three: what could not be written again, in an answer or a record, is refused.
+        # An invalid byte becomes three bytes. A string that then is too long for a response or a record is refused.
         if length > MAX_STRING // 3:
             PyUnicode_AsUTF8AndSize(text, &length)
             if length > MAX_STRING:
@@ -290,7 +290,7 @@ cdef class Program:
                 raise ValueError(f"{step.where}: {value!r} is no string")
             try:
                 text = PyUnicode_AsUTF8AndSize(value, &length)
-            except UnicodeEncodeError:  # a lone surrogate (of a path, say) becomes "?", as in Java
+            except UnicodeEncodeError:  # a lone surrogate, for example of a path, becomes "?", as in Java
                 value = (<str>value).encode("utf-8", "replace").decode()
                 text = PyUnicode_AsUTF8AndSize(value, &length)
             if length > MAX_STRING:

@@ -2,11 +2,13 @@
 
 x86-64 with SSE4.2: the crc32 instruction takes three cycles but a new one can start every cycle, so three parts
 of the data are summed side by side and joined: a sum is carried over n further bytes by a multiplication modulo
-the polynomial, which tables make four look-ups. Elsewhere: eight table look-ups for eight bytes. Which one is
-chosen when the module is loaded, by asking the processor. Results equal those of the package crc32c.
+the polynomial, which tables make four look-ups. Elsewhere: the package crc32c, which uses the instructions of aarch64,
+for all but short data, and eight table look-ups for eight bytes for that. Which one is chosen when the module is
+loaded, by asking the processor. Results equal those of the package crc32c.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.memoryview cimport PyMemoryView_FromMemory
 
 cdef extern from *:
     """
@@ -128,11 +130,36 @@ cdef extern from *:
 cdef enum:
     RELEASE_FROM = 65536
 
-HARDWARE = bool(kp_crc_begin())
+# Without our instruction, shorter data is summed by the tables: about what a call of the package takes by itself.
+cdef enum:
+    PACKAGE_FROM = 1024
+
+cdef bint has_instruction = kp_crc_begin()
+HARDWARE = bool(has_instruction)
+_package_crc32c = None
 
 
 cdef uint32_t crc_of(uint32_t before, const uint8_t *data, size_t length) noexcept nogil:
-    return ~kp_crc(~before, data, length)
+    if has_instruction:
+        return ~kp_crc(~before, data, length)
+    return crc_without_instruction(before, data, length)
+
+
+cdef uint32_t crc_without_instruction(uint32_t before, const uint8_t *data, size_t length) noexcept nogil:
+    if length >= PACKAGE_FROM:
+        with gil:
+            try:
+                return crc_of_package(before, data, length)
+            except Exception:  # there is no memory for the view: the tables need none
+                pass
+    return ~kp_crc_table(~before, data, length)
+
+
+cdef uint32_t crc_of_package(uint32_t before, const uint8_t *data, size_t length) except? 0:
+    global _package_crc32c
+    if _package_crc32c is None:
+        from crc32c import crc32c as _package_crc32c  # not at the start of a process that may never need it
+    return _package_crc32c(PyMemoryView_FromMemory(<char *>data, length, PyBUF_READ), before)
 
 
 def crc32c(data, uint32_t value=0) -> int:
@@ -150,8 +177,20 @@ def crc32c(data, uint32_t value=0) -> int:
     return value
 
 
+def crc32c_without_instruction(data, uint32_t value=0) -> int:
+    """The same as on a processor without our instruction: by the package crc32c or, if short, by tables (for tests)."""
+    cdef Py_buffer held
+    PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            value = crc_without_instruction(value, <const uint8_t *>held.buf, held.len)
+    finally:
+        PyBuffer_Release(&held)
+    return value
+
+
 def crc32c_by_table(data, uint32_t value=0) -> int:
-    """The same without the processor's instruction: what machines do that have none (for tests)."""
+    """The same by tables alone (for tests)."""
     cdef Py_buffer held
     PyObject_GetBuffer(data, &held, PyBUF_SIMPLE)
     try:

@@ -1,1 +1,1 @@
-# Cutting received bytes into frames. Only Python functions: one call cuts everything that has arrived.
+# Splits received bytes into frames. Only Python functions: one call splits everything that has arrived.

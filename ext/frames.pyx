@@ -1,6 +1,6 @@
-"""Cuts received bytes into frames: four bytes of size, big-endian, then that many bytes.
+"""Splits received bytes into frames: a size of four bytes, big-endian, then that many bytes.
 
-In C because it is done for every request; the rest of receiving is done once for many.
+In C because this is done for every request; other receiving work is done once for many requests.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -11,7 +11,7 @@ from kafkapy._ext.cursor cimport load32
 
 
 class BadFrameSize(ValueError):
-    """The size in front of a frame is negative or above the limit. `size` is what it says."""
+    """The size before a frame is negative or above the limit; `size` is that size."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a frame of {size} bytes, which is " + (
@@ -22,12 +22,12 @@ class BadFrameSize(ValueError):
 
 
 def split(view not None, Py_ssize_t start, Py_ssize_t end, Py_ssize_t most, int32_t limit):
-    """Cuts view[start:end] (a memoryview of bytes) into at most `most` frames of at most `limit` bytes each.
+    """Split view[start:end] (a memoryview of bytes) into at most `most` frames of at most `limit` bytes each.
 
-    Returns (frames, position, needed): the frames without their sizes, as slices of `view`; where the first byte lies
-    that is in none of them; and how many bytes the frame that begins there needs with its size, or 0 when that cannot
-    be said yet. A bad size is raised as BadFrameSize when it is the first; behind good frames it ends them (needed is
-    -1 then), so that they are answered before the connection is closed for it.
+    Return (frames, position, needed): the frames without their sizes, as slices of `view`; the position after the last
+    frame; and how many bytes the next frame has with its size, or 0 if the size has not arrived yet. An invalid size
+    raises BadFrameSize if it is the first; after valid frames, `needed` is -1 instead, so that these are answered
+    before the connection is closed.
     """
     cdef Py_buffer held
     cdef const uint8_t *data

@@ -89,19 +89,14 @@ cdef class FetchRequest:
     """
 
 
-def decode_produce_frame(frame, bint copied=False) -> ProduceRequest | None:
-    """Read header and request of a frame (without its size); None if it is not a Produce request of v0 to v11.
-
-    `copied`: the records are views of a copy, which is made only of what is such a request.
-    """
+def decode_produce_frame(frame) -> ProduceRequest | None:
+    """Read header and request of a frame (without its size); None if it is not a Produce request of v0 to v11."""
     cdef Reader reader = Reader(frame)
     cdef int version = version_of(reader, PRODUCE, PRODUCE_FIRST, PRODUCE_LAST)
     cdef ProduceRequest request
     cdef bint collecting
     if version < 0:
         return None
-    if copied:
-        reader = Reader(bytearray(frame), reader.tell())
     request = ProduceRequest.__new__(ProduceRequest)
     request.api_version = version
     # The collector of garbage would go over all that is decoded again and again: four fifths of the time.

@@ -1,6 +1,6 @@
 """Columns of records as JSON lines, without a Python object for any of them.
 
-A line is what `kafkapy consume --json` prints (kafkapy.tools.record_json.record_line): topic, partition, offset,
+A line is what `kafkapy consume --json` prints (kafkapy.tools.common.record_json.record_line): topic, partition, offset,
 timestamp, key, value and headers, in this order and without blanks. Keys and values are strings where they are text
 (UTF-8 without control characters other than tab and line ends), else {"base64": "..."}, or null.
 """

@@ -1,4 +1,4 @@
-# The records inside a batch of format 2, in plain memory (decompressed), without a Python object for any of them.
+# Reads the records of a batch of format 2 in decompressed memory, without Python objects for records.
 #
 # A record is: length (varint, of what follows), attributes (1 byte), timestamp delta (varlong), offset delta
 # (varint), key length and key, value length and value, number of headers, and for each header key length, key,
@@ -8,13 +8,13 @@ from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 
 from kafkapy._ext.batch cimport BatchHeader
 
-# What reading a record, or walking over many, comes to.
+# The result of reading a record, or of walking over several.
 cdef enum Step:
     STEP_DONE = 0
-    STEP_MORE = 1               # the memory ends inside the record (`missing` says by how many bytes at least)
-    STEP_BAD_LENGTH = 2         # the record's length is negative or no varint
-    STEP_CUT = 3                # a field goes beyond the record's length, or is no varint
-    STEP_HEADER_COUNT = 4       # negative, or more than there are bytes left
+    STEP_MORE = 1               # the memory ends inside the record (`missing`: at least so many bytes more)
+    STEP_BAD_LENGTH = 2         # the record's length is negative or not a varint
+    STEP_CUT = 3                # a field extends beyond the record's length, or is not a varint
+    STEP_HEADER_COUNT = 4       # negative, or more than the bytes left
     STEP_HEADER_KEY = 5         # a header's key is null
     STEP_LEFT_OVER = 6          # the fields end before the record's length does
 
@@ -31,52 +31,52 @@ ctypedef struct RecordView:
     int32_t length              # as stored
     int8_t attributes
 
-# Read the record at `at`; everything up to its end has been checked when the answer is STEP_DONE.
+# Read the record at `at`; if the result is STEP_DONE, everything up to its end was checked.
 cdef Step read_record(const uint8_t *at, const uint8_t *end, RecordView *record, int64_t *missing) noexcept nogil
 
 cdef enum Fault:
-    FAULT_NO_KEY = 0            # a null key where keys are needed
-    FAULT_TIMESTAMP = 1         # a timestamp outside of the window
-    FAULT_APPEND_TIME = 2       # the producer set the timestamp type to the time of the append
+    FAULT_NO_KEY = 0            # a null key although keys are required
+    FAULT_TIMESTAMP = 1         # a timestamp outside the allowed range
+    FAULT_APPEND_TIME = 2       # the producer set the timestamp type to LogAppendTime
 
 ctypedef struct RecordFault:
-    int32_t index               # which record of the batch
+    int32_t index               # the record's index in the batch
     Fault fault
     int64_t timestamp
 
 cdef enum:
-    MAX_FAULTS = 1000           # faults that are remembered one by one; a batch can have more
+    MAX_FAULTS = 1000           # faults that are stored; a batch can have more
 
-# A walk over all records of one batch: what is declared, what is asked of the records, and what was found so far.
+# A walk over all records of a batch: what the batch declares, the checks to do, and the findings so far.
 ctypedef struct Walk:
-    int32_t count               # records the batch declares
+    int32_t count               # number of records that the batch declares
     int64_t base_timestamp
     bint append_time            # every record's timestamp is `append_timestamp`
     int64_t append_timestamp
     bint need_keys
-    bint check_window           # timestamps other than -1 have to be in earliest..latest
+    bint check_window           # timestamps other than -1 must be in earliest..latest
     int64_t earliest
     int64_t latest
     bint refuse_append_time
-    int32_t index               # records walked so far
-    bint offsets_in_order       # whether each record's offset delta was its index
+    int32_t index               # number of records walked so far
+    bint offsets_in_order       # True if each record's offset delta was its index
     int64_t max_timestamp       # largest timestamp so far, at least -1
-    int64_t missing             # after STEP_MORE: how many bytes more are needed at least
-    int32_t fault_count         # faults found, also those not remembered
-    bint timestamp_fault        # whether one of them was about a timestamp
-    RecordFault *faults         # the first of them, owned (PyMem_Raw); NULL until there is one
-    int32_t faults_kept         # how many are in `faults`
-    int32_t faults_room         # how many `faults` has room for
+    int64_t missing             # after STEP_MORE: at least so many bytes more are needed
+    int32_t fault_count         # faults found, including those not stored
+    bint timestamp_fault        # True if one of them is about a timestamp
+    RecordFault *faults         # the stored faults, owned (PyMem_Raw); NULL if there are none
+    int32_t faults_kept         # number of stored faults
+    int32_t faults_room         # capacity of `faults`
 
-# What a header says about its records; all else is left as it is (zero).
+# Fill in what the header declares about its records; the other fields must be zero and stay so.
 cdef void begin_walk(Walk *walk, BatchHeader header) noexcept
 
-# Walk on from cursor[0], which is moved past the last record that was read. STEP_DONE after `count` records;
-# STEP_MORE when the memory ends before that, to be called again with the rest and more behind it.
+# Continue the walk at cursor[0], which is moved past the last complete record. Return STEP_DONE after `count` records,
+# STEP_MORE if the memory ends before; then call again with the rest and the following bytes.
 cdef Step walk_records(Walk *walk, const uint8_t **cursor, const uint8_t *end) noexcept nogil
 
-# The timestamp of a record, as a consumer gets it.
+# Return the timestamp of a record as a consumer gets it.
 cdef int64_t timestamp_of(const Walk *walk, const RecordView *record) noexcept nogil
 
-# A sentence for a Step that is an error.
+# Return the error message for a Step that is an error.
 cdef str explain(Step step, int32_t index, int64_t missing)

@@ -1,7 +1,7 @@
-"""The records inside a batch of format 2: walking over them in C, decoding them for Python, searching.
+"""The records of a batch of format 2: walks over them in C, decodes them for Python, searches them.
 
-The layout is that of Kafka's DefaultRecord (KIP-98). What is read here is decompressed memory; nothing is
-believed about it: every length is checked against what is there before it is used.
+The layout is that of Kafka's DefaultRecord (KIP-98). The input is decompressed memory and untrusted: every length is
+checked against the bytes that are there before it is used.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -16,7 +16,7 @@ cdef int64_t LEAST = -<int64_t>0x7FFFFFFFFFFFFFFF - 1
 
 
 class CorruptRecords(ValueError):
-    """The records of a batch are not what its header says, or are no records; the message says where and why."""
+    """The records of a batch are invalid or contradict its header; the message says where and why."""
 
 
 cdef inline bint _varint(const uint8_t **at, const uint8_t *end, int32_t *out) noexcept nogil:
@@ -27,7 +27,7 @@ cdef inline bint _varint(const uint8_t **at, const uint8_t *end, int32_t *out) n
     return True
 
 
-# A length and that many bytes; a negative length leaves `start` NULL and `length` 0.
+# Read a length and that many bytes; for a negative length, `start` is NULL and `length` 0.
 cdef inline bint _bytes(const uint8_t **at, const uint8_t *end, const uint8_t **start, int32_t *length) noexcept nogil:
     start[0] = NULL
     if not _varint(at, end, length):
@@ -109,7 +109,7 @@ cdef str explain(Step step, int32_t index, int64_t missing):
     return f"record {index} goes on after its last field"
 
 
-# Timestamps wrap like Java's: a delta is added to a base without looking whether the sum fits.
+# Timestamps wrap around as in Java: the delta is added to the base without an overflow check.
 cdef int64_t timestamp_of(const Walk *walk, const RecordView *record) noexcept nogil:
     if walk.append_time:
         return walk.append_timestamp
@@ -128,7 +128,7 @@ cdef void _remember(Walk *walk, Fault fault, int64_t timestamp) noexcept nogil:
         room = 16 if walk.faults_room == 0 else walk.faults_room * 2
         faults = <RecordFault *>PyMem_RawRealloc(walk.faults, room * sizeof(RecordFault))
         if faults == NULL:
-            return              # counted, so the batch is refused all the same
+            return              # the fault is counted, so the batch is refused anyway
         walk.faults = faults
         walk.faults_room = room
     walk.faults[walk.faults_kept].index = walk.index
@@ -171,7 +171,7 @@ cdef void begin_walk(Walk *walk, BatchHeader header) noexcept:
 
 
 cdef object _text(const uint8_t *start, int32_t length):
-    # A header's key should be UTF-8; what is not survives a round trip all the same.
+    # A header's key should be UTF-8; other bytes survive a round trip too.
     return (<const char *>start)[:length].decode("utf-8", "surrogateescape")
 
 
@@ -193,20 +193,20 @@ cdef tuple _decode_headers(const RecordView *record):
 def decode_records(payload, BatchHeader header, kind=tuple) -> list:
     """Decode all records of a batch from its decompressed payload.
 
-    Each is made as kind((offset, timestamp, key, value, headers, sequence)): `kind` is tuple or a subclass of it
-    such as a NamedTuple. key and value are bytes or None, headers a tuple of (str, bytes or None); sequence is -1
-    where the batch has none. Raises CorruptRecords when the payload is not exactly the `count` records.
+    Each becomes kind((offset, timestamp, key, value, headers, sequence)): `kind` is tuple or a subclass such as a
+    NamedTuple. key and value are bytes or None, headers a tuple of (str, bytes or None); sequence is -1 if the batch
+    has none. Raises CorruptRecords if the payload is not exactly `count` records.
     """
     return _decoded(payload, header, kind, None, None, LEAST)
 
 
 def decode_records_of(payload, BatchHeader header, kind, topic not None, partition, int64_t position) -> list:
-    """The records from offset `position` on, as a consumer gives them: each is made as
+    """Decode the records from offset `position` on; each becomes
     kind((topic, partition, offset, timestamp, key, value, headers)). Raises as decode_records."""
     return _decoded(payload, header, kind, topic, partition, position)
 
 
-# With a topic records begin with it and its partition, without one they end with their sequence.
+# With a topic, the tuples begin with topic and partition; without one, they end with the sequence.
 cdef list _decoded(payload, BatchHeader header, kind, topic, partition, int64_t position):
     cdef Py_buffer held
     cdef Walk walk
@@ -242,7 +242,7 @@ cdef list _decoded(payload, BatchHeader header, kind, topic, partition, int64_t 
                 fields = (offset, timestamp, key, value, headers, sequence)
             else:
                 fields = (topic, partition, offset, timestamp, key, value, headers)
-            # Not kind(...): what a NamedTuple adds to a call costs more than all the rest.
+            # Not kind(...): the call of a NamedTuple costs more than all other work here.
             records.append(fields if kind is tuple else tuple.__new__(kind, fields))
         if at != end:
             raise CorruptRecords(f"{end - at} bytes are left after the {header.count} records")
@@ -252,9 +252,9 @@ cdef list _decoded(payload, BatchHeader header, kind, topic, partition, int64_t 
 
 
 def find_timestamp(payload, BatchHeader header, int64_t timestamp, int64_t min_offset=0) -> tuple[int, int] | None:
-    """Find the first record with at least this timestamp and at least this offset: (offset, timestamp) or None.
+    """Return (offset, timestamp) of the first record with at least this timestamp and offset, or None.
 
-    `payload` is decompressed. With the batch's max_timestamp as the timestamp it finds the record that has it.
+    `payload` is decompressed. With the batch's max_timestamp as the timestamp, this finds the record that has it.
     Raises CorruptRecords.
     """
     cdef Py_buffer held

@@ -1,4 +1,4 @@
-# What a validated batch or message set tells the log: the fields it needs to append it, and the memory to write.
+# A validated batch or message set: the fields that the log needs to append it, and the memory to write.
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -7,13 +7,13 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 @cython.final
 @cython.freelist(64)
 cdef class ValidatedBatch:
-    cdef readonly object data                       # memoryview of all of it, writable: the input's or a rebuilt one's
+    cdef readonly object data                       # writable memoryview of the batch: the input's memory or new
     cdef readonly int64_t size                      # bytes of `data`
-    cdef readonly int magic                         # of `data`; 0, 1: a message set, 2: one batch
+    cdef readonly int magic                         # 0, 1: `data` is a message set, 2: one batch
     cdef readonly int32_t count                     # records
     cdef readonly int32_t last_offset_delta         # count - 1
-    cdef readonly int64_t max_timestamp             # as now stored in the batch
-    cdef readonly int32_t offset_delta_of_max_timestamp     # for the time index: the last one; -1 without timestamps
+    cdef readonly int64_t max_timestamp             # as stored in `data`
+    cdef readonly int32_t offset_delta_of_max_timestamp     # for the time index: the last record; -1 without timestamps
     cdef readonly int64_t producer_id               # -1: none
     cdef readonly int16_t producer_epoch
     cdef readonly int32_t base_sequence             # -1: none
@@ -21,8 +21,8 @@ cdef class ValidatedBatch:
     cdef readonly bint is_transactional
     cdef readonly bint is_control
     cdef readonly int timestamp_type                # 0 create time, 1 append time
-    cdef readonly int codec                         # as now stored
-    cdef readonly bint rebuilt                      # whether `data` is new memory
-    # A compressed set of format 0 has its messages' offsets inside, so it is made only when they are known:
-    # remake(base offset) gives its bytes. None: `data` is there. Until then `data` is empty and `size` 0.
+    cdef readonly int codec                         # as stored in `data`
+    cdef readonly bint rebuilt                      # True if `data` is new memory
+    # A compressed set of format 0 contains its messages' offsets, so it is built when they are known:
+    # remake(base offset) returns its bytes; before that, `data` is empty and `size` is 0. None: `data` is complete.
     cdef readonly object remake

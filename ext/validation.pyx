@@ -1,15 +1,15 @@
-"""Validation of what a client produces: the checks of Kafka 3.9's ProduceRequest, UnifiedLog and LogValidator on
-one partition's records, for format 2. kafkapy.record.validation is its face; this is the part in C.
+"""Validates the records that a client produces to a partition, for format 2, with the checks of Kafka 3.9's
+ProduceRequest, UnifiedLog and LogValidator. Callers use kafkapy.record.validation.
 
-Nothing is believed: whole batch, one batch, base offset 0, size, checksum, codec, record count against offsets,
-no control records, sequence, then every record, decompressed piece by piece when it is compressed. No Python
-object is made per record; faults of single records are remembered (the first thousand) and named one by one.
+It checks that there is exactly one complete batch, its base offset 0, size, checksum, codec, record count and offsets,
+no control records, sequence, and every record, decompressed in pieces if necessary. There is no Python object per
+record; the first thousand faults of single records are stored and reported one by one.
 
-Where this is not what Kafka does: it answers UNKNOWN_SERVER_ERROR when a library throws (an unknown codec, a stream
-that does not decompress); here that is UNSUPPORTED_COMPRESSION_TYPE or INVALID_RECORD. It stores uncompressed records
-with wrong offset deltas as they are; here they are renumbered, as Kafka does with compressed ones. On a CreateTime
-topic it takes a batch that claims append time, drops the claim, and keeps the claimed time as the largest timestamp;
-here the largest is that of the records.
+Differences from Kafka: it answers UNKNOWN_SERVER_ERROR if a library throws (an unknown codec, a stream that does not
+decompress); here that is UNSUPPORTED_COMPRESSION_TYPE or INVALID_RECORD. It stores uncompressed records with wrong
+offset deltas unchanged; here they are renumbered, as Kafka does with compressed records. On a CreateTime topic, it
+accepts a batch with timestamp type LogAppendTime, resets the type, and keeps the batch's max timestamp; here the max
+timestamp is that of the records.
 """
 
 cimport cython
@@ -34,7 +34,7 @@ from kafkapy._ext.records cimport (
 from kafkapy._ext.batch import assemble
 from kafkapy._ext.record_writer import renumber
 
-# Kafka's codes for what is found here; kafkapy.errors has the whole table (a test compares them).
+# Kafka's error codes used here; kafkapy.errors has the complete table (a test compares them).
 CORRUPT_MESSAGE = 2
 MESSAGE_TOO_LARGE = 10
 INVALID_TIMESTAMP = 32
@@ -45,14 +45,14 @@ INVALID_RECORD = 87
 cdef enum:
     ZSTD = 4
     LAST_CODEC = 4
-    # Checksum and walk take about 15 microseconds for 64 KiB of records of 100 bytes.
+    # Release the GIL from this size on: checksum and walk take about 15 µs for 64 KiB of records of 100 bytes.
     RELEASE_FROM = 65536
 
 cdef int64_t MAX_INT64 = 0x7FFFFFFFFFFFFFFF
 
 
 class InvalidBatch(ValueError):
-    """A batch that is refused: `code`, a sentence in `message`, and `record_errors` [(index, sentence)]."""
+    """A refused batch: error `code`, a sentence in `message`, and `record_errors` [(index, sentence)]."""
 
     def __init__(self, code, message, record_errors=()):
         super().__init__(message)
@@ -64,7 +64,7 @@ class InvalidBatch(ValueError):
 @cython.final
 @cython.freelist(64)
 cdef class ValidatedBatch:
-    """A batch that may be appended, once `assign` has given it its offset and leader epoch."""
+    """A valid batch, which can be appended after `assign` has set its offset and leader epoch."""
 
     def __repr__(self) -> str:
         return (
@@ -75,10 +75,10 @@ cdef class ValidatedBatch:
 
 
 def assign(ValidatedBatch batch, int64_t base_offset, int32_t leader_epoch) -> None:
-    """Set the offsets, and of format 2 the leader epoch, in place; the checksums cover neither.
+    """Set the offsets and, for format 2, the leader epoch in place; the checksums cover neither.
 
-    A compressed set of format 0 is made now: `data` and `size` are known only after this, which may take long and
-    raises what `remake` raises (KafkaError).
+    A compressed set of format 0 is built by this call, which may take long and raises KafkaError as `remake` does; its
+    `data` and `size` are known only afterwards.
     """
     cdef Py_buffer held
     cdef uint8_t *at
@@ -102,7 +102,7 @@ def assign(ValidatedBatch batch, int64_t base_offset, int32_t leader_epoch) -> N
 
 
 cdef void _number(uint8_t *at, int32_t count, int64_t offset) noexcept nogil:
-    """Consecutive offsets for single messages, which are known to be whole."""
+    """Set consecutive offsets in single messages, which must be complete."""
     cdef int32_t i
     for i in range(count):
         store64(at + MSG_OFFSET, <uint64_t>(offset + i))
@@ -113,7 +113,7 @@ cdef object _refuse(int code, str message):
     raise InvalidBatch(code, message)
 
 
-# How many bytes the one whole batch has. Bytes behind it that are no whole batch are left out, as Kafka does.
+# Return the size of the only complete batch. As in Kafka, an incomplete batch after it is ignored.
 cdef int64_t _only_batch(const uint8_t *at, Py_ssize_t left) except -1:
     cdef int64_t size = 0, other = 0
     cdef Look seen = look(at, left, &size)
@@ -134,7 +134,7 @@ cdef int64_t _only_batch(const uint8_t *at, Py_ssize_t left) except -1:
     return size
 
 
-# Kafka's LogValidator.validateBatch; what a coordinator writes may be control records, or have no sequence.
+# Kafka's LogValidator.validateBatch; a coordinator's batches may have control records, or no sequence.
 cdef int _check_header(const uint8_t *at, bint of_client) except -1:
     cdef int32_t count = <int32_t>load32(at + AT_COUNT)
     cdef int32_t last = <int32_t>load32(at + AT_LAST_OFFSET_DELTA)
@@ -205,8 +205,8 @@ cdef int _walk_memory(Walk *walk, const uint8_t *at, const uint8_t *end) except 
     return 0
 
 
-# Walks over a payload that comes in pieces. Only the record that is cut by a piece's end is copied, into `carry`,
-# and no more room is taken for it than has arrived.
+# Walk over a payload that arrives in pieces. Only a record that spans pieces is copied, into `carry`, whose size is
+# limited to the bytes that have arrived, whatever length the record claims.
 cdef int _walk_pieces(Walk *walk, object pieces) except -1:
     cdef Writer carry = Writer(256)
     cdef Step step = STEP_DONE if walk.count == 0 else STEP_MORE
@@ -286,7 +286,7 @@ cdef ValidatedBatch _result(object data, bint rebuilt):
 
 
 def built_batch(data) -> ValidatedBatch:
-    """A batch of format 2 that was built from checked records, for the log; `data` is a writable memoryview of it."""
+    """Return the ValidatedBatch of a batch of format 2 built from checked records; `data`: a writable memoryview."""
     return _result(data, True)
 
 
@@ -306,11 +306,11 @@ def validate(
     bint plain_only=False,
     bint of_client=True,
 ) -> ValidatedBatch:
-    """Validate the records a client produced to one partition, one batch of format 2. Raises InvalidBatch.
+    """Validate the records that a client produced to a partition: one batch of format 2. Raises InvalidBatch.
 
-    `decompress(codec, view)` gives the payload's bytes piece by piece and raises InvalidBatch itself;
-    `compress(codec, data)` gives bytes. Timestamp type and max timestamp are rewritten in `buffer` where the
-    topic wants that (a read-only one is copied first). The other arguments: kafkapy.record.validation.validate.
+    `decompress(codec, view)` yields the payload's bytes in pieces and raises InvalidBatch itself;
+    `compress(codec, data)` returns bytes. Timestamp type and max timestamp are changed in `buffer` if the topic
+    requires it (a read-only buffer is copied first). The other arguments: kafkapy.record.validation.validate.
     """
     cdef Py_buffer held
     cdef Walk walk
@@ -370,7 +370,7 @@ def validate(
         if walk.fault_count:
             _refuse_records(&walk)
 
-        if attributes & CONTROL_BIT:  # never compressed anew, whatever the topic's codec
+        if attributes & CONTROL_BIT:  # never recompressed, whatever the topic's codec
             target_codec = codec
         if (target_codec >= 0 and target_codec != codec) or not walk.offsets_in_order:
             payload = b"".join(decompress(codec, view[HEADER_SIZE:size])) if codec else bytes(view[HEADER_SIZE:size])

@@ -7,12 +7,13 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from perf import jars, network
 from perf.brokers import Fleet
 from perf.machine import ROOT, describe
-from perf.measurement import FULL, KAFKA, KAFKAPY, QUICK, Bench
+from perf.measurement import FULL, KAFKA, KAFKAPY, OTHER, QUICK, Bench
 from perf.measurements import ALL
 from perf.report import head, show, write_json
 from perf.runner import Collected, run
@@ -26,7 +27,7 @@ CONGESTION = (
 )
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, show: Callable[..., None] = show) -> int:
     options = _options(arguments)
     names = options.names or [each.name for each in ALL if each.quick or not options.quick]
     chosen = [each for each in ALL if each.name in names]
@@ -40,13 +41,13 @@ def main(arguments: list[str] | None = None) -> int:
         each.fetch()
     if options.congestion:
         network.enter_own(options.congestion)
-    machine = describe(options.data)
+    machine = describe(options.data, options.other)
     print(head(machine))
     collected = Collected()
     began = time.monotonic()
     interrupted = False
     with tempfile.TemporaryDirectory(prefix="kafkapy-perf-", dir=options.data) as directory:
-        fleet, warmth = Fleet(Path(directory)), Warmth(Path(directory), limit=scale.memory_limit)
+        fleet, warmth = Fleet(Path(directory), options.other), Warmth(Path(directory), limit=scale.memory_limit)
         bench = Bench(scale, Path(directory), fleet, warmth)
         try:
             took = -time.monotonic()
@@ -122,14 +123,31 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
         type=lambda text: text.split(","),
         default=[KAFKA, KAFKAPY],
         metavar="LIST",
-        help=f"which of them: {KAFKA},{KAFKAPY} (both)",
+        help=f"which of them: {KAFKA},{KAFKAPY} (both); the directory of another checkout, in which kafkapy is built, "
+        f"measures that one's broker too: {KAFKAPY},/path/to/checkout",
     )
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - {each.name for each in ALL}:
         parser.error(f"no measurement is called {', '.join(sorted(unknown))}: see --help")
-    if unknown := set(options.brokers) - {KAFKA, KAFKAPY}:
-        parser.error(f"--brokers: {', '.join(sorted(unknown))} is not known, only {KAFKA} and {KAFKAPY}")
+    options.other = _other_checkout(parser, options)
     return options
+
+
+def _other_checkout(parser: argparse.ArgumentParser, options: argparse.Namespace) -> Path | None:
+    """Return the checkout that --brokers names, if any; OTHER stands for it in `options.brokers` afterwards."""
+    named = [name for name in options.brokers if name not in (KAFKA, KAFKAPY)]
+    if not named:
+        return None
+    if len(named) > 1:
+        parser.error(f"--brokers: {', '.join(named)}: only one other checkout can be measured")
+    checkout = Path(named[0]).resolve()
+    if not list(checkout.glob("kafkapy/_ext/*.so")):
+        parser.error(
+            f"--brokers: {named[0]} is none of {KAFKA} and {KAFKAPY}, and no checkout in which kafkapy is built "
+            "(python setup.py build_ext --inplace)"
+        )
+    options.brokers = [OTHER if name == named[0] else name for name in options.brokers]
+    return checkout
 
 
 if __name__ == "__main__":

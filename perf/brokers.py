@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
@@ -63,14 +64,24 @@ class Broker(ABC):
 class Kafkapy(Broker):
     kind = "kafkapy"
 
-    def __init__(self, data: Path, settings: Mapping[str, str], launch: Sequence[str] = ("kafkapy",)) -> None:
-        """`launch`: the module to run, and what it is given before the command `start`."""
+    def __init__(
+        self,
+        data: Path,
+        settings: Mapping[str, str],
+        launch: Sequence[str] = ("kafkapy",),
+        checkout: Path | None = None,
+    ) -> None:
+        """`launch`: the module to run, and what it is given before the command `start`.
+
+        `checkout`: a built checkout whose kafkapy is started instead of the one that is installed.
+        """
         super().__init__(data)
         options = {"log.dirs": str(self.log_directory), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
         command = [sys.executable, "-m", *launch, "start"]
         for key, value in options.items():
             command += ["-o", f"{key}={value}"]
-        self.child = Child(command, data / "kafkapy.out", keep_stdout=True)
+        env = {**os.environ, "PYTHONPATH": str(checkout)} if checkout else None
+        self.child = Child(command, data / "kafkapy.out", keep_stdout=True, env=env, directory=checkout)
         try:
             self.port = self._port_of_ready_line()
         except BaseException:
@@ -131,8 +142,11 @@ class Kafka(Broker):
 class Fleet:
     """Starts brokers; one ZooKeeper serves every Apache Kafka of a run, each under a root of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, other: Path | None = None) -> None:
+        """`other`: another checkout of kafkapy, whose broker is started while `start_other` is True."""
         self._directory = directory
+        self._other = other
+        self.start_other = False
         self._zookeeper: Child | None = None
         self._zookeeper_port = 0
 
@@ -142,7 +156,7 @@ class Fleet:
         data.mkdir(parents=True, exist_ok=True)
         broker: Broker
         if kind == Kafkapy.kind:
-            broker = Kafkapy(data, settings or {})
+            broker = Kafkapy(data, settings or {}, checkout=self._other if self.start_other else None)
         else:
             broker = Kafka(data, settings or {}, self.zookeeper(data.name))
         try:

@@ -16,19 +16,25 @@ from perf.network import congestion_control
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def describe(directory: Path) -> dict[str, str]:
-    """Name -> text, in the order in which it is printed; `directory` is where the brokers keep their data."""
-    return {
+def describe(directory: Path, other: Path | None = None) -> dict[str, str]:
+    """Name -> text, in the order in which it is printed.
+
+    `directory` is where the brokers keep their data, `other` the checkout whose broker is measured too.
+    """
+    described = {
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {memory_info()['MemTotal'] / 2**30:.1f} GiB of memory",
         "kernel": f"{platform.system()} {platform.release()}",
         "file system": f"{_file_system(directory)} at {directory}, {free_bytes(directory) / 2**30:.0f} GiB free",
         "TCP": f"congestion control {congestion_control()}, loopback",
-        "kafkapy": _kafkapy(),
+        "kafkapy": _revision(ROOT),
         "Apache Kafka": f"{KAFKA_VERSION}, its own defaults, 1 GiB heap, ZooKeeper 3.8.4, {_java()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
-        "confluent-kafka": metadata.version("confluent-kafka"),
+        "confluent-kafka": _version("confluent-kafka"),
         "load average": " ".join(f"{figure:.2f}" for figure in os.getloadavg()) + " when the run began",
     }
+    if other is not None:
+        described["other checkout"] = _revision(other)
+    return described
 
 
 def memory_info() -> dict[str, int]:
@@ -62,10 +68,17 @@ def _file_system(directory: Path) -> str:
     return kind
 
 
-def _kafkapy() -> str:
-    revision = _first_line(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"])
-    changed = _first_line(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+def _revision(checkout: Path) -> str:
+    revision = _first_line(["git", "-C", str(checkout), "rev-parse", "--short", "HEAD"])
+    changed = _first_line(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no"])
     return VERSION + (f" at {revision}" if revision else "") + (" with local changes" if changed else "")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def _java() -> str:

@@ -17,6 +17,7 @@ from perf.warm import Warmth
 Figures = dict[str, float]  # row key -> what was measured, in the row's unit
 
 KAFKA, KAFKAPY, BARE = "kafka", "kafkapy", "bare"
+OTHER = "other"  # the broker of another checkout of kafkapy, measured exactly as KAFKAPY is
 MIB, GIB = 1 << 20, 1 << 30
 
 
@@ -83,6 +84,7 @@ class Bench:
         self.directory = directory
         self.fleet = fleet
         self._warmth = warmth
+        self.other_checkout = False  # whether the step that runs measures the broker of the other checkout
         self._made = 0
         self._kept: dict[str, tuple[Any, ExitStack]] = {}
         self.notes: dict[str, str] = {}
@@ -95,11 +97,14 @@ class Bench:
     def point(self, curve: tuple[str, str, str, str], side: str, size: int, cost: float) -> None:
         """One more point of the curve (key, label, unit, what there are more and more of)."""
         key, label, unit, of = curve
+        side = OTHER if self.other_checkout and side == KAFKAPY else side
         self.curves.setdefault(key, Curve(label, unit, of)).add(side, size, cost)
 
     @contextmanager
     def kept(self, key: str, make: Callable[[], AbstractContextManager[Any]]) -> Iterator[Any]:
         """What takes long to start, and is kept for the measurements and runs that follow; not after a failure."""
+        if self.other_checkout:
+            key = f"{key} of the other checkout"
         if key not in self._kept:
             ending = ExitStack()
             self._kept[key] = ending.enter_context(make()), ending
@@ -134,6 +139,15 @@ class Bench:
             yield path
         finally:
             self._warmth.delete(path)
+
+    @contextmanager
+    def with_other_checkout(self) -> Iterator[None]:
+        """In the block a kafkapy that is started is that of the other checkout (see Fleet)."""
+        self.other_checkout = self.fleet.start_other = True
+        try:
+            yield
+        finally:
+            self.other_checkout = self.fleet.start_other = False
 
     @contextmanager
     def broker(self, kind: str, settings: Mapping[str, str] | None = None) -> Iterator[Broker]:

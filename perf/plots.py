@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perf.measurement import BARE, KAFKA, KAFKAPY
+from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER
 from perf.measurements import zero_copy
 from perf.newest import Newest, made_by
 from perf.report import TITLES
 
-COLOURS = {KAFKA: "#b0533a", KAFKAPY: "#2f6f8f", BARE: "#8a8a8a"}
+COLOURS = {KAFKA: "#b0533a", OTHER: "#7a6a9a", KAFKAPY: "#2f6f8f", BARE: "#8a8a8a"}
 DASHES = {"sendfile": "-", "copy": "--"}
 COPIES = {
     "zero_copy.rate": ("one consumer, hot: throughput", "MB/s"),

@@ -17,7 +17,13 @@ class Child:
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, *, keep_stdout: bool = False, env: Mapping[str, str] | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        *,
+        keep_stdout: bool = False,
+        env: Mapping[str, str] | None = None,
+        directory: Path | None = None,
     ) -> None:
         self.command = list(command)
         self.log = log
@@ -31,6 +37,7 @@ class Child:
                 stderr=file,
                 start_new_session=True,
                 env=env,
+                cwd=directory,
             )
 
     @property

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from perf.curves import Curve
-from perf.measurement import BARE, KAFKA, KAFKAPY
+from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER
 from perf.stats import Comparison, Summary
 
-TITLES = {KAFKA: "Apache Kafka", KAFKAPY: "kafkapy", BARE: "bare loop"}
+TITLES = {KAFKA: "Apache Kafka", OTHER: "other checkout", KAFKAPY: "kafkapy", BARE: "bare loop"}
 
 
 def head(machine: Mapping[str, str]) -> str:
@@ -27,14 +27,16 @@ def table(comparisons: Sequence[Comparison]) -> Table:
     made = Table(title="medians (lowest–highest of the runs)", title_justify="left")
     made.add_column("figure")
     made.add_column("runs", justify="right")
-    for side in (KAFKA, KAFKAPY):
+    measured = {side for each in comparisons for side in each.sides}
+    brokers = [side for side in (KAFKA, OTHER, KAFKAPY) if side in measured or side == KAFKAPY]
+    for side in brokers:
         made.add_column(TITLES[side], justify="right", no_wrap=True)
     made.add_column("ratio", justify="right", no_wrap=True)
     made.add_column("goal", justify="right", no_wrap=True)
     made.add_column("verdict")
     made.add_column(TITLES[BARE], justify="right", no_wrap=True)
     for each in comparisons:
-        cells = [_cell(each, side) for side in (KAFKA, KAFKAPY)]
+        cells = [_cell(each, side) for side in brokers]
         ratio = "" if each.ratio is None else f"{each.ratio:.2f} ×"
         goal = each.row.goal.text(each.row) if each.row.goal else ""
         runs = how_many([found.runs for found in each.sides.values()])

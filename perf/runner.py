@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from perf.measurement import BARE, Bench, Figures, Measurement
+from perf.measurement import BARE, KAFKAPY, OTHER, Bench, Figures, Measurement
 
 # In the whole suite no step may hold up the others: what one side has measured of a curve by then is kept.
 STEP_SECONDS = 150.0
@@ -74,7 +74,7 @@ def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: 
     began = time.monotonic()
     try:
         with _within(most):
-            into.add(side, measurement.limit(bench) if side == BARE else measurement.run(bench, side))
+            into.add(side, _measure(bench, measurement, side))
     except TooLong:
         into.left_out.append(f"{measurement.name} of {side}, run {number} (not done after {most:.0f} s)")
     except Exception as error:
@@ -84,6 +84,15 @@ def _step(bench: Bench, measurement: Measurement, side: str, number: int, most: 
     into.seconds.setdefault(measurement.name, {}).setdefault(side, []).append(round(took, 1))
     if took > 0.1:
         _say(f"run {number}  {measurement.name:<19} {side:<8} {took:6.1f} s")
+
+
+def _measure(bench: Bench, measurement: Measurement, side: str) -> Figures:
+    if side == BARE:
+        return measurement.limit(bench)
+    if side == OTHER:
+        with bench.with_other_checkout():
+            return measurement.run(bench, KAFKAPY)
+    return measurement.run(bench, side)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ tests' harness, which keeps pyspark 4.0.0 and the jars in the user's cache.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,13 +17,9 @@ from unittest.mock import patch
 from perf import frames
 from perf.brokers import Broker
 from perf.cpu import cpu_seconds
-from perf.machine import ROOT
 from perf.measurement import KAFKA, Bench
 from perf.raw_client import RawClient
-
-sys.path.insert(0, str(ROOT / "tests"))
-
-from harness import spark as harness
+from tests.harness import spark as harness
 
 PARTITIONS = 2
 REPEATS = 1  # of a job, after one time that does not count

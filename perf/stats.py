@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from perf.measurement import BARE, KAFKA, KAFKAPY, Row
+from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER, Row
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,25 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One row with everything measured for it; ratio = kafkapy / Apache Kafka."""
+    """One row with everything measured for it. `ratio` is kafkapy / `reference`."""
 
     row: Row
     sides: dict[str, Summary]
 
     @property
+    def reference(self) -> Summary | None:
+        """What kafkapy is compared with: the other checkout if there is one, else Apache Kafka."""
+        return self.sides.get(OTHER) or self.sides.get(KAFKA)
+
+    @property
     def ratio(self) -> float | None:
-        ours, theirs = self.sides.get(KAFKAPY), self.sides.get(KAFKA)
+        ours, theirs = self.sides.get(KAFKAPY), self.reference
         return ours.median / theirs.median if ours and theirs and theirs.median else None
 
     @property
     def within_spread(self) -> bool:
         """The spread of one side is larger than the difference between the two."""
-        ours, theirs = self.sides.get(KAFKAPY), self.sides.get(KAFKA)
+        ours, theirs = self.sides.get(KAFKAPY), self.reference
         if not ours or not theirs:
             return False
         return max(ours.spread, theirs.spread) > abs(ours.median - theirs.median)
@@ -69,7 +74,7 @@ def compare(rows: Sequence[Row], measured: dict[str, dict[str, list[float]]]) ->
     found = []
     for row in rows:
         sides = {side: summary(figures) for side, figures in measured.get(row.key, {}).items()}
-        kept = {side: each for side in (KAFKA, KAFKAPY, BARE) if (each := sides.get(side))}
+        kept = {side: each for side in (KAFKA, OTHER, KAFKAPY, BARE) if (each := sides.get(side))}
         if kept:
             found.append(Comparison(row, kept))
     return found

@@ -27,10 +27,13 @@ from typing import Any
 from kafkapy._ext import residency, syscalls
 from kafkapy.log import partition_log
 from kafkapy.network import receive, sends
+from kafkapy.protocol.apis import FETCH as FETCH_API
+from kafkapy.protocol.apis import PRODUCE as PRODUCE_API
 from kafkapy.replica import fetch as replica_fetch
 from kafkapy.replica import partition as replica_partition
-from kafkapy.server import dispatcher, produce_answers
-from kafkapy.server.handlers import fetch, produce
+from kafkapy.server import dispatcher, produce_gather
+from kafkapy.server.api_table import TABLE
+from kafkapy.server.handlers import fetch
 from kafkapy.testing.broker import Broker
 from perf import frames, markdown
 from perf.closed_loop import closed_loop
@@ -44,16 +47,16 @@ STEPS: tuple[tuple[Any, str, str], ...] = (
     (syscalls, "epoll_wait", POLL),
     (receive, "recv_into", "receive: recv"),
     (receive.Receiver, "receive", "receive: cut into frames"),
-    (dispatcher, "decode_produce_frame", "decode"),
-    (dispatcher, "decode_fetch_frame", "decode"),
+    (TABLE.find(PRODUCE_API.key), "decode", "decode"),
+    (TABLE.find(FETCH_API.key), "decode", "decode"),
     (dispatcher.Dispatcher, "handle", "find the handler, meters"),
-    (produce, "handle_gather", "produce: gather by partition"),
+    (TABLE.find(PRODUCE_API.key), "handler", "produce: gather by partition"),
     (replica_partition.Partition, "append", "append: partition"),
     (partition_log.PartitionLog, "append", "append: check, offsets, indexes"),
     (syscalls, "pwritev", "append: pwritev"),
-    (fetch, "handle", "fetch: session, plan"),
+    (TABLE.find(FETCH_API.key), "handler", "fetch: session, plan"),
     (replica_fetch.FetchPlan, "read", "fetch: find the bytes"),
-    (produce_answers, "encode_produce_response", "encode"),
+    (produce_gather, "encode_produce_response", "encode"),
     (fetch, "encode_fetch_response", "encode"),
     (sends.Sender, "flush", "send: what and how"),
     (residency, "read_now", "send: preadv2 of the batch"),

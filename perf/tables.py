@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from perf import markdown, plots, soak, steps
+from perf import markdown, plots, steps
 from perf.measurement import BARE, KAFKA, KAFKAPY
 from perf.measurements import threads, zero_copy
 from perf.newest import Newest, made_by
@@ -154,9 +154,9 @@ def _machine(found: Newest, _: str) -> str:
 
 def _copies(found: Newest, _: str) -> str:
     """A load a line: MB/s and seconds of CPU a GiB, of each that answers; how the two ways compare; who is beside."""
-    columns = [
-        (side, mode) for mode in zero_copy.MODES for side in (BARE, KAFKA, KAFKAPY) if (side, mode) != (KAFKA, "copy")
-    ]
+    rows = found.those("zero-copy.")
+    sides = [side for side in (BARE, KAFKA, KAFKAPY) if any(side in row["medians"] for row in rows)]
+    columns = [(side, mode) for mode in zero_copy.MODES for side in sides if (side, mode) != (KAFKA, "copy")]
     lines, compared = [], []
     for words, key in zero_copy.loads_in_words():
         cells = []
@@ -171,7 +171,6 @@ def _copies(found: Newest, _: str) -> str:
             lines.append([words, *cells])
         if any(times):
             compared.append([words, *times])
-    rows = found.those("zero-copy.")
     table = _table(["answers", *(f"{TITLES[side]}, {mode}" for side, mode in columns)], lines, rows)
     heads = [f"{TITLES[side]}, {what}" for side in (BARE, KAFKAPY) for what in ("rate", "CPU a GiB")]
     ratios = _table(["sendfile to copy", *heads], compared, rows)
@@ -241,6 +240,8 @@ def _steps(found: Newest, _: str) -> str:
 def _soak(found: Newest, _: str) -> str:
     if found.soak is None:
         return ""
+    from perf import soak
+
     goals, figures = found.soak["goals"], found.soak["figures"]
     minutes = f"{found.soak['samples'][-1]['minute']:.0f} minutes"
     lines = [

@@ -12,10 +12,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
-
-from kafkapy.client.original.connector import ConsumerConnector
 from perf import jars
 from perf.machine import ROOT
 from perf.measurement import KAFKA
@@ -73,6 +69,8 @@ class Group:
     """The znodes of a group that reads one topic."""
 
     def __init__(self, connect: str, group: str, topic: str, partitions: int) -> None:
+        from kazoo.client import KazooClient
+
         self._client = KazooClient(connect)
         self._client.start()
         self._ids = f"/consumers/{group}/ids"
@@ -118,6 +116,8 @@ class Group:
         return (stat.numChildren, stat.cversion) if stat is not None else (0, 0)
 
     def _owned(self) -> dict[str, Owned]:
+        from kazoo.exceptions import NoNodeError
+
         found = {}
         for name in self._client.get_children(self._owners):
             try:
@@ -129,6 +129,8 @@ class Group:
 
 
 def main(topic: str, *words: str) -> None:
+    from kafkapy.client.original.connector import ConsumerConnector
+
     settings = dict(one.split("=", 1) for one in words)
     members: dict[str, ConsumerConnector] = {}
 

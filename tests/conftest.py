@@ -5,6 +5,7 @@ a Spark session goes to one as a whole, and those that take longest come first.
 """
 
 import logging
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,16 @@ from kafkapy.testing.broker import Broker
 
 # Whole folders, those that take longest first.
 _TOGETHER = ("interop", "spark", "zookeeper", "golden")
+_OTHER_RUNTIMES = ("interop", "spark", "zookeeper")
 _LONG = (*_TOGETHER, "faults", "test_packaging.py", "tools", "testing")
+
+
+# A shell that runs a command in the background without job control (`&` in a script, nohup, cron) starts it with SIGINT
+# and SIGQUIT ignored. Processes inherit that, and Python then installs no KeyboardInterrupt handler: the tests that
+# interrupt a child, or themselves, would wait for ever.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 def _group(nodeid: str) -> str:
@@ -30,9 +40,28 @@ def _place(item: pytest.Item) -> int:
     return _LONG.index(first) if first in _LONG else len(_LONG)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="leave out the tests that need Java, Go or Node.js")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "other_runtime: needs Java (for Spark, ZooKeeper or Apache Kafka), Go or Node.js"
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("quick"):
+        kept = [item for item in items if not _needs_other_runtime(item)]
+        config.hook.pytest_deselected(items=[item for item in items if _needs_other_runtime(item)])
+        items[:] = kept
     if hasattr(config, "workerinput"):
         items.sort(key=_place)
+
+
+def _needs_other_runtime(item: pytest.Item) -> bool:
+    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
+    return folder in _OTHER_RUNTIMES or item.get_closest_marker("other_runtime") is not None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,7 +21,7 @@ LAYERS = [
     {"record"},
     {"runtime"},
     {"_ext"},
-    {"errors", "version"},  # tables that import nothing, so that the C parts can raise what is in them
+    {"errors", "extras", "version"},  # tables that import nothing, so that the C parts can raise what is in them
 ]
 HEIGHT = {name: -level for level, names in enumerate(LAYERS) for name in names}
 # The package itself hands out Broker and the version, and loads what is behind them only when it is asked.
@@ -79,3 +79,14 @@ def test_the_package_itself_imports_nothing_but_its_version_at_once() -> None:
     at_once = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = {node.module for node in at_once if isinstance(node, ast.ImportFrom)}
     assert modules <= {"kafkapy.version", "typing", "__future__"}
+
+
+def test_the_controller_decides_without_the_parts_that_obey() -> None:
+    """It may be on another broker than the replicas and logs that it decides about."""
+    wrong = [
+        f"{path.relative_to(PACKAGE.parent)}:{line} imports kafkapy.{other}"
+        for path in (PACKAGE / "controller").rglob("*.py")
+        for line, other in imported(path)
+        if other in ("replica", "log")
+    ]
+    assert not wrong, "\n".join(wrong)

@@ -1,6 +1,7 @@
 """What is built from a checkout, and that it works where nothing else is."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,26 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+
+
+# kafkapy on the package index is an unrelated project, and kafkapy-broker is not published yet.
+NOT_OURS = re.compile(r"\bkafkapy\[\w|\bpip3?\s+install\s+(?:-\S+\s+)*['\"]?kafkapy")
+KINDS = {"", ".md", ".py", ".pyx", ".sh", ".toml"}
+
+
+@pytest.mark.parametrize(
+    "text", ["pip install 'kafkapy[plot]'", "pip install kafkapy", "pip3 install -U\n kafkapy-broker"]
+)
+def test_a_name_on_the_package_index_is_recognized(text):
+    assert NOT_OURS.search(text)
+
+
+def test_nobody_is_told_to_install_from_the_package_index():
+    files = [path for part in ("docs", "ext", "kafkapy", "perf", "scripts") for path in (ROOT / part).rglob("*")]
+    files += [ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "setup.py"]
+    texts = {path: path.read_text() for path in files if path.suffix in KINDS and path.is_file()}
+    assert {ROOT / "README.md", ROOT / "scripts" / "quickstart", ROOT / "kafkapy" / "extras.py"} <= texts.keys()
+    assert [f"{path}: {found[0]}" for path, text in texts.items() if (found := NOT_OURS.search(text))] == []
 
 
 def copy_of_the_sources(to: Path) -> Path:
@@ -59,7 +80,7 @@ def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_
     compiler.write_text('#!/bin/sh\nexec gcc "$@" -O0 -g0\n')  # a third of the time
     compiler.chmod(0o755)
     subprocess.run(wheels, env={**os.environ, "CC": str(compiler)}, check=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = tmp_path.glob("kafkapy_broker-*.whl")
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
     modules = {path.stem for path in (ROOT / "ext").glob("*.pyx")}
@@ -73,8 +94,9 @@ def test_the_wheel_made_from_the_sdist_works_in_an_empty_environment(sdist, tmp_
 
     venv.create(tmp_path / "empty", with_pip=False)
     python = str(tmp_path / "empty" / "bin" / "python")
-    subprocess.run([*PIP, "--python", python, "install", str(wheel)], check=True)
+    # Without PYTHONPATH: with the checkout on it, pip may find metadata there and take kafkapy for installed.
     outside = {**os.environ, "PYTHONPATH": "", "PATH": f"{tmp_path}/empty/bin:{os.environ['PATH']}"}
+    subprocess.run([*PIP, "--python", python, "install", str(wheel)], env=outside, check=True)
     version = subprocess.run(
         ["kafkapy", "--version"], cwd=tmp_path, env=outside, check=True, capture_output=True, text=True
     )
@@ -104,27 +126,79 @@ def spark_packages(python: str, environment: dict[str, str]) -> list[str]:
         "        print(found.name)\n"
     )
     run = subprocess.run([python, "-c", program], env=environment, check=True, capture_output=True, text=True)
-    assert "Spark cannot have the source 'kafkapy': No module named 'pyspark'" in run.stderr
+    assert "Spark cannot use the source 'kafkapy': No module named 'pyspark'" in run.stderr
     return sorted(run.stdout.split())
 
 
-def test_an_editable_install_shows_spark_its_packages(tmp_path):
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-c", "import kafkapy; kafkapy.Broker().start()"),
+        ("-c", "from kafkapy._ext import dir_look"),
+        ("-c", "from kafkapy._ext.codec import Codec"),
+        ("-m", "kafkapy", "start"),
+        ("-m", "kafkapy", "topics", "list"),
+    ],
+)
+def test_unbuilt_sources_say_what_happened_and_what_to_do(tmp_path, words):
     copy = copy_of_the_sources(tmp_path / "copy")
+    (copy / "kafkapy" / "_ext" / "codec.cpython-27-x86_64-linux-gnu.so").touch()  # another Python's
+    run = subprocess.run([sys.executable, *words], cwd=copy, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].partition(": ")[2].rstrip(".") == (
+        f"{copy}/kafkapy is kafkapy's source code, not built for Python {sys.version_info[0]}.{sys.version_info[1]}: "
+        "start Python in another directory to use an installed kafkapy, "
+        f"or run pip install -e . in {copy} to build this one"
+    )
+
+
+SHORT_NAMES = ["diff-logs", "dump-log", "find-log", "log-stats", "tail-log", "verify-log"]
+
+
+@pytest.mark.parametrize("name", SHORT_NAMES)
+def test_a_log_tool_in_an_unbuilt_checkout_says_what_to_run(tmp_path, name):
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    run = subprocess.run(
+        [f"scripts/{name}"], cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == (
+        f"scripts/{name}: kafkapy is not installed: "
+        f"run python3 -m venv .venv && .venv/bin/pip install -e . in {tmp_path}\n"
+    )
+
+
+@pytest.mark.parametrize("name", SHORT_NAMES)
+def test_a_log_tool_runs_the_kafkapy_of_its_checkout(tmp_path, name):
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    kafkapy = tmp_path / ".venv" / "bin" / "kafkapy"
+    kafkapy.parent.mkdir(parents=True)
+    kafkapy.write_text('#!/bin/sh\necho "$@"\n')
+    kafkapy.chmod(0o755)
+    run = subprocess.run([tmp_path / "scripts" / name, "a b", "c"], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"log (diff|dump|find|stats|tail|verify) a b c\n", run.stdout)
+
+
+def test_an_editable_install_is_found_from_everywhere_and_shows_spark_its_packages(tmp_path):
+    copy = copy_of_the_sources(tmp_path / "kafkapy")
     build = f"from setuptools import build_meta; build_meta.build_editable({str(tmp_path)!r})"
     environment = {**os.environ, "KAFKAPY_BUILD_ONLY": "varint"}
     subprocess.run([sys.executable, "-c", build], cwd=copy, env=environment, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     venv.create(tmp_path / "empty", with_pip=False)
     python = str(tmp_path / "empty" / "bin" / "python")
-    subprocess.run([*PIP, "--python", python, "install", "--no-deps", str(wheel)], check=True)
     outside = {**os.environ, "PYTHONPATH": ""}
+    subprocess.run([*PIP, "--python", python, "install", "--no-deps", str(wheel)], env=outside, check=True)
     assert spark_packages(python, outside) == ["pyspark_kafkapy", "pyspark_kafkapy_log"]
     where = "import pyspark_kafkapy, kafkapy; print(pyspark_kafkapy.__file__, kafkapy.__file__)"
-    run = subprocess.run([python, "-c", where], env=outside, cwd=tmp_path, check=True, capture_output=True, text=True)
-    assert run.stdout.split()[-2:] == [
-        str(copy / "kafkapy" / "spark" / "discovery" / "pyspark_kafkapy" / "__init__.py"),
-        str(copy / "kafkapy" / "__init__.py"),
-    ]
+    for directory in (tmp_path / "empty", tmp_path):  # the latter holds the checkout, a directory called kafkapy
+        run = subprocess.run(
+            [python, "-c", where], env=outside, cwd=directory, check=True, capture_output=True, text=True
+        )
+        assert run.stdout.split()[-2:] == [
+            str(copy / "kafkapy" / "spark" / "discovery" / "pyspark_kafkapy" / "__init__.py"),
+            str(copy / "kafkapy" / "__init__.py"),
+        ]
 
 
 def test_an_extension_that_does_not_build_stops_the_install_with_the_reason(tmp_path):

@@ -1,4 +1,4 @@
-"""Topics as Arrow tables, in the columns of Spark's own Kafka source; needs pyarrow."""
+"""Topics as Arrow tables, with the columns of Spark's own Kafka source. Needs pyarrow."""
 
 try:
     import pyarrow  # noqa: F401

@@ -1,4 +1,4 @@
-"""Rows of Arrow record batches become batches of records, one partition each, ready to be sent.
+"""Encodes rows of Arrow record batches into Kafka record batches, one for each partition, ready to be sent.
 
     encoder = RowEncoder(producer.partition_count, topic="orders", codec=4)
     for rows in table.to_batches():
@@ -7,43 +7,45 @@
     for batch in encoder.finish():
         producer.send_batch(batch)
 
-`kafkapy.arrow.row_columns` says which columns there can be, and of what types.
+`kafkapy.arrow.row_columns` defines the columns and their types.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.arrow.row_columns import RefusedRow, check_schema, decoded, rows_of
-from kafkapy.client.partitioner import StickyChoice
+from kafkapy.client.partitioner import StickyChoice, all_partitions
 from kafkapy.record.encoded import EncodedBatch
 
 __all__ = ["EncodedBatch", "RowEncoder"]
 
 
 class RowEncoder:
-    """Keeps one open batch a partition. Rows of a partition stay in their order.
+    """Encodes rows, with one open batch for each partition. Rows of a partition keep their order.
 
-    A row goes to the partition that it names, else to the one of its key's hash, else to one that changes with each
-    batch (Kafka's DefaultPartitioner, KIP-480).
+    A row's partition is its column `partition`, else chosen by the key's hash, else by Kafka's sticky partitioner
+    (DefaultPartitioner, KIP-480).
 
     Args:
-        partition_count: how many partitions a topic has, as `RecordProducer.partition_count`; asked once for every
-            record batch and topic.
-        topic: where all rows go. None: where their column `topic` says.
+        partition_count: Returns a topic's number of partitions, as `RecordProducer.partition_count`. Called once for
+            every record batch and topic.
+        available: Returns the partitions for rows without key and partition, as `RecordProducer.available_partitions`:
+            those with a leader.
+        topic: The topic of all rows. None: each row's column `topic`.
         codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        batch_bytes: a batch is closed when its records, not compressed, reach this. One record may be larger.
-        open_bytes: what all open batches may take together between two record batches; beyond, they are closed as
-            they are.
+        batch_bytes: The size of a full batch before compression. A single record may be larger.
+        open_bytes: When the open batches exceed this size in total, all are closed after the current record batch.
     """
 
     def __init__(
         self,
         partition_count: Callable[[str], int],
         *,
+        available: Callable[[str, int], Sequence[int]] = all_partitions,
         topic: str | None = None,
         codec: int = 0,
         batch_bytes: int = 256 * 1024,
@@ -55,19 +57,19 @@ class RowEncoder:
         self._batch_bytes = batch_bytes
         self._open_bytes = open_bytes
         self._topics: dict[str, TopicBatches] = {}
-        self._sticky = StickyChoice()
-        self._fed = 0  # rows before this record batch
+        self._sticky = StickyChoice(available)
+        self._fed = 0  # rows of earlier record batches
 
     def feed(self, batch: Any) -> Iterator[EncodedBatch]:
-        """Takes the rows of a pyarrow.RecordBatch; the batches that became full, in order.
+        """Encode the rows of a pyarrow.RecordBatch. Yield the batches that become full.
 
         Raises:
-            ValueError: a column that is not known or of a wrong type.
-            RefusedRow: a row that cannot be a record; the sentence names the column, or the row by its number among
-                all that were fed, from 0. Rows before it may have been encoded.
-            KafkaError: what `partition_count` raises, such as for a topic that is not there.
+            ValueError: A column is unknown or has a wrong type.
+            RefusedRow: A row cannot be a record. The message names the column, or the row's number among all rows so
+                far, from 0. Rows before it may have been encoded.
+            KafkaError: The errors of `partition_count`, for example for a missing topic.
         """
-        check_schema(batch.schema, has_topic=self._topic is not None)
+        check_schema(batch.schema, has_topic=self._topic is not None, tombstones=True)
         if batch.num_rows and self._topic is not None:
             yield from self._encode(self._topic, rows_of(batch), range(batch.num_rows))
         elif batch.num_rows:
@@ -80,18 +82,18 @@ class RowEncoder:
             yield from self.finish()
 
     def finish(self) -> Iterator[EncodedBatch]:
-        """The batches that are still open. The encoder can be fed again."""
+        """Yield the open batches. The encoder can be used again."""
         for topic in self._topics:
             yield from self._close(topic)
 
     def _by_topic(self, column: Any) -> tuple[Any, list[tuple[str, range]]]:
-        """An order of the rows that puts them together by topic (None: as they are), and each topic's places in it."""
-        import pyarrow.compute as pc  # takes long, and readers of topics, who import this module too, do not need it
+        """Return row indices sorted by topic (None: the original order), and each topic's range in them."""
+        import pyarrow.compute as pc  # slow to import, and readers of topics, which import this module, do not need it
 
         if column.null_count:
             row = self._fed + pc.index(column.is_null(), True).as_py()
             raise RefusedRow(f"row {row} has no topic: its column is null; give it one, or one topic to all rows")
-        # Its own dictionary, if it has one, may have a name twice, and names that no row has.
+        # An existing dictionary may have repeated or unused names.
         found = decoded(column).dictionary_encode()
         names = found.dictionary.cast(pa.string()).to_pylist()
         if len(names) == 1:
@@ -105,6 +107,7 @@ class RowEncoder:
         return pc.sort_indices(found.indices), topics  # stable: the rows of a topic keep their order
 
     def _encode(self, topic: str, rows: Rows, places: range) -> Iterator[EncodedBatch]:
+        """Encode the rows of one topic. Yield the batches that become full."""
         count = self._partition_count(topic)
         batches = self._topics.get(topic)
         if batches is None or batches.partitions != count:
@@ -125,11 +128,13 @@ class RowEncoder:
             self._sticky.batch_is_full(topic, full, count)
 
     def _close(self, topic: str) -> Iterator[EncodedBatch]:
+        """Yield the open batches of a topic."""
         batches = self._topics.get(topic)
         if batches is not None:
             for partition in batches.open_partitions():
                 yield self._take(topic, batches, partition)
 
     def _take(self, topic: str, batches: TopicBatches, partition: int) -> EncodedBatch:
+        """Return a partition's batch, which is no longer open."""
         data, count, largest = batches.take(partition)
         return EncodedBatch(topic, partition, data, count, largest, codec=self._codec)

@@ -1,7 +1,7 @@
-"""One partition from offset to offset as Arrow record batches, from any Kafka-compatible broker.
+"""Reads a range of offsets of a partition as Arrow record batches, from any Kafka-compatible broker.
 
-This is what a task of a Spark job calls. Memory stays bounded however much there is to read: one answer of the broker,
-one batch of rows, and the pieces of one compressed record batch.
+Tasks of Spark jobs use this. Memory is bounded by one Fetch response, one batch of rows, and the decompressed pieces of
+one record batch.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def read_partition(
     fetch_bytes: int = FETCH_BYTES,
     timeout_s: float | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records with start <= offset < end, in order; nothing when there are none.
+    """Yield the records with start <= offset < end, in order.
 
-    Control records are left out, with read_committed also those of aborted transactions. `timeout_s`: how long no
-    record may come before the read fails; None: that of the cluster.
+    Control records are left out; with read_committed, also records of aborted transactions. `timeout_s` is how long to
+    wait for the next records; None: the cluster's time limit.
 
     Raises:
-        DamagedRows: a batch is corrupt; names topic, partition and offset.
-        OffsetOutOfRange: the partition does not have the next offset; has the range that it has.
-        NothingFetched: nothing came for `timeout_s`, also when `end` lies beyond the partition's end.
-        KafkaError: the broker refuses for good.
+        DamagedRows: A batch is corrupt. The message has topic, partition and offset.
+        OffsetOutOfRange: The next offset is not in the log. The error has the log's range.
+        NothingFetched: No records came for `timeout_s`, for example because `end` is after the partition's end.
+        KafkaError: The broker's permanent error.
     """
     rows = RowBuilder(
         topic,
@@ -59,6 +59,7 @@ def read_partition(
 
 
 def _read(rows: RowBuilder, fetcher: BatchFetcher) -> Iterator[pa.RecordBatch]:
+    """Yield the fetcher's batches as rows."""
     out_of_range: OffsetOutOfRange | None = None
     with fetcher:
         try:
@@ -68,7 +69,7 @@ def _read(rows: RowBuilder, fetcher: BatchFetcher) -> Iterator[pa.RecordBatch]:
                 if rows.past_end:
                     break
         except OffsetOutOfRange as error:
-            out_of_range = error  # what was read before it is not lost
+            out_of_range = error  # raised after the rows that were read
     if (rest := rows.finish()) is not None:
         yield rest
     if out_of_range is not None:

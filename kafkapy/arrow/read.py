@@ -1,4 +1,4 @@
-"""A topic, or the segment files of one, as a stream of Arrow record batches: for Polars, DuckDB, pandas and the like.
+"""Reads a topic, or segment files, as a stream of Arrow record batches, for Polars, DuckDB, pandas and others.
 
 reader = kafkapy.arrow.read("flights", bootstrap_servers="127.0.0.1:9092", columns=["key", "value"])
 frame = polars.from_arrow(reader.read_all())
@@ -42,25 +42,26 @@ def read(
     batch_rows: int = MAX_ROWS,
     timeout_s: float = 30.0,
 ) -> pa.RecordBatchReader:
-    """The records with start <= position < end, partition after partition, each in its order. How far it reads is
-    decided at the call; it streams, in memory that is bounded by batches of rows and of 16 MiB.
+    """Return a reader of the records with start <= position < end, partition by partition, in order within each.
+
+    The end is fixed when this is called. Records are streamed; a batch of rows has at most 16 MiB.
 
     Args:
-        topic_or_directory: with bootstrap_servers the name of a topic; without, the path of a log directory, of a
-            partition's directory or of a segment file, which no broker need serve.
-        start, end: an offset, a time, "earliest" or "latest"; or one a partition (those not named are read whole).
-            A time stands for the first record at or after it, as with Kafka's consumers; an offset outside of what is
-            there for the nearest that is.
-        columns: of `kafkapy.arrow.SCHEMA`, in the order wanted; None: all.
-        isolation: read_committed leaves out what transactions have aborted, and ends before one that is still open.
-        partitions: their numbers; None: all.
-        batch_rows: how many rows a batch has at most.
-        timeout_s: how long a broker may give nothing.
+        topic_or_directory: With bootstrap_servers a topic. Without, a log directory, a partition's directory or a
+            segment file; no broker is needed then.
+        start, end: An offset, a time, "earliest" or "latest"; or a mapping from partitions to these (other partitions
+            are read whole). A time means the first record at or after it, as for Kafka's consumers. Offsets outside
+            the log are moved to the nearest offset in it.
+        columns: Some of `kafkapy.arrow.SCHEMA`, in the given order. None: all.
+        isolation: read_committed skips records of aborted transactions and stops at the first open transaction.
+        partitions: Partition numbers. None: all.
+        batch_rows: The most rows of a batch.
+        timeout_s: How long to wait for a broker's next records.
     Raises:
-        ValueError: an argument that cannot be.
-        KafkaError, ClientError: of the topic or the brokers; also while it is read.
-        DamagedRows: a batch of a topic is corrupt; names topic, partition and offset.
-        OfflineError, OSError: of the files; also while they are read.
+        ValueError: An argument is invalid.
+        KafkaError, ClientError: The topic or a broker fails, also during reading.
+        DamagedRows: A batch of a topic is corrupt. The message has topic, partition and offset.
+        OfflineError, OSError: A file cannot be read, also during reading.
     """
     schema = schema_of(columns)
     committed = isolation_level(isolation) == 1
@@ -73,7 +74,7 @@ def read(
         if not path.exists():
             raise ValueError(f"there is no file or directory {str(path)!r}; to read a topic, give bootstrap_servers")
         if starts or ends:
-            raise ValueError("of files, start and end are the same for all partitions; read one partition at a time")
+            raise ValueError("for files, start and end must be the same for all partitions; read partitions singly")
         return read_segments(
             [path],
             partitions=partitions,
@@ -116,30 +117,32 @@ def read(
 
 
 def _by_partition(given: Position | Mapping[int, Position], default: Position) -> tuple[Bound, dict[int, Bound]]:
-    """The bound of all partitions, and those of single ones."""
+    """Return the bound of all partitions and the bounds of single partitions."""
     if isinstance(given, Mapping):
         return _bound(default), {number: _bound(position) for number, position in given.items()}
     return _bound(given), {}
 
 
 def _bound(position: Position) -> Bound:
+    """Return a position as a Bound. Raise ValueError if it is invalid."""
     if isinstance(position, datetime):
         if position.tzinfo is None:
-            raise ValueError(f"the time {position} has no time zone, as datetime(..., tzinfo=timezone.utc) has")
-        milliseconds = -((_EPOCH - position) // timedelta(milliseconds=1))  # rounded up: what is before is not wanted
-        return Time(milliseconds) if milliseconds >= 0 else EARLIEST  # to a broker, numbers below 0 are words
+            raise ValueError(f"the time {position} has no time zone; give one, such as tzinfo=timezone.utc")
+        milliseconds = -((_EPOCH - position) // timedelta(milliseconds=1))  # rounded up, to exclude earlier records
+        return Time(milliseconds) if milliseconds >= 0 else EARLIEST  # negative timestamps have special meanings
     if position == "earliest":
         return EARLIEST
     if position == "latest":
         return LATEST
     if not isinstance(position, int) or isinstance(position, bool) or position < 0:
-        raise ValueError(f"{position!r} is no offset, no datetime and neither 'earliest' nor 'latest'")
+        raise ValueError(f"{position!r} is not an offset, a datetime, 'earliest' or 'latest'")
     return position
 
 
 def _chosen(
     cluster: Cluster, topic: str, partitions: Collection[int] | None, named: Collection[int]
 ) -> list[TopicPartition]:
+    """Return the partitions to read. Raise KafkaError for one that does not exist."""
     there = cluster.topic(topic, refresh=True).partitions
     for number in [*(partitions or ()), *named]:
         if number not in there:
@@ -151,7 +154,7 @@ def _chosen(
 
 
 def _offsets(cluster: Cluster, bounds: Mapping[TopicPartition, Bound], committed: bool) -> dict[TopicPartition, int]:
-    """What the bounds are in offsets that the partitions have."""
+    """Return bounds as offsets within the partitions' logs."""
     admin, level = Admin(cluster), int(committed)
     latest = admin.offsets(dict.fromkeys(bounds, LATEST), isolation=level)
     earliest = admin.offsets(dict.fromkeys(bounds, EARLIEST), isolation=level)

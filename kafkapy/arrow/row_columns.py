@@ -1,13 +1,14 @@
-"""Which columns rows to be written can have, and where in memory they lie.
+"""The columns of rows to be written, and access to their memory.
 
     key, value    binary or string (also large, view, fixed size, dictionary); null: no key, a tombstone
     topic         string or dictionary of strings
     partition     any integer; null: by the key
     headers       list of struct<key: string, value: binary>; null: none
-    timestamp     a timestamp of any unit, or milliseconds since 1970 as int64; null, or -1 ms, which is no time: now
-    offset, timestampType    where a row was read from; not used
+    timestamp     a timestamp of any unit, or ms since 1970 as int64; null or -1 ms (no timestamp): the current time
+    offset, timestampType    ignored; rows that were read have them
 
-All can be left out but one of key and value. Source: the columns of Spark's KafkaWriter; the timestamp is ours.
+Only `value` is required, unless tombstones are allowed. Source: the columns of Spark's KafkaWriter, which has no
+timestamp.
 """
 
 from collections.abc import Callable
@@ -27,18 +28,26 @@ _HEADERS = "list<struct<key: string, value: binary>>"
 
 
 class RefusedRow(ValueError):
-    """A row cannot be a record; the text says which, or of which column, and why."""
+    """A row cannot be a record. The message says which row or column, and why."""
 
 
-def check_schema(schema: Any, *, has_topic: bool) -> None:
-    """Raises ValueError with a sentence about the first column that cannot be."""
+def check_schema(schema: Any, *, has_topic: bool, tombstones: bool) -> None:
+    """Raise ValueError, with a sentence, for the first invalid column.
+
+    `tombstones`: Allow rows without a column `value`. Else a misspelled name would delete keys.
+    """
     for name in schema.names:
         if name not in COLUMNS and name not in NOT_USED:
-            raise ValueError(f"there is no column {name!r} in a record: it has {', '.join(COLUMNS)}; leave it out")
+            raise ValueError(f"a record has no column {name!r}: it has {', '.join(COLUMNS)}; leave it out")
         if schema.names.count(name) > 1:
-            raise ValueError(f"column {name!r} is there more than once")
+            raise ValueError(f"there are several columns {name!r}; leave only one")
     if "value" not in schema.names and "key" not in schema.names:
         raise ValueError(f"the rows have neither a column 'value' nor 'key'; they have {schema.names}")
+    if "value" not in schema.names and not tombstones:
+        raise ValueError(
+            "the rows have no column 'value', so each would be a tombstone, which deletes its key from a compacted "
+            f"topic; they have {schema.names}; name a column 'value', or set tombstones to true if you want that"
+        )
     if not has_topic and "topic" not in schema.names:
         raise ValueError("the rows have no column 'topic', and no topic is given for all of them; add one or the other")
     for field in schema:
@@ -49,10 +58,10 @@ def check_schema(schema: Any, *, has_topic: bool) -> None:
 
 
 def rows_of(batch: Any, order: Any = None) -> Rows:
-    """The rows of a pyarrow.RecordBatch whose schema was checked; nothing that has a plain layout is copied.
+    """Return the rows of a pyarrow.RecordBatch with a checked schema. Plain columns are not copied.
 
-    `order` is a pyarrow array of uint64: in which order they are to be encoded.
-    Raises RefusedRow for a partition or a timestamp that cannot be, or a header that is null.
+    `order`: A pyarrow array of uint64 with the order in which to encode the rows.
+    Raises RefusedRow for an invalid partition or timestamp, or a null header.
     """
     columns = {name: batch.column(name) for name in COLUMNS if name in batch.schema.names}
     columns = {name: column for name, column in columns.items() if not pa.types.is_null(column.type)}
@@ -73,25 +82,28 @@ def rows_of(batch: Any, order: Any = None) -> Rows:
 
 
 def decoded(column: Any) -> Any:
-    """The column, with a value in each row where it had a dictionary."""
+    """Return the column without dictionary encoding."""
     if not pa.types.is_dictionary(column.type):
         return column
-    if column.type.value_type in _VIEWS:  # pyarrow cannot take rows of these
+    if column.type.value_type in _VIEWS:  # pyarrow cannot decode dictionaries of these
         column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.large_binary()))
     return column.dictionary_decode()
 
 
 def _is_bytes(kind: Any) -> bool:
+    """Return True for types that can be keys and values."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return kind in _PLAIN or kind in _VIEWS or pa.types.is_fixed_size_binary(kind)
 
 
 def _is_text(kind: Any) -> bool:
+    """Return True for strings and dictionaries of strings."""
     return kind in _TEXTS or (pa.types.is_dictionary(kind) and kind.value_type in _TEXTS)
 
 
 def _is_headers(kind: Any) -> bool:
+    """Return True for lists of (key, value) structs."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
         return False
     pair = kind.value_type
@@ -116,18 +128,20 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def _bytes(column: Any) -> tuple[Any, Any, Any, int, int, int]:
+    """Return the buffers of a column of keys or values: validity, offsets, data, offset, length, offset size."""
     if pa.types.is_null(column.type):
         column = column.cast(pa.binary())
     column = decoded(column)
     if column.type not in _PLAIN:
         column = column.cast(pa.large_binary() if column.type in _VIEWS else pa.binary())
     validity, offsets, data = column.buffers()
-    if offsets is None or offsets.size == 0:  # Arrow lets an empty column go without
+    if offsets is None or offsets.size == 0:  # an empty Arrow column may have no offsets
         offsets = bytes(8)
     return validity, offsets, data, column.offset, len(column), _PLAIN[column.type]
 
 
 def _headers(column: Any) -> tuple[Any, Any, Any]:
+    """Return the buffers of the lists, the header keys and the header values."""
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(column.type.value_field))
     pairs = column.values
@@ -144,25 +158,28 @@ def _headers(column: Any) -> tuple[Any, Any, Any]:
 
 
 def _partitions(column: Any) -> Any:
+    """Return the column as int32. Raise RefusedRow for larger numbers."""
     try:
         return column.cast(pa.int32())
     except pa.ArrowInvalid as reason:
-        raise RefusedRow(f"column 'partition' has a number that no partition has: {reason}") from None
+        raise RefusedRow(f"column 'partition' has a number that is not a partition: {reason}") from None
 
 
 def _milliseconds(column: Any) -> Any:
-    import pyarrow.compute as pc  # as in encode
+    """Return the timestamps as ms in int64, with null for no timestamp."""
+    import pyarrow.compute as pc  # slow to import; see encode
 
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
     least = pc.min(column).as_py()
-    if least == NO_TIMESTAMP:  # what rows have that were read from message format 0
+    if least == NO_TIMESTAMP:  # in rows that were read from message format 0
         column = pc.if_else(pc.equal(column, NO_TIMESTAMP), pa.scalar(None, pa.int64()), column)
     elif least is not None and least < 0:
-        raise RefusedRow(f"column 'timestamp' has a time before 1970 ({least} ms), which no record can have")
+        raise RefusedRow(f"column 'timestamp' has a time before 1970 ({least} ms), which a record cannot have")
     return column
 
 
 def _numbers(column: Any) -> tuple[Any, Any, int]:
+    """Return the buffers of a number column: validity, values, offset."""
     validity, values = column.buffers()
     return validity, values, column.offset

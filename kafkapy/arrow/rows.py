@@ -1,4 +1,4 @@
-"""Record batches of one partition as Arrow tables in the columns of Spark's own Kafka source.
+"""Converts record batches of a partition to Arrow tables with the columns of Spark's own Kafka source.
 
     rows = RowBuilder("orders", 3, end=1_000_000)
     for buffer in buffers:                     # whole batches, as a Fetch response or a segment file has them
@@ -7,9 +7,9 @@
     if (batch := rows.finish()) is not None:   # the rest
         ...
 
-Source: Spark's KafkaRecordToRowConverter. Two things differ: headers are an empty list where a record has none, not
-null, and a timestamp that does not fit into microseconds is the nearest that does, not an error. As there, a record
-without a timestamp (message format 0) has -1 ms and timestampType -1.
+Source: Spark's KafkaRecordToRowConverter. As there, headers are null if a record has none, and a record without a
+timestamp (message format 0) has -1 ms and timestampType -1. Unlike there, a timestamp that exceeds the range of
+microseconds becomes the nearest valid one instead of an error.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SCHEMA = pa.schema(
 MAX_ROWS = 1 << 16
 MAX_BYTES = 16 << 20
 
-# What a column of ours is called in the builder; topic and partition are the same in all rows.
+# The names of columns in ColumnBuilder. topic and partition are constant.
 _BUILT = {
     "key": "key",
     "value": "value",
@@ -55,7 +55,7 @@ _MOST_US = (1 << 63) - 1
 
 
 class DamagedRows(ValueError):
-    """A batch that is none, or whose checksum is wrong; `reason` is the end of a sentence about the batch."""
+    """A batch is malformed or has a wrong checksum. `reason` is a phrase that continues "the batch ..."."""
 
     def __init__(self, topic: str | None, partition: int | None, offset: int, reason: str) -> None:
         super().__init__(f"{topic}-{partition} is damaged at offset {offset}: the batch {reason}.")
@@ -69,9 +69,9 @@ class DamagedRows(ValueError):
 
 
 def schema_of(columns: Sequence[str] | None = None, include_headers: bool = True) -> pa.Schema:
-    """The schema of these columns, in this order; None: of all, without the headers if they are not to be included.
+    """Return the schema with these columns, in order; None: all, with headers if `include_headers`.
 
-    Raises ValueError for a name that is no column, one that comes twice, and for no columns at all.
+    Raises ValueError for an unknown or repeated name, and for an empty list.
     """
     if columns is None:
         return SCHEMA if include_headers else SCHEMA.remove(len(SCHEMA) - 1)
@@ -81,22 +81,22 @@ def schema_of(columns: Sequence[str] | None = None, include_headers: bool = True
         if name not in SCHEMA.names:
             raise ValueError(f"there is no column {name!r}; there are {', '.join(SCHEMA.names)}")
     if len(set(columns)) < len(columns):
-        raise ValueError(f"a column is asked for twice: {', '.join(columns)}")
+        raise ValueError(f"a column is named twice: {', '.join(columns)}")
     if not columns:
-        raise ValueError(f"no column is asked for; there are {', '.join(SCHEMA.names)}")
+        raise ValueError(f"no column is named; there are {', '.join(SCHEMA.names)}")
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
 class RowBuilder:
-    """Collects the records of one partition; bounds are of a batch of rows, and what is open when `feed` ends stays.
+    """Collects the records of one partition into batches of rows. Rows of an unfinished batch stay between feeds.
 
     Args:
-        topic, partition: None, where files do not say it, makes the column null.
-        columns, include_headers: as in `schema_of`.
-        start, end: only records with start <= offset < end.
-        start_timestamp, end_timestamp: only records with start <= timestamp < end (ms).
-        max_rows, max_bytes: where a batch ends; one record always goes in.
-        aborted: (producer id, first offset) of aborted transactions, see `set_aborted`.
+        topic, partition: None makes the column null, if files do not have the name.
+        columns, include_headers: As in `schema_of`.
+        start, end: Only records with start <= offset < end.
+        start_timestamp, end_timestamp: Only records with start <= timestamp < end (ms).
+        max_rows, max_bytes: The size of a full batch of rows; it has at least one row.
+        aborted: (producer id, first offset) of aborted transactions; see `set_aborted`.
     """
 
     def __init__(
@@ -130,21 +130,23 @@ class RowBuilder:
 
     @property
     def consumed(self) -> int:
-        """Where the last batch that was read ends in the buffer; bytes behind it are the beginning of one."""
+        """The position in the buffer after the last complete batch."""
         return self._builder.consumed
 
     @property
     def past_end(self) -> bool:
-        """Whether a batch behind `end` was seen, so that nothing more will be taken."""
+        """True if a batch after `end` was read, so that no more rows will come."""
         return self._builder.past_end
 
     def set_aborted(self, aborted: Iterable[tuple[int, int]]) -> None:
-        """Begin with another list of aborted transactions: that of the next Fetch response."""
+        """Replace the list of aborted transactions by that of the next Fetch response."""
         self._builder.set_aborted(aborted)
 
     def feed(self, buffer: bytes | bytearray | memoryview) -> Iterator[pa.RecordBatch]:
-        """Take the batches of a buffer; has to be iterated to its end. Raises DamagedRows; what was read before it
-        stays for `finish`."""
+        """Read the batches of a buffer and yield full batches of rows; iterate to the end.
+
+        Raises DamagedRows. Rows before the damage stay for `finish`.
+        """
         try:
             for columns in self._builder.feed(buffer):
                 yield self._batch(columns)
@@ -153,16 +155,18 @@ class RowBuilder:
             raise DamagedRows(self.topic, self.partition, offset, error.reason) from None
 
     def finish(self) -> pa.RecordBatch | None:
-        """The rows that were not yet given; None if there are none."""
+        """Return the remaining rows, None if there are none."""
         columns = self._builder.finish()
         return None if columns is None else self._batch(columns)
 
     def _batch(self, columns: Columns) -> pa.RecordBatch:
+        """Return columns as a record batch."""
         return pa.RecordBatch.from_arrays(
             [self._array(name, columns) for name in self.schema.names], schema=self.schema
         )
 
     def _array(self, name: str, columns: Columns) -> pa.Array:
+        """Return one column."""
         rows = columns.rows
         if name == "topic":
             return _repeated(self.topic, pa.string(), _size_class(rows)).slice(0, rows)
@@ -176,15 +180,25 @@ class RowBuilder:
         if name == "timestampType":
             return _numbers(column, pa.int8(), rows).cast(pa.int32())
         if name == "headers":
-            return headers_array(column, HEADERS, rows)
+            return _null_where_empty(headers_array(column, HEADERS, rows))
         return bytes_array(column, pa.binary(), rows)
 
 
 def _numbers(column: Memory, kind: Any, rows: int) -> pa.Array:
+    """Return an array that uses the column's memory."""
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(column)])
 
 
+def _null_where_empty(lists: pa.Array) -> pa.Array:
+    """Return the lists with null for empty ones, without copying them."""
+    import pyarrow.compute as pc
+
+    validity = pc.greater(pc.list_value_length(lists), 0).buffers()[1]  # boolean arrays are bitmaps, too
+    return pa.Array.from_buffers(lists.type, len(lists), [validity, lists.buffers()[1]], children=[lists.values])
+
+
 def _microseconds(column: Memory, rows: int) -> pa.Array:
+    """Return ms timestamps in microseconds, limited to their range."""
     stored = _numbers(column, pa.timestamp("ms", "UTC"), rows)
     try:
         return stored.cast(TIMESTAMP)
@@ -198,10 +212,11 @@ def _microseconds(column: Memory, rows: int) -> pa.Array:
 
 
 def _size_class(rows: int) -> int:
-    """Constant columns are made in few sizes and sliced."""
+    """Return the size for a constant column: few sizes are cached, and sliced to the number of rows."""
     return 1 << max(10, (rows - 1).bit_length())
 
 
 @lru_cache(maxsize=64)
 def _repeated(value: str | int | None, kind: Any, count: int) -> pa.Array:
+    """Return a cached constant column."""
     return pa.repeat(pa.scalar(value, kind), count)

@@ -1,12 +1,12 @@
-"""Segment files as Arrow record batches, without a broker: all message formats, down to Kafka 0.7.
+"""Reads segment files as Arrow record batches, without a broker: all message formats, from Kafka 0.7 on.
 
     for split in splits:                       # kafkapy.log.offline.splits, as many readers as there are splits
         for batch in read_split(split): ...
 
     read_segments(["/data/kafka"], topics=["orders"]).read_all()
 
-A torn batch at the end of the last segment, where a broker may just be writing, ends the records; all other damage is
-an error that names the file and the place in it.
+An incomplete batch at the end of the last segment, where a broker may be writing, ends the records. Other damage is an
+error that names the file and the position.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkapy.record.blocks import SegmentBlocks
 from kafkapy.record.columns import DamagedBatch
 from kafkapy.record.kafka07 import CorruptMessage
 
-Told = Callable[[str], object]
+OnDamage = Callable[[str], object]
 
 
 def read_segments(
@@ -44,11 +44,11 @@ def read_segments(
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
 ) -> pa.RecordBatchReader:
-    """The records of log directories, topics, partitions or single segments, partition by partition, in their order.
+    """Return a reader of the records of log directories, topics, partitions or segments, partition by partition.
 
-    How far it reads is decided at the call. `committed`: without aborted transactions, up to the last stable offset.
+    The end is fixed when this is called. `committed`: Skip aborted transactions, and stop at the last stable offset.
 
-    Raises OfflineError for what is no log or damaged, here or while it is read; ValueError for a wrong column; OSError.
+    Raises OfflineError for damaged or invalid files, here or during reading; ValueError for an unknown column; OSError.
     """
     schema = schema_of(columns, include_headers)
     planner = Planner(bounds, committed=committed)
@@ -70,13 +70,13 @@ def read_split(
     include_headers: bool = True,
     max_rows: int = MAX_ROWS,
     max_bytes: int = MAX_BYTES,
-    skipped: Told | None = None,
+    skipped: OnDamage | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a split, in order.
+    """Yield the records of a split, in order.
 
-    `skipped` is told a sentence about damage, and the rest of the split is left out; None: damage is an error.
+    `skipped` is called with a sentence about damage, and the rest of the split is skipped. None: damage is an error.
 
-    Raises OfflineError for damage, and for a file that cannot be read here or is gone.
+    Raises OfflineError for damage, and for a file that cannot be read or is missing.
     """
     for piece in _present(split):
         rows = RowBuilder(
@@ -103,7 +103,7 @@ def read_split(
 
 
 def _present(split: Split) -> Iterable[Split]:
-    """The split, or the same offsets in files that a cleaner has put in its place."""
+    """Return the split, or the same offsets in the files that replaced it during log cleaning."""
     try:
         with LogReader(split.path) as log:
             if is_there(split, log):
@@ -118,23 +118,25 @@ def _present(split: Split) -> Iterable[Split]:
 
 
 def _rows(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split of message formats 0 to 2."""
     with SegmentBlocks(split.path, split.position, end=split.stop) as blocks:
         try:
             for block in blocks:
                 yield from rows.feed(block)
                 blocks.used(rows.consumed)
                 if rows.past_end:
-                    behind = f"has an offset behind {split.end - 1}, the last one before the next segment or split"
+                    behind = f"has an offset after {split.end - 1}, the last one before the next segment or split"
                     raise _damage(split, blocks.position + rows.consumed, None, behind)
         except DamagedRows as error:
             raise _damage(split, blocks.position + rows.consumed, error.offset, error.reason) from None
         except DamagedBatch as error:
             raise _damage(split, blocks.position + error.position, None, error.reason) from None
         if blocks.position < split.stop:
-            raise _damage(split, blocks.position, None, "is not all there")
+            raise _damage(split, blocks.position, None, "is incomplete")
 
 
 def _rows_07(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split of Kafka 0.7."""
     end = 0
     try:
         for group in sets_of_07(split.path, split.base_offset):
@@ -143,16 +145,18 @@ def _rows_07(split: Split, rows: RowBuilder) -> Iterator[pa.RecordBatch]:
     except CorruptMessage as error:
         raise _damage(split, error.position, split.base_offset + error.position, f"has {error}", "message") from None
     if end < split.stop and split.size is not None:
-        raise _damage(split, end, split.base_offset + end, "is not all there", "message")
+        raise _damage(split, end, split.base_offset + end, "is incomplete", "message")
 
 
 def _damage(split: Split, position: int, offset: int | None, reason: str, what: str = "batch") -> OfflineError:
+    """Return the error for damage in a split."""
     at = split.name if offset is None else f"offset {offset} of {split.name}"
     return OfflineError(f"{split.path} is damaged at {at}: the {what} at position {position} {reason}.")
 
 
 def _unreadable(split: Split, error: OSError) -> OfflineError:
+    """Return the error for a file that cannot be read."""
     return OfflineError(
         f"{split.path} ({split.name}) could not be read on {socket.gethostname()}: {error.strerror or error}. "
-        "Whoever reads a split has to see its files by the same path, and must be allowed to read them."
+        "A process that reads a split needs its files at the same path, and the permission to read them."
     )

@@ -1,4 +1,4 @@
-"""Arrow tables into topics, the counterpart of `kafkapy.arrow.read`.
+"""Writes Arrow tables to topics, the counterpart of `kafkapy.arrow.read`.
 
 written = kafkapy.arrow.write("orders", frame, bootstrap_servers="127.0.0.1:9092", codec="zstd")
 print(written.rows)
@@ -21,12 +21,13 @@ from kafkapy.record.compression import codec_of
 
 @dataclass(frozen=True)
 class Written:
-    """How many rows were written, and where to; each is acknowledged (acks=0: sent)."""
+    """The number of rows written to each partition. Each is acknowledged (acks=0: sent)."""
 
     partitions: dict[TopicPartition, int]
 
     @property
     def rows(self) -> int:
+        """The number of all rows."""
         return sum(self.partitions.values())
 
 
@@ -41,30 +42,32 @@ def write(
     transaction_timeout_s: float = 60.0,
     batch_bytes: int = 256 * 1024,
     timeout_s: float = 60.0,
+    tombstones: bool = False,
 ) -> Written:
-    """Writes each row as a record, and returns when all are acknowledged.
+    """Write each row as a record, and wait until all are acknowledged.
 
-    The columns are those of `kafkapy.arrow.row_columns`. A row goes to the partition that it names, else to the one
-    that its key's hash chooses, as with Kafka's own clients.
+    `kafkapy.arrow.row_columns` defines the columns. A row's partition is its column `partition`, else chosen by the
+    key's hash, as by Kafka's own clients.
 
     Args:
-        topic: where the rows go; None: where their column `topic` says.
-        rows: a pyarrow Table, RecordBatch or RecordBatchReader, or whatever else gives an Arrow stream (a frame of
-            Polars or pandas, a relation of DuckDB). It is read as it is sent: what is read ahead is bounded.
-        acks: -1 all in-sync replicas, 1 the leader, 0 nobody answers.
+        topic: The topic of all rows. None: each row's column `topic`.
+        rows: A pyarrow Table, RecordBatch or RecordBatchReader, or another object with an Arrow stream (a Polars or
+            pandas frame, a DuckDB relation). It is read while rows are sent, with bounded memory.
+        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
         codec: none, gzip, snappy, lz4 or zstd.
-        transactional_id: makes the rows one transaction: all of them become visible, or none.
-        transaction_timeout_s: after this the broker aborts the transaction.
-        batch_bytes: a batch of records is closed when it reaches this, before compression.
-        timeout_s: how long a batch may take to be acknowledged, also while a broker is away.
+        transactional_id: Write all rows in one transaction.
+        transaction_timeout_s: The broker aborts the transaction after this time.
+        batch_bytes: The size of a full batch before compression.
+        timeout_s: How long a batch may take to be acknowledged, with all retries.
+        tombstones: Write rows without a column `value` as tombstones, instead of refusing them.
     Raises:
-        TypeError: `rows` is no Arrow data.
-        ValueError: a column or a row that cannot be; without a transaction the rows before it may have been written.
-        KafkaError: the topic cannot be written to.
-        ClientError: rows were not stored, or no broker was reached.
+        TypeError: `rows` is not Arrow data.
+        ValueError: A column or row is invalid. Without a transaction, earlier rows may have been written.
+        KafkaError: The topic cannot be written to.
+        ClientError: Rows were not stored, or no broker was reached.
     """
     reader = _reader(rows)
-    check_schema(reader.schema, has_topic=topic is not None)
+    check_schema(reader.schema, has_topic=topic is not None, tombstones=tombstones)
     if transactional_id is None:
         producer = RecordProducer(bootstrap_servers, acks=acks, timeout_s=timeout_s)
     elif acks != -1:
@@ -73,7 +76,13 @@ def write(
         producer = TransactionalProducer(
             bootstrap_servers, transactional_id, transaction_timeout_s=transaction_timeout_s, timeout_s=timeout_s
         )
-    encoder = RowEncoder(producer.partition_count, topic=topic, codec=codec_of(codec), batch_bytes=batch_bytes)
+    encoder = RowEncoder(
+        producer.partition_count,
+        available=producer.available_partitions,
+        topic=topic,
+        codec=codec_of(codec),
+        batch_bytes=batch_bytes,
+    )
     with producer:
         if isinstance(producer, TransactionalProducer):
             with producer.transaction():
@@ -82,6 +91,7 @@ def write(
 
 
 def _send(reader: Any, encoder: RowEncoder, producer: RecordProducer) -> Written:
+    """Encode and send all rows, and flush."""
     sent: Counter[TopicPartition] = Counter()
     for rows in reader:
         for batch in encoder.feed(rows):
@@ -95,7 +105,7 @@ def _send(reader: Any, encoder: RowEncoder, producer: RecordProducer) -> Written
 
 
 def _reader(rows: Any) -> Any:
-    """A pyarrow.RecordBatchReader of the rows."""
+    """Return a pyarrow.RecordBatchReader of the rows. Raise TypeError if they are not Arrow data."""
     if isinstance(rows, pa.RecordBatchReader):
         return rows
     if isinstance(rows, pa.Table):
@@ -106,6 +116,6 @@ def _reader(rows: Any) -> Any:
         batch = pa.record_batch(rows)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     raise TypeError(
-        f"rows is a {type(rows).__name__}, which is no Arrow data: give a pyarrow Table or RecordBatchReader, or "
-        "something that has __arrow_c_stream__, such as a frame of Polars"
+        f"rows is a {type(rows).__name__}, which is not Arrow data: give a pyarrow Table or RecordBatchReader, or "
+        "an object with __arrow_c_stream__, such as a Polars frame"
     )

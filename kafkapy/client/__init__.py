@@ -1,4 +1,4 @@
-"""The project's own clients: small ones for today's brokers, and those that Kafka had from 0.7 to 0.10.
+"""The project's own clients: small modern clients, and the clients that Kafka had from 0.7 to 0.10.
 
     from kafkapy.client import Admin, Consumer, RecordProducer
 
@@ -20,10 +20,10 @@
         producer.send("invoices", b"...")
         producer.send_offsets(consumer.positions(), consumer.group_metadata())
 
-Everything so far blocks and belongs to one thread. A failure of the connection is a `ClientError`; an error code from
-the broker is a `kafkapy.errors.KafkaError`.
+All of the clients above block and must be used from one thread only. They raise a `ClientError` when a connection
+fails, and a `kafkapy.errors.KafkaError` for an error code from the broker.
 
-The original clients, with the names and properties of their time, work with brokers old and new:
+The original clients, with the class names and properties of their time, work with old and new brokers:
 
     with Producer({"metadata.broker.list": "127.0.0.1:9092", "producer.type": "async"}) as producer:
         producer.send(KeyedMessage("greetings", b"hello", b"k"))
@@ -41,7 +41,7 @@ The original clients, with the names and properties of their time, work with bro
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.batch_fetcher import BatchFetcher, NothingFetched, OffsetOutOfRange
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
@@ -63,10 +63,12 @@ from kafkapy.client.errors import (
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_consumer import GroupConsumer
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
+from kafkapy.client.original.errors import ConsumerIdTaken, ConsumerTimeout, OwnershipLost, RebalanceFailed
 from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.client.txn_admin import TransactionAdmin
+from kafkapy.extras import how_to_install
 
 if TYPE_CHECKING:
     from kafkapy.client.original.connector import ConsumerConnector
@@ -74,11 +76,20 @@ if TYPE_CHECKING:
     from kafkapy.client.original.filters import Blacklist, Whitelist
     from kafkapy.client.original.producer import Producer
     from kafkapy.client.original.producer_hooks import CallbackHandler
-    from kafkapy.client.original.producer_messages import KeyedMessage, ProducerData
+    from kafkapy.client.original.producer_messages import (
+        FailedToSendMessage,
+        KeyedMessage,
+        LostMessages,
+        ProducerClosed,
+        ProducerData,
+        QueueFull,
+    )
     from kafkapy.client.original.simple_consumer import SimpleConsumer
-    from kafkapy.client.original.simple_consumer_messages import FetchRequest
+    from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageTooLarge
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "Admin",
     "BatchFetcher",
     "Blacklist",
@@ -92,24 +103,33 @@ __all__ = [
     "ConnectionFailed",
     "Consumer",
     "ConsumerConnector",
+    "ConsumerIdTaken",
     "ConsumerRecord",
+    "ConsumerTimeout",
     "DefaultEncoder",
+    "FailedToSendMessage",
     "FetchRequest",
     "GroupAdmin",
     "GroupConsumer",
     "GroupFailed",
     "GroupMetadata",
     "KeyedMessage",
+    "LostMessages",
+    "MessageTooLarge",
     "NewTopic",
     "NothingFetched",
     "OffsetAndMetadata",
     "OffsetOutOfRange",
+    "OwnershipLost",
     "Partition",
     "ProduceFailed",
     "Producer",
+    "ProducerClosed",
     "ProducerData",
     "ProducerFailed",
     "ProducerFenced",
+    "QueueFull",
+    "RebalanceFailed",
     "RebalanceListener",
     "RecordProducer",
     "SimpleConsumer",
@@ -126,16 +146,21 @@ __all__ = [
 ]
 
 
-# Where the original clients' names are: imported when they are asked for, which commands need not wait for.
+# The module of each original client. They are imported on first use, so that commands which need none start faster.
 _ORIGINAL = {
     "Blacklist": "filters",
     "CallbackHandler": "producer_hooks",
-    "ConsumerConnector": "connector",  # imports kazoo, which only those have who have ZooKeeper
+    "ConsumerConnector": "connector",  # imports kazoo, which is an optional dependency
     "DefaultEncoder": "encoders",
+    "FailedToSendMessage": "producer_messages",
     "FetchRequest": "simple_consumer_messages",
     "KeyedMessage": "producer_messages",
+    "LostMessages": "producer_messages",
+    "MessageTooLarge": "simple_consumer_messages",
     "Producer": "producer",
+    "ProducerClosed": "producer_messages",
     "ProducerData": "producer_messages",
+    "QueueFull": "producer_messages",
     "SimpleConsumer": "simple_consumer",
     "StringEncoder": "encoders",
     "Whitelist": "filters",
@@ -144,5 +169,11 @@ _ORIGINAL = {
 
 def __getattr__(name: str) -> Any:
     if name in _ORIGINAL:
-        return getattr(import_module(f"kafkapy.client.original.{_ORIGINAL[name]}"), name)
+        try:
+            return getattr(import_module(f"kafkapy.client.original.{_ORIGINAL[name]}"), name)
+        except ImportError as error:
+            if (error.name or "").partition(".")[0] != "kazoo":
+                raise
+            message = f"{name} needs the library kazoo: {how_to_install('zookeeper')}"
+            raise ImportError(message, name=error.name) from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

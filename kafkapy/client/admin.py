@@ -1,9 +1,8 @@
-"""Administration: topics, partitions, configs, offsets, log directories."""
+"""Administration of topics, configurations, offsets, records and log directories."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafkapy.client.answers import check, grouped
 from kafkapy.client.cluster import Broker, Cluster, Topic, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.descriptions import (
@@ -14,18 +13,21 @@ from kafkapy.client.descriptions import (
     LogDir,
     NewTopic,
 )
+from kafkapy.client.responses import check, grouped
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 
 TOPIC, BROKER = 2, 4  # resource types of the config APIs (Kafka's ConfigResource.Type)
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3  # operations of IncrementalAlterConfigs (KIP-339)
-EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3  # what ListOffsets takes instead of a timestamp
-EARLIEST_LOCAL = -4  # the first offset on the leader's own disk (KIP-405); from version 8 of ListOffsets on
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3  # special values of the timestamp in ListOffsets
+EARLIEST_LOCAL = -4  # the first offset on the leader's own disk (KIP-405); needs ListOffsets version 8
 
 
 class Admin:
-    """Blocking administration. Every method raises KafkaError with what the broker said of the first thing that
-    failed, and ClientError when the broker cannot be asked."""
+    """Blocking administration.
+
+    Every method raises KafkaError for the first error in the broker's response, and ClientError if no response comes.
+    """
 
     def __init__(self, cluster: Cluster | str | Sequence[str], *, timeout_s: float = 30.0) -> None:
         self._owns_cluster = not isinstance(cluster, Cluster)
@@ -44,14 +46,16 @@ class Admin:
     # Topics
 
     def list_topics(self) -> list[Topic]:
+        """Return all topics, sorted by name."""
         self.cluster.refresh()
         return sorted(self.cluster.topics.values(), key=lambda topic: topic.name)
 
     def describe_topic(self, name: str) -> Topic:
+        """Return a topic with current metadata."""
         return self.cluster.topic(name, refresh=True)
 
     def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[Topic]:
-        """Creates all and returns them, partitions with leaders; with `validate_only` nothing is made or returned."""
+        """Create topics and return them once all partitions have leaders. `validate_only`: only check, return []."""
         wanted = list(topics)
         shape = apis.CREATE_TOPICS.Request
         request = shape(
@@ -77,22 +81,23 @@ class Admin:
             check(result.error_code, f"topic {result.name!r}", result.error_message)
         if validate_only:
             return []
-        # A topic just made may take a moment to reach the broker that we ask: here an unknown one is waited for.
-        return [self.cluster.topic(topic.name, refresh=True, patient=True) for topic in wanted]
+        # The broker that is asked may not know a new topic yet, so UNKNOWN_TOPIC_OR_PARTITION is retried.
+        return [self.cluster.topic(topic.name, refresh=True, wait_for_leaders=True) for topic in wanted]
 
     def create_topic(self, name: str, partitions: int = -1, **more: Any) -> Topic:
-        """One topic; `more` as in NewTopic."""
+        """Create and return one topic. `more` are further arguments of NewTopic."""
         return self.create_topics([NewTopic(name, partitions, **more)])[0]
 
     def delete_topics(self, names: Iterable[str]) -> None:
-        # Version 5 is the last one that takes plain names.
+        """Delete topics."""
+        # Version 5 is the last one with plain names.
         request = apis.DELETE_TOPICS.Request(topic_names=list(names), timeout_ms=self._timeout_ms)
         for result in self._to_controller(apis.DELETE_TOPICS, request, at_most=5).responses:
             check(result.error_code, f"topic {result.name!r}", result.error_message)
             self.cluster.topics.pop(result.name, None)
 
     def create_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
-        """Raises the number of partitions to `count`."""
+        """Increase the number of partitions to `count`."""
         shape = apis.CREATE_PARTITIONS.Request
         request = shape(
             topics=[shape.Topics(name=topic, count=count, assignments=None)],
@@ -108,7 +113,7 @@ class Admin:
     def describe_configs(
         self, kind: int, name: str, keys: Sequence[str] | None = None, *, documentation: bool = False
     ) -> list[ConfigEntry]:
-        """Settings of a topic (kind TOPIC) or of a broker (kind BROKER, name its id), with what they stand on."""
+        """Return the settings of a topic (kind TOPIC) or of a broker (kind BROKER, name: its id), with synonyms."""
         shape = apis.DESCRIBE_CONFIGS.Request
         resource = shape.Resources(
             resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
@@ -132,7 +137,7 @@ class Admin:
     def alter_configs(
         self, kind: int, name: str, changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Changes single settings: (key, SET | DELETE | APPEND | SUBTRACT, value)."""
+        """Change single settings. Each change is (key, SET | DELETE | APPEND | SUBTRACT, value)."""
         shape = apis.INCREMENTAL_ALTER_CONFIGS.Request
         configs = [
             shape.Resources.Configs(name=key, config_operation=operation, value=value)
@@ -148,10 +153,10 @@ class Admin:
     # Records and offsets
 
     def offsets(self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0) -> dict[TopicPartition, FoundOffset]:
-        """For each partition the offset of a timestamp (ms), or of EARLIEST, LATEST or MAX_TIMESTAMP.
+        """Return for each partition the offset of a timestamp (ms), or of EARLIEST, LATEST or MAX_TIMESTAMP.
 
-        With a timestamp: the first record at or after it, and its own timestamp; -1 where there is none. `isolation`
-        1 (read_committed) ends a partition before the first transaction that is open.
+        For a timestamp: the first record at or after that time, with the record's timestamp; -1 if there is none. With
+        `isolation` 1 (read_committed), a partition ends at its last stable offset.
         """
         return self.cluster.retry(
             lambda: self.offsets_now(wanted, isolation=isolation), never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,)
@@ -160,7 +165,7 @@ class Admin:
     def offsets_now(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0
     ) -> dict[TopicPartition, FoundOffset]:
-        """The same, asked once."""
+        """Return the same as `offsets`, without retries."""
         shape = apis.LIST_OFFSETS.Request
         found: dict[TopicPartition, FoundOffset] = {}
         for leader, asked in self._by_leader(wanted).items():
@@ -181,7 +186,7 @@ class Admin:
                     if answer.error_code:
                         self.cluster.topics.pop(topic.name, None)
                         check(answer.error_code, f"{topic.name}-{answer.partition_index}")
-                    # Brokers before Kafka 0.10.1 give a list, the newest first.
+                    # Brokers before Kafka 0.10.1 respond with a list, the newest offset first.
                     offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
                     found[topic.name, answer.partition_index] = FoundOffset(
                         offset, answer.timestamp, answer.leader_epoch
@@ -189,7 +194,7 @@ class Admin:
         return found
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Deletes records below an offset (-1: all); returns the new first offset of each partition."""
+        """Delete the records before an offset (-1: all). Return the new log start offset of each partition."""
         shape = apis.DELETE_RECORDS.Request
         result: dict[TopicPartition, int] = {}
         for leader, asked in self._by_leader(before).items():
@@ -205,20 +210,22 @@ class Admin:
             request = shape(topics=topics, timeout_ms=self._timeout_ms)
             for topic in self.cluster.connection(leader).call(apis.DELETE_RECORDS, request).topics:
                 for answer in topic.partitions:
-                    check(answer.error_code, f"{topic.name}-{answer.partition_index}")
-                    result[topic.name, answer.partition_index] = answer.low_watermark
+                    where = topic.name, answer.partition_index
+                    check(answer.error_code, f"{topic.name}-{answer.partition_index}, offset {before[where]}")
+                    result[where] = answer.low_watermark
         return result
 
     # The cluster
 
     def describe_cluster(self) -> ClusterDescription:
+        """Return the cluster's id, controller and brokers."""
         response = self.cluster.any_connection().call(apis.DESCRIBE_CLUSTER, apis.DESCRIBE_CLUSTER.Request())
         check(response.error_code, "the cluster", response.error_message)
         brokers = tuple(Broker(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
         return ClusterDescription(response.cluster_id, response.controller_id, brokers)
 
     def describe_log_dirs(self) -> list[LogDir]:
-        """The log directories of every broker, with the partitions in them."""
+        """Return the log directories of every broker, with their partitions."""
         self.cluster.refresh([])
         found = []
         for node in sorted(self.cluster.brokers):
@@ -230,7 +237,7 @@ class Admin:
                 found.append(LogDir(node, one.log_dir, one.error_code, one.total_bytes, one.usable_bytes, sizes))
         return found
 
-    # How requests find their broker
+    # The broker for each request
 
     @property
     def _timeout_ms(self) -> int:
@@ -240,7 +247,7 @@ class Admin:
         return self.cluster.controller().call(api, request, at_most=at_most)
 
     def _for_resource(self, kind: int, name: str) -> Connection:
-        """Settings of a broker are known to that broker alone; those of topics to any."""
+        """Return a connection for config requests: to the broker itself for its settings, to any broker for topics."""
         if kind == BROKER and name:
             self.cluster.refresh([])
             if not name.isascii() or not name.isdigit() or int(name) not in self.cluster.brokers:

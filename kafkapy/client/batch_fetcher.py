@@ -1,12 +1,12 @@
-"""The raw batches of one partition from offset to offset, for readers that take many at once.
+"""Reads the raw batches of one partition between two offsets, for consumers of large amounts of data.
 
     with BatchFetcher(cluster, "orders", 3, 0, 1_000_000) as batches:
         for fetched in batches:
-            ...                       # the whole batches in fetched.data; the last one may be cut off
+            ...                       # fetched.data has complete batches; the last batch may be incomplete
 
-The next Fetch is sent before an answer is handed on, so that the broker works while the caller does. Memory: one
-answer, and what the sockets hold of the next. A broker that goes away and comes back, or another leader, is waited
-for. Source: Kafka's Fetcher.
+The next Fetch is sent before a response is returned, so that the broker and the caller work at the same time. Memory
+holds one response; the socket buffers hold a part of the next. Broker restarts and leader changes are retried.
+Source: Kafka's Fetcher.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ log = logging.getLogger(__name__)
 FETCH_BYTES = 4 << 20
 MOST_BYTES = 0x7FFFFFFF
 MAX_WAIT_MS = 500
-TIERED_SINCE = 8  # of ListOffsets: a broker without it has no tiered storage that could keep us waiting
+TIERED_SINCE = 8  # a broker without this ListOffsets version has no tiered storage
 
 
 class OffsetOutOfRange(KafkaError):
-    """The partition does not have the offset: it has `earliest` up to, but not including, `latest` (-1: not known)."""
+    """The offset is not in the partition's log, which reaches from `earliest` up to before `latest` (-1: not known)."""
 
     def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
         has = f"it has {earliest} to {latest - 1}" if latest > earliest else f"it is empty, and begins at {earliest}"
         super().__init__(
             Errors.OFFSET_OUT_OF_RANGE,
             f"{topic}-{partition} does not have offset {offset}: "
-            + (has if latest >= 0 else "what it has cannot be told")
+            + (has if latest >= 0 else "the offsets that it has are not known")
             + ".",
         )
         self.topic = topic
@@ -55,7 +55,7 @@ class OffsetOutOfRange(KafkaError):
 
 
 class NothingFetched(ClientError):
-    """A partition could not be read on within the time allowed; `offset` is where it stopped."""
+    """No batch could be read within the time limit. `offset` is the first one that was not read."""
 
     def __init__(self, topic: str, partition: int, offset: int, timeout_s: float, reason: str) -> None:
         super().__init__(f"{topic}-{partition} gave nothing from offset {offset} on within {timeout_s:g} s: {reason}")
@@ -70,10 +70,10 @@ class NothingFetched(ClientError):
 
 
 class Fetched(NamedTuple):
-    """What one Fetch brought: batches of any format, which may begin before the offset that was asked for. The memory
-    is used again for the next one.
+    """Batches of any format from one Fetch. The first one may begin before the fetched offset.
 
-    aborted: (producer id, first offset) of the aborted transactions in it, for read_committed.
+    data: Valid until the next Fetched is returned, which reuses the memory.
+    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
     """
 
     data: memoryview
@@ -81,16 +81,17 @@ class Fetched(NamedTuple):
 
 
 class BatchFetcher:
-    """Iterable once, for one thread. Ends when `end` (not included) is reached, or when the partition has no records
-    any more up to there (compaction leaves gaps).
+    """Iterates over the batches of a partition from `start` up to before `end`. For one thread, iterable once.
+
+    Stops earlier if the partition has no more records before `end`, as compaction leaves gaps.
 
     Args:
-        fetch_bytes: what one answer may have; a larger batch comes all the same, alone.
-        timeout_s: how long nothing may come before NothingFetched is raised; None: that of the cluster.
+        fetch_bytes: The largest size of a response; a single larger batch is returned alone.
+        timeout_s: Raise NothingFetched after this time without data. None: the cluster's time limit.
     Raises:
-        OffsetOutOfRange: the partition does not have the offset that is to be read next.
-        NothingFetched: no broker, no leader, or no records up to `end` for too long.
-        KafkaError: what does not heal by waiting, such as TOPIC_AUTHORIZATION_FAILED.
+        OffsetOutOfRange: The partition does not have the next offset.
+        NothingFetched: No broker, no leader, or no records before `end`, for too long.
+        KafkaError: An error that is not retriable, such as TOPIC_AUTHORIZATION_FAILED.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class BatchFetcher:
         self._connection: Connection | None = None
         self._leader = -1
         self._memory = FrameMemory()
-        self._progress = 0.0  # when something came last
+        self._progress = 0.0  # time of the last data or of the caller's return
 
     def __enter__(self) -> BatchFetcher:
         return self
@@ -125,7 +126,7 @@ class BatchFetcher:
         self.close()
 
     def close(self) -> None:
-        """Gives the connection back; the cluster stays open."""
+        """Give the connection back to the cluster, which stays open."""
         if self._connection is not None:
             self._cluster.give_back(self._leader, self._connection)
             self._connection = None
@@ -138,12 +139,12 @@ class BatchFetcher:
                 if fetched is None:
                     return
                 yield fetched
-                self._progress = time.monotonic()  # what the caller did took its own time
+                self._progress = time.monotonic()  # do not count the caller's own time
         finally:
             self.close()
 
     def _next(self) -> Fetched | None:
-        """Waits for the next batches; None: there are none up to `end`."""
+        """Return the next batches, retrying retriable errors. None: there are none up to `end`."""
         while True:
             try:
                 answer = self._answer()
@@ -163,7 +164,7 @@ class BatchFetcher:
                     return fetched
 
     def _answer(self) -> Any:
-        """The partition's part of a Fetch response; None when the broker put us off."""
+        """Return the partition's part of the next Fetch response; None if a throttled response leaves it out."""
         if self._connection is None or not self._connection.in_flight:
             self._ask()
         assert self._connection is not None
@@ -179,52 +180,55 @@ class BatchFetcher:
                     if answer.error_code:
                         raise KafkaError(answer.error_code, f"{self._where}: {message_of(answer.error_code)}")
                     return answer
-        # A consumer that is over its quota gets an empty answer, and is to wait (KIP-219).
-        self._patience("the broker leaves the partition out of its answers")
+        # A consumer above its quota gets an empty response with a throttle time (KIP-219).
+        self._raise_if_overdue("the broker leaves the partition out of its responses")
         time.sleep(max(response.throttle_time_ms / 1000, BACKOFF_S))
         self._progress += response.throttle_time_ms / 1000
         return None
 
     def _take(self, answer: Any) -> Fetched | None:
-        """Moves on behind the batches of an answer and asks for the next ones; None: not even one is whole."""
+        """Move the position past a response's batches and send the next Fetch. None: no batch is complete."""
         data = memoryview(answer.records)
         _, size, after = entries_end(data)
         if size < 0:
-            self.position = self.end  # what is no batch is for the reader to refuse: there is no way past it
+            self.position = self.end  # malformed data: the caller refuses it; nothing after it can be read
         elif after > self.position:
             self.position = after
-        else:  # brokers before Kafka 0.10.1 cut also the first batch
+        else:  # brokers before Kafka 0.10.1 also truncate the first batch
             self._fetch_bytes = min(max(size, self._fetch_bytes), MOST_BYTES)
-            self._patience("the broker sends no whole batch of it.")
+            self._raise_if_overdue("the broker sends no complete batch of it.")
             return None
         if self.position < self.end:
             try:
                 self._ask()
             except (ConnectionFailed, KafkaError) as error:
-                log.info("%s: the next records are asked for later: %s", self._where, error)
+                log.info("%s: sending the next fetch failed; it is retried: %s", self._where, error)
         return Fetched(data, [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()])
 
     def _nothing_more(self, answer: Any) -> bool:
-        """Whether an empty answer means that no record up to `end` is there, and none can come."""
+        """Return True if an empty response means that there are no records up to `end`, and will never be."""
         stable = answer.last_stable_offset if self._isolation else -1
         bound = answer.high_watermark if stable < 0 else stable
         if bound >= self.end:
-            if not self._is_elsewhere():
+            if not self._is_remote():
                 return True
-            self._patience("the broker is still fetching it from tiered storage.")
+            self._raise_if_overdue("the broker is still fetching it from tiered storage.")
             return False
-        self._patience(f"it ends at offset {bound}, and is to be read up to {self.end}.")
+        self._raise_if_overdue(f"it ends at offset {bound}, and is to be read up to {self.end}.")
         return False
 
-    def _is_elsewhere(self) -> bool:
-        """Whether the records are not on the leader's disk, so that an empty answer only says that they have not come
-        from tiered storage in time (DelayedRemoteFetch)."""
+    def _is_remote(self) -> bool:
+        """Return True if the records are in tiered storage.
+
+        Then an empty response only means that they have not been fetched from there in time (DelayedRemoteFetch).
+        """
         if self._cluster.connection(self._leader).version_of(LIST_OFFSETS) < TIERED_SINCE:
             return False
         where = self.topic, self.partition
         return self.position < Admin(self._cluster).offsets_now({where: EARLIEST_LOCAL})[where].offset
 
     def _ask(self) -> None:
+        """Send a Fetch for the current position."""
         if self._connection is None:
             self._leader = self._find_leader()
             self._connection = self._cluster.borrow(self._leader)
@@ -241,7 +245,7 @@ class BatchFetcher:
         self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
 
     def _find_leader(self) -> int:
-        """As last heard; other partitions of the topic may be without one."""
+        """Return the leader from cached metadata. Raises for this partition only: others may be without a leader."""
         if self.topic not in self._cluster.topics:
             self._cluster.refresh([self.topic])
         topic = self._cluster.topics.get(self.topic)
@@ -254,20 +258,22 @@ class BatchFetcher:
         return partition.leader
 
     def _try_again(self, error: ClientError | KafkaError) -> None:
-        """After a failure that may heal: begins anew, with another connection and another look at who leads."""
+        """Prepare a retry with a new connection and new metadata. Raise NothingFetched if the time is up."""
         if self._connection is not None:
             self._connection.close()
             self.close()
         self._cluster.topics.pop(self.topic, None)
-        self._patience(str(error))
-        log.info("%s: tries again: %s", self._where, error)
+        self._raise_if_overdue(str(error))
+        log.info("%s: retrying: %s", self._where, error)
         time.sleep(BACKOFF_S)
 
-    def _patience(self, reason: str) -> None:
+    def _raise_if_overdue(self, reason: str) -> None:
+        """Raise NothingFetched if no data has come for the time limit."""
         if time.monotonic() - self._progress >= self._timeout_s:
             raise NothingFetched(self.topic, self.partition, self.position, self._timeout_s, reason)
 
     def _out_of_range(self) -> OffsetOutOfRange:
+        """Return the error with the partition's current bounds, if they can be looked up."""
         where = self.topic, self.partition
         admin = Admin(self._cluster)
         try:
@@ -280,4 +286,5 @@ class BatchFetcher:
 
     @property
     def _where(self) -> str:
+        """The partition and position, for messages."""
         return f"{self.topic}-{self.partition} at offset {self.position}"

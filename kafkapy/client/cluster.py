@@ -1,4 +1,4 @@
-"""The brokers of a cluster, who leads what, and one connection to each broker that is needed."""
+"""Cluster metadata (brokers, topics, leaders) and a connection to each broker that is needed."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ from kafkapy.protocol.apis import METADATA
 from kafkapy.runtime.addresses import host_port
 
 BACKOFF_S = 0.1
-CAN_FORBID = 4  # Metadata from this version on can say that no topic is to be made
+CAN_FORBID = 4  # Metadata from this version on has allow_auto_topic_creation
 
 TopicPartition = tuple[str, int]
 
@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Broker:
+    """A broker's id and address."""
+
     node_id: int
     host: str
     port: int
@@ -29,7 +31,7 @@ class Broker:
 
 @dataclass(frozen=True)
 class Partition:
-    """`leader` is -1 while there is none; `error_code` is why a partition cannot be used (0: it can)."""
+    """A partition's metadata. `leader` is -1 if there is none; `error_code` is 0 if the partition can be used."""
 
     index: int
     leader: int
@@ -41,7 +43,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Topic:
-    """`topic_id` is the 16 bytes of the id, zeros where the broker has none; partitions by index."""
+    """A topic's metadata. `topic_id` is the 16-byte id, all zeros if the broker has no topic ids."""
 
     name: str
     topic_id: bytes
@@ -51,7 +53,7 @@ class Topic:
 
 
 def parse_addresses(servers: str | Iterable[str]) -> list[tuple[str, int]]:
-    """`"a:9092,[::1]:9093"`, or a list of such, as (host, port) pairs; raises ValueError naming the wrong one."""
+    """Return the (host, port) pairs of `"a:9092,[::1]:9093"` or of a list of addresses. Raises ValueError."""
     texts = servers.split(",") if isinstance(servers, str) else list(servers)
     addresses = []
     for text in filter(None, (text.strip() for text in texts)):
@@ -65,12 +67,12 @@ def parse_addresses(servers: str | Iterable[str]) -> list[tuple[str, int]]:
 
 
 class Cluster:
-    """Metadata and connections. `topics` holds what the last `refresh` of each topic said.
+    """Metadata of a cluster and connections to its brokers. `topics` caches the last metadata of each topic.
 
     Args:
-        bootstrap_servers: brokers to ask first, `"host:port,host:port"` or a list of such.
-        timeout_s: for one request, and for how long a call tries again where that may help.
-        old_brokers: as Connection has it.
+        bootstrap_servers: Brokers to ask first, `"host:port,host:port"` or a list of addresses.
+        timeout_s: Time limit for one request, and for the retries of one call.
+        old_brokers: As for Connection.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
+        """Close all connections."""
         idle = [connection for connections in self._idle.values() for connection in connections]
         for connection in [*self._by_node.values(), *idle, *([self._bootstrap] if self._bootstrap else [])]:
             connection.close()
@@ -108,20 +111,22 @@ class Cluster:
         self._bootstrap = None
 
     def another(self) -> "Cluster":
-        """The same cluster with connections and metadata of its own, for another thread."""
+        """Return a Cluster for the same brokers with its own connections and metadata, for use in another thread."""
         servers = [host_port(host, port) for host, port in self._addresses]
         return Cluster(servers, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
 
     def ask_first(self, bootstrap_servers: str | Sequence[str]) -> None:
-        """Other brokers to ask first from now on, where nobody is connected; and all topics anew."""
+        """Replace the bootstrap servers, used while no broker is connected, and forget all topic metadata."""
         self._addresses = parse_addresses(bootstrap_servers)
         self.topics.clear()
 
     def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
-        """Asks any broker for the cluster and for `topics` (None: all; empty: none). `create` lets the broker
-        make a topic that it does not know, if it is set to; one of `old_brokers` may do so anyway. KafkaError for a
-        name that is not in UTF-8."""
-        names = None if topics is None else list(map(_sayable, topics))
+        """Update the metadata of the cluster and of `topics` (None: all topics; empty: none) from any broker.
+
+        `create` lets the broker auto-create a missing topic. Brokers before Metadata version 4 do so in any case.
+        Raises KafkaError for a name that is not UTF-8.
+        """
+        names = None if topics is None else list(map(_checked_name, topics))
         wanted = None if names is None else [METADATA.Request.Topics(name=name) for name in names]
         connection = self.any_connection()
         if self.old_brokers and connection.version_of(METADATA) < CAN_FORBID:
@@ -136,15 +141,15 @@ class Cluster:
         for topic in response.topics:
             self.topics[topic.name] = _topic(topic)
 
-    def topic(self, name: str, *, create: bool = False, refresh: bool = False, patient: bool = False) -> Topic:
-        """A topic all of whose partitions have leaders; waits for that up to the time limit.
+    def topic(self, name: str, *, create: bool = False, refresh: bool = False, wait_for_leaders: bool = False) -> Topic:
+        """Return a topic, whether or not its partitions have leaders at the moment.
 
         Args:
-            create: lets the broker make the topic.
-            refresh: asks even if the topic is known.
-            patient: waits also for a topic that is not there, because it is being made. So does `create`.
+            create: Let the broker auto-create the topic, and wait until the topic exists.
+            refresh: Ask the broker even if the topic is cached.
+            wait_for_leaders: The topic is being created: wait until it exists and all its partitions have leaders.
         Raises:
-            KafkaError: what the broker says of the topic, such as UNKNOWN_TOPIC_OR_PARTITION.
+            KafkaError: The broker's error for the topic, such as UNKNOWN_TOPIC_OR_PARTITION.
         """
         known = None if refresh else self.topics.get(name)
         if known is not None and not known.error_code:
@@ -155,15 +160,37 @@ class Cluster:
             topic = self.topics.get(name)
             if topic is None:
                 raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"topic {name!r}: the broker's answer leaves it out")
-            code = topic.error_code or next((p.error_code for p in topic.partitions.values() if p.leader < 0), 0)
+            code = topic.error_code
+            if wait_for_leaders and not code:
+                code = next((p.error_code for p in topic.partitions.values() if p.leader < 0), 0)
             if code:
                 raise KafkaError(code, f"topic {name!r}: {message_of(code)}")
             return topic
 
-        return self.retry(look, never=() if create or patient else (Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+        return self.retry(look, never=() if create or wait_for_leaders else (Errors.UNKNOWN_TOPIC_OR_PARTITION,))
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """The broker that leads a partition, as last heard; raises KafkaError for a partition that is not there."""
+        """Return the id of a partition's leader. If it has none, wait for a leader up to the time limit.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION; LEADER_NOT_AVAILABLE after the time limit.
+        """
+
+        def look() -> int:
+            leader = self.leader_now(topic, partition)
+            if leader < 0:
+                self.topics.pop(topic, None)  # so that the next attempt asks a broker
+                code = Errors.LEADER_NOT_AVAILABLE
+                raise KafkaError(code, f"{topic}-{partition}: {message_of(code)}")
+            return leader
+
+        return self.retry(look, never=(Errors.UNKNOWN_TOPIC_OR_PARTITION,))
+
+    def leader_now(self, topic: str, partition: int) -> int:
+        """Return the id of a partition's leader from cached metadata, -1 if the partition has none, without waiting.
+
+        To learn of a new leader, remove the topic from `topics` first. Raises KafkaError for a missing partition.
+        """
         partitions = self.topic(topic).partitions
         if partition not in partitions:
             raise KafkaError(
@@ -173,19 +200,19 @@ class Cluster:
         return partitions[partition].leader
 
     def connection(self, node_id: int) -> Connection:
-        """The connection to a broker, made when it is first needed or after it broke."""
+        """Return the shared connection to a broker. Connects on first use and after the connection broke."""
         connection = self._by_node.get(node_id)
         if connection is None or connection.closed:
             connection = self._by_node[node_id] = self._connect(node_id)
         return connection
 
     def borrow(self, node_id: int) -> Connection:
-        """A connection to a broker that nobody else uses until it is given back: for requests sent ahead."""
+        """Return a connection to a broker for exclusive use, such as for pipelined requests, until `give_back`."""
         idle = self._idle.get(node_id)
         return idle.pop() if idle else self._connect(node_id)
 
     def give_back(self, node_id: int, connection: Connection) -> None:
-        """It is kept for the next borrower, or closed when an answer is still to come on it."""
+        """Keep the connection for the next `borrow`. It is closed if a response is still outstanding on it."""
         if connection.in_flight:
             connection.close()
         if not connection.closed:
@@ -201,7 +228,7 @@ class Cluster:
         return Connection(host, port, client_id=self.client_id, timeout_s=self.timeout_s, old_brokers=self.old_brokers)
 
     def any_connection(self) -> Connection:
-        """Some broker that answers: one already connected, else the first of the addresses that takes us."""
+        """Return an idle connection to any broker, or connect to the first reachable bootstrap or known address."""
         for connection in [*self._by_node.values(), self._bootstrap]:
             if connection is not None and not connection.closed and not connection.in_flight:
                 return connection
@@ -217,15 +244,15 @@ class Cluster:
         raise failure
 
     def controller(self) -> Connection:
-        """The connection for requests that only the controller carries out."""
+        """Return the connection to the controller."""
         if self.controller_id not in self.brokers:
             self.refresh([])
         return self.connection(self.controller_id) if self.controller_id >= 0 else self.any_connection()
 
     def retry(self, work: Callable[[], T], *, never: Sequence[int] = (), timeout_s: float | None = None) -> T:
-        """Does `work` again while it fails in a way that time may heal, up to the time limit; then its last error.
+        """Return the result of `work`. While it raises a retriable KafkaError that is not in `never`, call it again.
 
-        A broker that cannot be reached at all is not waited for: that error comes at once.
+        Raises the last error after the time limit. Connection errors are not retried.
         """
         deadline = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         while True:
@@ -237,8 +264,8 @@ class Cluster:
             time.sleep(BACKOFF_S)
 
 
-def _sayable(name: str) -> str:
-    """The name, unless it has bytes of a command line that are no UTF-8: it would be sent, and answered, as another."""
+def _checked_name(name: str) -> str:
+    """Return `name`. Raise KafkaError if it has bytes that are not UTF-8: it would be sent as another name."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -247,6 +274,7 @@ def _sayable(name: str) -> str:
 
 
 def _topic(topic: Any) -> Topic:
+    """Return the Topic for a topic of a Metadata response."""
     partitions = {
         p.partition_index: Partition(
             p.partition_index, p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes), p.error_code

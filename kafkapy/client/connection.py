@@ -1,4 +1,4 @@
-"""One connection to one broker: frames, correlation ids, versions that both sides know, time limits."""
+"""A connection to a broker: framing, correlation ids, version negotiation, time-outs."""
 
 import errno
 import select
@@ -27,9 +27,9 @@ from kafkapy.protocol.headers import read_response_header, request_frame
 from kafkapy.runtime.addresses import host_port
 from kafkapy.version import VERSION
 
-LARGEST_FRAME = 1 << 30  # more is no Kafka broker: "HTTP" read as a size is 1.2 GB
+LARGEST_FRAME = 1 << 30  # a larger size is no Kafka frame: "HTTP" read as a size is 1.2 GB
 
-# What Kafka 0.8.2 and 0.9 can do, by API key: they cannot say so, and hang up when they are asked (KIP-35 is 0.10's).
+# Versions of Kafka 0.8.2 and 0.9 by API key. They have no ApiVersions (KIP-35) and close the connection when asked.
 BEFORE_API_VERSIONS = {
     PRODUCE.key: (0, 0),
     FETCH.key: (0, 0),
@@ -44,8 +44,8 @@ _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 
 
-class Waiting(NamedTuple):
-    """A request that was sent and whose answer is to come."""
+class SentRequest(NamedTuple):
+    """A request that was sent and has no response yet."""
 
     api: Api
     version: int
@@ -53,29 +53,29 @@ class Waiting(NamedTuple):
 
 
 class FrameMemory:
-    """Memory for one answer after the other: fresh pages from the kernel cost as much as receiving into them."""
+    """Reusable memory for responses: getting fresh pages from the kernel costs as much as receiving into them."""
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     def view(self, size: int) -> memoryview:
-        """Writes over what the last view showed, unless it was smaller."""
+        """Return a view of `size` bytes. It overwrites the content of the previous view."""
         if size > len(self._data):
             self._data = bytearray(1 << max(16, (size - 1).bit_length()))
         return memoryview(self._data)[:size]
 
 
 class Connection:
-    """A blocking connection. Requests may be sent ahead (`send`), answers come in the same order (`receive`).
+    """A blocking connection. Several requests may be sent (`send`); responses come in the same order (`receive`).
 
-    After any error but an error code inside a response the connection is closed and cannot be used again.
+    Any error other than an error code in a response closes the connection; it cannot be used again.
 
     Args:
-        timeout_s: how long an answer may take, unless a call says otherwise.
-        connect_timeout_s: how long connecting may take, address by address.
-        old_brokers: one that hangs up when it is asked for its versions is taken for Kafka 0.8.2.
+        timeout_s: How long to wait for a response, unless a call says otherwise.
+        connect_timeout_s: How long connecting may take for each address of the host.
+        old_brokers: Assume Kafka 0.8.2 if the broker closes the connection on ApiVersions.
     Raises:
-        ConnectionFailed: nobody listens there, or no Kafka broker does.
+        ConnectionFailed: Nothing listens at the address, or no Kafka broker does.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Connection:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self._correlation_id = 0
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[SentRequest] = deque()
         self._ranges: dict[int, tuple[int, int]] = {}
         self._socket = self._connect(host, port, connect_timeout_s)
         try:
@@ -109,11 +109,11 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers have not been received."""
+        """The number of requests that have no response yet."""
         return len(self._waiting)
 
     def fileno(self) -> int:
-        """For select.poll; -1 when it is closed."""
+        """Return the socket's file descriptor for select.poll, -1 if the connection is closed."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Connection:
         self._socket.close()
 
     def version_of(self, api: Api, at_most: int | None = None) -> int:
-        """The newest version that the broker, this client and `at_most` allow; raises UnsupportedByBroker."""
+        """Return the newest version that the broker, this client and `at_most` allow. Raise UnsupportedByBroker."""
         low, high = self._ranges.get(api.key, (0, -1))
         newest = min(high, api.max_version if at_most is None else at_most)
         if newest < max(low, api.min_version):
@@ -133,21 +133,21 @@ class Connection:
         return newest
 
     def call(self, api: Api, request: Any, *, at_most: int | None = None, timeout_s: float | None = None) -> Any:
-        """Sends one request and waits for its answer, after those of requests sent before, which are dropped."""
+        """Send a request and return its response. Responses to earlier requests are received and dropped."""
         waiting = self.send(api, request, at_most=at_most)
         while True:
             answered, response = self.receive(timeout_s)
             if answered is waiting:
                 return response
 
-    def send(self, api: Api, request: Any, *, at_most: int | None = None, answer: bool = True) -> Waiting:
-        """Sends a request; `answer=False` for those that get none (Produce with acks=0).
+    def send(self, api: Api, request: Any, *, at_most: int | None = None, answer: bool = True) -> SentRequest:
+        """Send a request without waiting for its response. `answer=False`: no response will come (Produce with acks=0).
 
-        KafkaError INVALID_REQUEST for what no request can hold, such as a name of 40,000 bytes.
+        Raises KafkaError INVALID_REQUEST for values that cannot be encoded, such as a name of 40,000 bytes.
         """
         version = self.version_of(api, at_most)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        waiting = Waiting(api, version, self._correlation_id)
+        waiting = SentRequest(api, version, self._correlation_id)
         try:
             frame = request_frame(api, version, waiting.correlation_id, self.client_id, request)
         except ValueError as reason:
@@ -158,25 +158,25 @@ class Connection:
         return waiting
 
     def answer_is_here(self) -> bool:
-        """Whether `receive` would find something at once (the beginning of an answer, or a hang-up)."""
+        """Return True if `receive` would not block: a response has begun to arrive, or the broker has hung up."""
         return self.wait_for_answer(0.0)
 
     def wait_for_answer(self, timeout_s: float) -> bool:
-        """The same, waiting for it; unlike `receive` it leaves the connection as it is when nothing comes in time."""
+        """Wait up to `timeout_s` for a response to begin. A time-out does not close the connection."""
         if not self._waiting or self.closed:
             return False
         waiter = select.poll()  # select.select takes no descriptor above 1023
         waiter.register(self._socket, select.POLLIN)
         return bool(waiter.poll(max(0.0, timeout_s) * 1000))
 
-    def receive(self, timeout_s: float | None = None, memory: FrameMemory | None = None) -> tuple[Waiting, Any]:
-        """The next answer: which request it belongs to, and the response message.
+    def receive(self, timeout_s: float | None = None, memory: FrameMemory | None = None) -> tuple[SentRequest, Any]:
+        """Receive the next response. Return its request and the response.
 
         Args:
-            memory: where to put the answer; what refers to it (records) is good until the next use of the memory.
+            memory: Where to put the response. Its records are valid until the memory is used again.
         Raises:
-            BrokerTimedOut: it did not come in time.
-            ConnectionFailed: the broker hung up, or sent what is not the answer.
+            BrokerTimedOut: No response came in time.
+            ConnectionFailed: The broker closed the connection, or sent something else than the response.
         """
         if not self._waiting:
             raise ValueError(f"no request to {self.address} waits for an answer")
@@ -189,7 +189,7 @@ class Connection:
     def _connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
         try:
             connected = socket.create_connection((host, port), timeout_s)
-        except (OSError, UnicodeError, OverflowError) as error:  # also a host that is no name, a port that is none
+        except (OSError, UnicodeError, OverflowError) as error:  # UnicodeError, OverflowError: invalid host or port
             raise ConnectionFailed(
                 f"No connection to {self.address}: {_reason(error)}. Is a broker listening there?"
             ) from error
@@ -197,8 +197,11 @@ class Connection:
         return connected
 
     def _negotiate(self) -> None:
-        """Asks for the broker's versions in the newest form. A broker that does not know that form says so in the
-        oldest (KIP-511), whatever was asked: error code first, so it is looked at before the rest is decoded."""
+        """Ask for the broker's API versions with the newest ApiVersions version.
+
+        A broker that does not support that version responds in version 0 with UNSUPPORTED_VERSION (KIP-511). The error
+        code comes first in every version, so it is read before the response is decoded.
+        """
         self._ranges = {API_VERSIONS.key: (0, API_VERSIONS.max_version)}
         request = API_VERSIONS.Request(client_software_name="kafkapy", client_software_version=VERSION)
         response: Any = None
@@ -212,12 +215,12 @@ class Connection:
                 break
         if response.error_code != Errors.NONE:
             self.close()
-            raise KafkaError(response.error_code, f"the broker at {self.address} does not tell its versions")
+            raise KafkaError(response.error_code, f"the broker at {self.address} refuses ApiVersions")
         self._ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
 
     @contextmanager
-    def _closing_on_failure(self, waiting: Waiting, allowed_s: float) -> Iterator[None]:
-        """Closes the connection and says which broker and request failed: what comes next on it would be misread."""
+    def _closing_on_failure(self, waiting: SentRequest, allowed_s: float) -> Iterator[None]:
+        """Close the connection if the block fails, as later responses would be misread. Name the broker and request."""
         try:
             yield
         except TimeoutError as error:
@@ -236,8 +239,9 @@ class Connection:
             raise
 
     def _answer_to(
-        self, waiting: Waiting, deadline: float, memory: FrameMemory | None = None
+        self, waiting: SentRequest, deadline: float, memory: FrameMemory | None = None
     ) -> tuple[memoryview, int]:
+        """Read a response. Return its frame and the position of the body after the header."""
         frame = self._read_frame(deadline, memory)
         correlation_id, body = read_response_header(frame, waiting.api, waiting.version)
         if correlation_id != waiting.correlation_id:
@@ -245,6 +249,7 @@ class Connection:
         return frame, body
 
     def _transmit(self, frame: bytes) -> None:
+        """Send a whole frame. Raise ConnectionFailed or BrokerTimedOut, with the connection closed."""
         try:
             self._socket.settimeout(self.timeout_s)
             self._socket.sendall(frame)
@@ -258,12 +263,14 @@ class Connection:
             raise ConnectionFailed(f"The connection to {self.address} broke: {_reason(error)}.") from error
 
     def _read_frame(self, deadline: float, memory: FrameMemory | None) -> memoryview:
+        """Read a size and a frame of that size."""
         (size,) = _SIZE.unpack(self._read(memoryview(bytearray(4)), deadline))
         if not 4 <= size <= LARGEST_FRAME:
             raise ProtocolError(f"a frame of {size} bytes")
         return self._read(memoryview(bytearray(size)) if memory is None else memory.view(size), deadline)
 
     def _read(self, data: memoryview, deadline: float) -> memoryview:
+        """Fill `data` from the socket. Raise TimeoutError after `deadline`, ConnectionFailed on a broken connection."""
         have = 0
         while have < len(data):
             left = deadline - time.monotonic()
@@ -283,6 +290,7 @@ class Connection:
 
 
 def _reason(error: Exception) -> str:
+    """Return a short description of a connection error."""
     if not isinstance(error, OSError):
         return str(error)
     if isinstance(error, TimeoutError):

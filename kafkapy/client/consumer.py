@@ -1,8 +1,9 @@
-"""A consumer without a group: partitions are assigned by the caller, positions are kept here."""
+"""A consumer without a group: the caller assigns partitions, and the consumer keeps the positions."""
 
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal
 
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
@@ -16,15 +17,18 @@ __all__ = ["Consumer", "ConsumerRecord"]
 
 
 class Consumer:
-    """Blocking, for one thread.
+    """A blocking consumer for use in one thread. Partitions without a leader do not delay the others.
 
+    Attributes:
+        positions: The offset of the next record of each assigned partition. A partition that had no leader when it was
+            assigned is added once it has one.
     Args:
-        cluster: a Cluster, or bootstrap servers.
-        max_wait_ms, min_bytes: how long a broker waits for how much before it answers with less.
-        max_bytes, partition_bytes: how much one answer, and one partition in it, may have.
-        out_of_range: what to do at a position that the partition no longer has, or does not have yet: raise, or go
-            on at the earliest or latest record.
-        isolation: read_committed gives records of transactions when they are committed, and none of aborted ones.
+        cluster: A Cluster, or bootstrap servers.
+        max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
+        max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
+        out_of_range: What to do at a position outside the partition's log: raise, or continue at the earliest or
+            latest offset.
+        isolation: With read_committed, records of open and aborted transactions are not returned.
     """
 
     def __init__(
@@ -41,6 +45,10 @@ class Consumer:
         self._owns_cluster = not isinstance(cluster, Cluster)
         self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
         self.positions: dict[TopicPartition, int] = {}
+        self._without_position: dict[
+            TopicPartition, int
+        ] = {}  # assigned partitions without a position -> where to start
+        self._refresh_at = 0.0  # when to ask for the leaders of partitions that had none
         self._admin = Admin(self.cluster)
         self._max_wait_ms = max_wait_ms
         self._min_bytes = min_bytes
@@ -61,56 +69,67 @@ class Consumer:
             self.cluster.close()
 
     def assign(self, partitions: Iterable[TopicPartition], *, at: int = EARLIEST) -> None:
-        """Reads these partitions from now on, and no others, each from its earliest record or LATEST on."""
-        found = self._offsets(partitions, at)
-        self.positions = {where: one.offset for where, one in found.items()}
+        """Assign these partitions in place of any others. Start each at its earliest record, or at LATEST."""
+        self.positions = {}
+        self._without_position = dict.fromkeys(partitions, at)
+        self._find_positions(chain(*self._by_leader(list(self._without_position)).values()))
 
     def assign_topic(self, topic: str, *, at: int = EARLIEST) -> None:
-        """All partitions of one topic."""
+        """Assign all partitions of one topic in place of any others."""
         self.assign([(topic, index) for index in self.cluster.topic(topic).partitions], at=at)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next record read from this partition is the one at `offset`, or the first one after it."""
+        """Continue a partition at the first record with `offset` or a higher offset."""
+        self._without_position.pop((topic, partition), None)
         self.positions[topic, partition] = offset
 
     def seek_to_timestamp(self, timestamp: int) -> None:
-        """Each assigned partition goes on at its first record at or after `timestamp` (ms), or at its end."""
-        found = self._offsets(self.positions, timestamp)
+        """Continue each assigned partition at its first record at or after `timestamp` (ms), or at its end."""
         ends = self.end_offsets()
+        found = self._offsets(self.positions, timestamp)
         self.positions = {where: ends[where] if one.offset < 0 else one.offset for where, one in found.items()}
 
     def beginning_offsets(self) -> dict[TopicPartition, int]:
-        return {where: one.offset for where, one in self._offsets(self.positions, EARLIEST).items()}
+        """Return the log start offset of each assigned partition."""
+        return self._bounds(EARLIEST)
 
     def end_offsets(self) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each assigned partition that this consumer may see."""
-        return {where: one.offset for where, one in self._offsets(self.positions, LATEST).items()}
+        """Return each assigned partition's high watermark, or its last stable offset with read_committed."""
+        return self._bounds(LATEST)
 
     def records(self, *, until: Mapping[TopicPartition, int] | None = None) -> Iterator[ConsumerRecord]:
-        """Records of all assigned partitions, in order within each.
+        """Yield the records of all assigned partitions, in order within each partition.
 
         Args:
-            until: per partition the offset at which to stop; None: where each partition ends now. For records that
-                are still to come, call `poll` again and again.
+            until: The offset to stop at, by partition. None: the current end of each partition. To follow new records,
+                call `poll` in a loop instead.
         """
         ends = dict(self.end_offsets() if until is None else until)
-        while left := [where for where, end in ends.items() if self.positions.get(where, end) < end]:
+        while left := [
+            where
+            for where, end in ends.items()
+            if where in self._without_position or self.positions.get(where, end) < end
+        ]:
             for record in self.poll(partitions=left):
                 if record.offset < ends[record.topic, record.partition]:
                     yield record
 
     def poll(self, *, partitions: Iterable[TopicPartition] | None = None) -> list[ConsumerRecord]:
-        """What one fetch from every leader brings, perhaps nothing; moves the positions behind it.
+        """Return the records of one fetch from each leader, perhaps none, and move the positions past them.
 
         Raises:
-            KafkaError: of a partition that cannot be read, OFFSET_OUT_OF_RANGE among others.
-            ConnectionFailed: a leader cannot be reached.
+            KafkaError: A partition cannot be read, for example OFFSET_OUT_OF_RANGE. LEADER_NOT_AVAILABLE if none of the
+                partitions has had a leader for the cluster's time limit.
+            ConnectionFailed: A leader cannot be reached.
         """
-        asked = list(self.positions if partitions is None else partitions)
+        by_leader = self._by_leader(
+            [*self.positions, *self._without_position] if partitions is None else list(partitions)
+        )
+        self._find_positions(chain(*by_leader.values()))
         found: list[ConsumerRecord] = []
         waiting = []
         try:
-            for leader, its_partitions in self._by_leader(asked).items():
+            for leader, its_partitions in by_leader.items():
                 connection = self.cluster.connection(leader)
                 connection.send(FETCH, self._request(its_partitions), at_most=NAMES_UNTIL)
                 waiting.append(connection)
@@ -119,23 +138,47 @@ class Consumer:
                 waiting.pop(0)
                 self._take(response, found)
         except BaseException:
-            # An answer nobody waits for would be taken for that of the next request.
+            # A response that is left unread would be taken for the response to the next request.
             for connection in waiting:
                 connection.close()
             raise
         return found
 
+    def _bounds(self, at: int) -> dict[TopicPartition, int]:
+        self._find_positions(self._without_position)  # waits for leaders, if needed
+        return {where: one.offset for where, one in self._offsets(self.positions, at).items()}
+
     def _offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, FoundOffset]:
         return self._admin.offsets(dict.fromkeys(partitions, at), isolation=self._isolation)
 
     def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Return the partitions that have leaders, by leader. If none has a leader, wait for the first partition's."""
         leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for topic, index in partitions:
-            leaders[self.cluster.leader_of(topic, index)].append((topic, index))
+        without = []
+        for where in partitions:
+            leader = self.cluster.leader_now(*where)
+            if leader >= 0:
+                leaders[leader].append(where)
+            else:
+                without.append(where)
+        if without and not leaders:
+            leaders[self.cluster.leader_of(*without[0])].append(without[0])
+        elif without and time.monotonic() >= self._refresh_at:
+            self._refresh_at = time.monotonic() + BACKOFF_S
+            for topic, _ in without:
+                self.cluster.topics.pop(topic, None)
         return leaders
 
+    def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look up the start positions of newly assigned partitions."""
+        new = {where: self._without_position[where] for where in partitions if where in self._without_position}
+        if new:
+            for where, one in self._admin.offsets(new, isolation=self._isolation).items():
+                self.seek(*where, one.offset)
+
     def _request(self, partitions: list[TopicPartition]) -> Any:
-        # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
+        """Return a Fetch request for the partitions."""
+        # Brokers fill a response in the order of the request: start at another partition each time, to starve none.
         self._first = (self._first + 1) % len(partitions)
         topics: defaultdict[str, list[Any]] = defaultdict(list)
         for topic, index in partitions[self._first :] + partitions[: self._first]:
@@ -155,6 +198,7 @@ class Consumer:
         )
 
     def _take(self, response: Any, found: list[ConsumerRecord]) -> None:
+        """Append the response's records to `found` and move the positions."""
         if response.error_code:
             raise KafkaError(response.error_code)
         for topic in response.responses:
@@ -169,6 +213,7 @@ class Consumer:
                     found += records
 
     def _failed(self, where: TopicPartition, code: int) -> None:
+        """Reset an out-of-range position, pause for a retriable error, or raise the error."""
         if code == Errors.OFFSET_OUT_OF_RANGE and self._out_of_range != "raise":
             at = EARLIEST if self._out_of_range == "earliest" else LATEST
             self.positions[where] = self._offsets([where], at)[where].offset
@@ -177,4 +222,4 @@ class Consumer:
         if not is_retriable(code) or code == Errors.UNKNOWN_TOPIC_OR_PARTITION:
             position = self.positions[where]
             raise KafkaError(code, f"{where[0]}-{where[1]} at offset {position}: {message_of(code)}")
-        time.sleep(BACKOFF_S)  # a new leader is being found: the next poll asks for it
+        time.sleep(BACKOFF_S)  # the next poll asks for the new leader

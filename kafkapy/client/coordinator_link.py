@@ -1,7 +1,7 @@
-"""A connection of its own to the coordinator of a group or of a transactional id.
+"""A separate connection to the coordinator of a group or of a transactional id.
 
-Of its own, because a coordinator answers JoinGroup when all members are there, and answers come in order: on a shared
-connection fetches would wait behind it (Kafka's clients keep a second connection for the same reason).
+Responses on a connection come in order, and the response to JoinGroup comes when all members have joined. On a shared
+connection, fetches would wait for it. Kafka's clients keep a second connection for the same reason.
 """
 
 import time
@@ -16,50 +16,50 @@ from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed
 from kafkapy.errors import Errors, KafkaError, is_retriable
 from kafkapy.protocol.apis import Api
 
-# Codes with which a broker says that somebody else is to be asked.
+# Error codes after which the coordinator has to be looked up again.
 MOVED = (Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE)
 
-MARKERS_S = 0.005  # the markers of the last transaction are being written: that is soon done
+MARKERS_S = 0.005  # retry interval while the markers of the last transaction are being written, which takes a few ms
 
 T = TypeVar("T")
 
-Then = Callable[["Any | ClientError"], None]
+Callback = Callable[["Any | ClientError"], None]
 
 
 class CoordinatorLink:
-    """Requests to whoever coordinates `key`, found when it is needed. For one thread."""
+    """Sends requests to the coordinator of `key`, which is looked up when needed. For one thread."""
 
     def __init__(self, cluster: Cluster, key: str, kind: int = GROUP) -> None:
         self.cluster = cluster
         self.key = key
         self._coordinators = Coordinators(cluster, kind)
         self._connection: Connection | None = None
-        self._waiting: deque[Then] = deque()
+        self._waiting: deque[Callback] = deque()
 
     @property
     def in_flight(self) -> int:
-        """Requests whose answers have not come."""
+        """The number of requests that have no response yet."""
         return len(self._waiting)
 
     def close(self) -> None:
-        """What waits for an answer gets none."""
+        """Close the connection. Callbacks of outstanding requests are not called."""
         self._waiting.clear()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def forget(self, reason: ClientError | None = None) -> None:
-        """Looks the coordinator up again next time; who waits for an answer is told `reason`."""
+        """Close the connection, so that the coordinator is looked up again. Outstanding callbacks get `reason`."""
         self._coordinators.forget(self.key)
         waiting, self._waiting = self._waiting, deque()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        for then in waiting:
-            then(reason or ConnectionFailed(f"The coordinator of {self.key!r} has moved."))
+        for callback in waiting:
+            callback(reason or ConnectionFailed(f"The coordinator of {self.key!r} has moved."))
 
     def connection(self) -> Connection:
-        """The connection, found and made without waiting; raises KafkaError or ConnectionFailed."""
+        """Return the connection. Connects if needed, without retries; raises KafkaError or ConnectionFailed."""
         if self._connection is not None and self._connection.closed:
             self.forget()
         if self._connection is None:
@@ -79,21 +79,21 @@ class CoordinatorLink:
         return self._connection
 
     def ask(self, api: Api, request: Any, *, at_most: int | None = None) -> Any:
-        """The same as `call` on the connection that the cluster has, which no join holds up."""
+        """Send a request to the coordinator on the Cluster's shared connection, which no JoinGroup blocks."""
         node = self._coordinators.node_now(self.key)
         return self.cluster.connection(node).call(api, request, at_most=at_most)
 
-    def send(self, api: Api, request: Any, then: Then, *, at_most: int | None = None) -> None:
-        """Sends a request; `then` gets the answer, or why there is none, from `take`. Raises as `connection` does."""
+    def send(self, api: Api, request: Any, callback: Callback, *, at_most: int | None = None) -> None:
+        """Send a request. `take` calls `then` with the response or a ClientError. Raises the errors of `connection`."""
         try:
             self.connection().send(api, request, at_most=at_most)
         except ConnectionFailed as error:
             self.forget(error)
             raise
-        self._waiting.append(then)
+        self._waiting.append(callback)
 
     def take(self, wait_s: float = 0.0) -> bool:
-        """Hands over the next answer, if one comes within `wait_s`; whether there was one."""
+        """Pass the next response to its callback if it arrives within `wait_s`. Return False if none arrived."""
         if not self._waiting or self._connection is None or not self._connection.wait_for_answer(wait_s):
             return False
         try:
@@ -105,7 +105,7 @@ class CoordinatorLink:
         return True
 
     def call(self, api: Api, request: Any, *, at_most: int | None = None, timeout_s: float | None = None) -> Any:
-        """Sends a request and waits for its answer, handing over those of earlier requests. Raises ClientError."""
+        """Send a request and return its response, after calling earlier requests' callbacks. Raises ClientError."""
         answers: list[Any] = []
         self.send(api, request, answers.append, at_most=at_most)
         allowed = self.cluster.timeout_s if timeout_s is None else timeout_s
@@ -119,8 +119,8 @@ class CoordinatorLink:
             raise answers[0]
         return answers[0]
 
-    def heals(self, error: KafkaError | ConnectionFailed) -> bool:
-        """Whether trying again may help. After an error that the coordinator has moved it is looked up first."""
+    def may_retry(self, error: KafkaError | ConnectionFailed) -> bool:
+        """Return True if a retry may help. If the coordinator has moved, forget it, so that the retry looks it up."""
         if isinstance(error, ConnectionFailed):
             return True
         if error.code in MOVED:
@@ -128,14 +128,13 @@ class CoordinatorLink:
         return is_retriable(error.code)
 
     def retry(self, attempt: Callable[[], T], *, timeout_s: float | None = None) -> T:
-        """What `attempt` returns; again while it raises what time may heal, up to the time limit. It may raise
-        KafkaError with what its answer says."""
+        """Return the result of `attempt`. While it raises a retriable error, call it again, up to the time limit."""
         deadline = time.monotonic() + (self.cluster.timeout_s if timeout_s is None else timeout_s)
         while True:
             try:
                 return attempt()
             except (KafkaError, ConnectionFailed) as error:
-                if not self.heals(error) or time.monotonic() >= deadline:
+                if not self.may_retry(error) or time.monotonic() >= deadline:
                     raise
                 concurrent = isinstance(error, KafkaError) and error.code == Errors.CONCURRENT_TRANSACTIONS
             time.sleep(MARKERS_S if concurrent else BACKOFF_S)

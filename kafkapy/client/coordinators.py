@@ -1,7 +1,7 @@
-"""Which broker coordinates a group or a transactional id, and requests that go there.
+"""Finds the coordinators of groups and transactional ids, and sends requests to them.
 
-Source: Kafka's CoordinatorStrategy and AdminApiDriver: look up, ask, and where the coordinator has moved or is still
-loading, look up and ask again.
+Source: Kafka's CoordinatorStrategy and AdminApiDriver: look up the coordinator, send the request, and repeat both if
+the coordinator has moved or is still loading.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,16 +16,16 @@ from kafkapy.protocol.strings import LONGEST
 
 GROUP, TRANSACTION = 0, 1  # Kafka's FindCoordinatorRequest.CoordinatorType
 
-BATCHED_FROM = 4  # the first version that takes several keys (KIP-699)
+BATCHED_FROM = 4  # the first version of FindCoordinator with several keys (KIP-699)
 
-_WORDS = {GROUP: "group", TRANSACTION: "transactional id"}
-_NOT_THERE = (Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE)
+_KIND_NAMES = {GROUP: "group", TRANSACTION: "transactional id"}
+_COORDINATOR_MOVED = (Errors.NOT_COORDINATOR, Errors.COORDINATOR_NOT_AVAILABLE)
 
 T = TypeVar("T")
 
 
 class Coordinators:
-    """The coordinators of groups (kind GROUP) or of transactional ids (TRANSACTION), remembered once found."""
+    """Finds and caches the coordinators of groups (kind GROUP) or of transactional ids (TRANSACTION)."""
 
     def __init__(self, cluster: Cluster, kind: int) -> None:
         self._cluster = cluster
@@ -33,39 +33,39 @@ class Coordinators:
         self._nodes: dict[str, int] = {}
 
     def node_of(self, key: str) -> int:
-        """The id of the coordinating broker, waited for while there is none; raises KafkaError."""
+        """Return the id of the coordinator's broker. Retries while there is none; raises KafkaError."""
         return self._cluster.retry(lambda: self.node_now(key))
 
     def node_now(self, key: str) -> int:
-        """The same without waiting."""
+        """Return the id of the coordinator's broker without retries. Raises KafkaError."""
         if key not in self._nodes:
             failed = self._find([key])
             if key in failed:
                 raise failed[key]
         if key not in self._nodes:
-            raise self._unanswered(key)
+            raise self._left_out(key)
         return self._nodes[key]
 
     def connection(self, key: str) -> Connection:
-        """The connection to the coordinating broker."""
+        """Return the shared connection to the coordinator."""
         return self._cluster.connection(self.node_of(key))
 
     def forget(self, key: str) -> None:
-        """It is looked up again when it is needed next."""
+        """Forget the coordinator, so that the next use looks it up."""
         self._nodes.pop(key, None)
 
     def ask(self, key: str, work: Callable[[Connection], T]) -> T:
-        """What `work` returns at the coordinator of `key`; again while it raises KafkaErrors that time may heal."""
+        """Return the result of `work` on the coordinator's connection. Retriable KafkaErrors are retried."""
 
         def attempt() -> T:
             try:
                 return work(self.connection(key))
             except KafkaError as error:
-                if error.code in _NOT_THERE:
+                if error.code in _COORDINATOR_MOVED:
                     self.forget(key)
                 raise
             except ConnectionFailed:
-                self.forget(key)  # by the next time another may have taken over from it
+                self.forget(key)  # another broker may take over before the next attempt
                 raise
 
         return self._cluster.retry(attempt)
@@ -73,46 +73,49 @@ class Coordinators:
     def ask_each(
         self, keys: Iterable[str], work: Callable[[Connection, list[str]], dict[str, T | KafkaError]]
     ) -> dict[str, T | KafkaError]:
-        """An answer or an error of each key, in their order.
+        """Return a result or an error for each key, in the order of the keys.
 
-        `work` asks one broker for the keys that it coordinates. Keys whose error time may heal are asked for again, up
-        to the cluster's time limit.
+        `work` asks one broker for the keys that it coordinates. Keys with a retriable error are retried up to the
+        cluster's time limit.
         """
         wanted = list(dict.fromkeys(keys))
         answers: dict[str, T | KafkaError] = {}
 
         def attempt() -> None:
-            left = [key for key in wanted if key not in answers or _may_heal(answers[key])]
+            left = [key for key in wanted if key not in answers or _is_retriable(answers[key])]
             answers.update(self._find([key for key in left if key not in self._nodes]))
             for node, its_keys in self._by_node(left).items():
                 for key, answer in work(self._cluster.connection(node), its_keys).items():
                     answers[key] = answer
-                    if isinstance(answer, KafkaError) and answer.code in _NOT_THERE:
+                    if isinstance(answer, KafkaError) and answer.code in _COORDINATOR_MOVED:
                         self.forget(key)
             for answer in answers.values():
-                if isinstance(answer, KafkaError) and _may_heal(answer):
+                if isinstance(answer, KafkaError) and _is_retriable(answer):
                     raise answer
 
         try:
             self._cluster.retry(attempt)
         except KafkaError:
-            pass  # it is the answer of its key
-        return {key: answers[key] if key in answers else self._unanswered(key) for key in wanted}
+            pass  # the caller gets the error in the result
+        return {key: answers[key] if key in answers else self._left_out(key) for key in wanted}
 
-    def _unanswered(self, key: str) -> KafkaError:
-        return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"{_WORDS[self._kind]} {key!r}: its coordinator left it out")
+    def _left_out(self, key: str) -> KafkaError:
+        """Return the error for a key that the coordinator's response leaves out."""
+        text = f"{_KIND_NAMES[self._kind]} {key!r}: the coordinator's response leaves it out"
+        return KafkaError(Errors.UNKNOWN_SERVER_ERROR, text)
 
-    def _unsayable(self, key: str) -> KafkaError | None:
-        """Why no request can carry the key."""
+    def _invalid(self, key: str) -> KafkaError | None:
+        """Return an error if the key cannot be encoded in a request, else None."""
         code = Errors.INVALID_GROUP_ID if self._kind == GROUP else Errors.INVALID_REQUEST
         try:
             if len(key.encode()) <= LONGEST:
                 return None
-            return KafkaError(code, f"{_WORDS[self._kind]} {key[:20]!r}...: it is longer than {LONGEST} bytes")
+            return KafkaError(code, f"{_KIND_NAMES[self._kind]} {key[:20]!r}...: it is longer than {LONGEST} bytes")
         except UnicodeEncodeError:
-            return KafkaError(code, f"{_WORDS[self._kind]} {key[:20]!r}: it is not in UTF-8")
+            return KafkaError(code, f"{_KIND_NAMES[self._kind]} {key[:20]!r}: it is not in UTF-8")
 
     def _by_node(self, keys: Iterable[str]) -> dict[int, list[str]]:
+        """Return the keys with a known coordinator, by coordinator."""
         nodes: dict[int, list[str]] = {}
         for key in keys:
             if key in self._nodes:
@@ -120,15 +123,15 @@ class Coordinators:
         return nodes
 
     def _find(self, keys: list[str]) -> dict[str, KafkaError]:
-        """Looks the keys up, and returns why those are not found that are not."""
-        failed = {key: error for key in keys if (error := self._unsayable(key))}
+        """Look up the keys' coordinators. Return an error for each key whose coordinator was not found."""
+        failed = {key: error for key in keys if (error := self._invalid(key))}
         keys = [key for key in keys if key not in failed]
         if not keys:
             return failed
         for key, answer in self._look_up(keys):
             if answer.error_code:
-                said = answer.error_message or message_of(answer.error_code)
-                failed[key] = KafkaError(answer.error_code, f"{_WORDS[self._kind]} {key!r}: {said}")
+                reason = answer.error_message or message_of(answer.error_code)
+                failed[key] = KafkaError(answer.error_code, f"{_KIND_NAMES[self._kind]} {key!r}: {reason}")
             else:
                 self._nodes[key] = answer.node_id
         if not set(self._nodes.values()) <= set(self._cluster.brokers):
@@ -136,6 +139,7 @@ class Coordinators:
         return failed
 
     def _look_up(self, keys: list[str]) -> list[tuple[str, Any]]:
+        """Return each key with its result of FindCoordinator."""
         shape = FIND_COORDINATOR.Request
         connection = self._cluster.any_connection()
         if connection.version_of(FIND_COORDINATOR) >= BATCHED_FROM:
@@ -144,5 +148,5 @@ class Coordinators:
         return [(key, connection.call(FIND_COORDINATOR, shape(key=key, key_type=self._kind))) for key in keys]
 
 
-def _may_heal(answer: object) -> bool:
+def _is_retriable(answer: object) -> bool:
     return isinstance(answer, KafkaError) and is_retriable(answer.code)

@@ -1,4 +1,4 @@
-"""What administration takes and gives: topics to make, settings, offsets, the cluster, log directories."""
+"""The types that the admin clients take and return: new topics, settings, offsets, the cluster, log directories."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ CONFIG_SOURCES = {
 
 @dataclass(frozen=True)
 class NewTopic:
-    """`partitions` and `replication_factor` -1: as the broker is set. `assignment`: partition -> broker ids."""
+    """A topic to create. -1 for `partitions` or `replication_factor` means the broker's default.
+
+    `assignment` maps a partition to its broker ids; if it is given, leave the two counts at -1.
+    """
 
     name: str
     partitions: int = -1
@@ -29,7 +32,7 @@ class NewTopic:
 
 @dataclass(frozen=True)
 class ConfigEntry:
-    """A setting as the broker describes it; `source` is one of CONFIG_SOURCES' values."""
+    """A setting as the broker describes it. `source` is one of the values of CONFIG_SOURCES."""
 
     name: str
     value: str | None
@@ -46,7 +49,7 @@ class ConfigEntry:
 
 @dataclass(frozen=True)
 class FoundOffset:
-    """An answer of ListOffsets: offset and timestamp are -1 where no record fits."""
+    """A partition's result of ListOffsets. Offset and timestamp are -1 if no record matches."""
 
     offset: int
     timestamp: int
@@ -55,6 +58,8 @@ class FoundOffset:
 
 @dataclass(frozen=True)
 class ClusterDescription:
+    """A cluster's id, its controller and its brokers."""
+
     cluster_id: str | None
     controller_id: int
     brokers: tuple[Broker, ...]
@@ -62,7 +67,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True)
 class LogDir:
-    """A log directory of one broker; `partitions` maps (topic, partition) to the size in bytes."""
+    """A log directory of one broker. `partitions` maps (topic, partition) to its size in bytes."""
 
     broker: int
     path: str

@@ -1,26 +1,26 @@
-"""Failures of the client itself; error codes that a broker sends are `kafkapy.errors.KafkaError`."""
+"""Errors raised by the client itself. Error codes that a broker sends are `kafkapy.errors.KafkaError`."""
 
 from kafkapy.errors import KafkaError
 
 
 class ClientError(Exception):
-    """The base of all; its text is a sentence that names the broker."""
+    """Base class of the client's errors. The message is a sentence that names the broker."""
 
 
 class ConnectionFailed(ClientError):
-    """A broker cannot be reached, hung up, or sends what is no answer to us. Trying again may help."""
+    """A broker cannot be reached, closed the connection, or sent bytes that are no Kafka response. A retry may help."""
 
 
 class BrokerTimedOut(ConnectionFailed):
-    """No answer within the time allowed. Whether the request was carried out is not known."""
+    """A broker did not respond in time. The request may or may not have been carried out."""
 
 
 class UnsupportedByBroker(ClientError):
-    """The broker does not have the API, or no version of it that this client knows."""
+    """The broker does not support the API, or supports no version of it that this client supports."""
 
 
 class ProduceFailed(ClientError):
-    """Records that were not stored, or are not known to be: `error` is why, `records` how many in this batch."""
+    """Records were not stored, or are not known to be stored: `records` is their number, `error` the reason."""
 
     def __init__(self, topic: str, partition: int, records: int, error: KafkaError | ClientError) -> None:
         what = "1 record" if records == 1 else f"{records} records"
@@ -32,22 +32,25 @@ class ProduceFailed(ClientError):
 
 
 class GroupFailed(ClientError, KafkaError):
-    """The coordinator refuses this consumer for good; `code` says why."""
+    """The coordinator refuses this consumer permanently. `code` is the Kafka error code."""
 
     def __init__(self, group_id: str, what: str, code: int, message: str) -> None:
         KafkaError.__init__(self, code, f"cannot {what} group {group_id!r}: {message}")
 
 
 class CommitFailed(ClientError, KafkaError):
-    """Offsets were not committed, because the consumer does not own the partitions (any more): somebody else reads
-    them from the last committed offset on. `code` is REBALANCE_IN_PROGRESS where `poll` and another try may help."""
+    """Offsets were not committed because the consumer does not own the partitions, or owns them no longer.
+
+    The new owner of the partitions reads from the last committed offset. If `code` is REBALANCE_IN_PROGRESS, calling
+    `poll` and committing again may help.
+    """
 
     def __init__(self, group_id: str, code: int, message: str) -> None:
         KafkaError.__init__(self, code, f"no offsets committed for group {group_id!r}: {message}")
 
 
 class TransactionFailed(ClientError, KafkaError):
-    """A transaction cannot go on. `code` says why; `fatal`: `abort` does not help either, a new producer is needed."""
+    """A transaction failed. `code` is the Kafka error code. If `fatal`, `abort` does not help: make a new producer."""
 
     fatal = False
 
@@ -56,15 +59,15 @@ class TransactionFailed(ClientError, KafkaError):
 
 
 class TransactionAborted(TransactionFailed):
-    """It has to be aborted: call `abort`, then begin anew with what it was about."""
+    """The transaction has to be aborted: call `abort`, then do its work again in a new transaction."""
 
 
 class ProducerFailed(TransactionFailed):
-    """The producer can be used no more."""
+    """The producer cannot be used any more. Make a new one."""
 
     fatal = True
 
 
 class ProducerFenced(ProducerFailed):
-    """Another producer with the same transactional id has taken over, or the broker ended a transaction that took too
-    long and its time is over. What this one had open was aborted."""
+    """A newer producer with the same transactional id has taken over, or the transaction exceeded its time-out and the
+    broker aborted it. The open transaction of the fenced producer was aborted in both cases."""

@@ -1,4 +1,4 @@
-"""What all consumers agree on: how they fetch, and what they make of the bytes that come.
+"""Fetch constants and the decoding of fetched record sets, shared by all consumers.
 
 Source: Kafka's CompletedFetch.
 """
@@ -14,15 +14,18 @@ from kafkapy.record.batch import payload_of, records_of
 from kafkapy.record.control import ABORT, control_record_of
 from kafkapy.record.legacy import iter_entries
 
-NAMES_UNTIL = 12  # Fetch takes topic names up to this version, ids after it
+NAMES_UNTIL = 12  # Fetch uses topic names up to this version and topic ids from the next one
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 
-ISOLATION_LEVELS: dict[Isolation, int] = {"read_uncommitted": 0, "read_committed": 1}  # on the wire
+ISOLATION_LEVELS: dict[Isolation, int] = {"read_uncommitted": 0, "read_committed": 1}  # as in requests
 
 
 class ConsumerRecord(NamedTuple):
-    """A record and where it is; `timestamp` in ms since 1970, `headers` as (name, value) pairs in their order."""
+    """A record with its topic, partition and offset.
+
+    `timestamp` is in ms since 1970; `headers` are (name, value) pairs in their original order.
+    """
 
     topic: str
     partition: int
@@ -34,7 +37,7 @@ class ConsumerRecord(NamedTuple):
 
 
 def isolation_level(isolation: Isolation) -> int:
-    """The number on the wire; raises ValueError for a word that is none."""
+    """Return the isolation level's number in requests. Raise ValueError for an unknown isolation level."""
     if isolation not in ISOLATION_LEVELS:
         raise ValueError(f"isolation is {isolation!r}; it can be {' or '.join(ISOLATION_LEVELS)}")
     return ISOLATION_LEVELS[isolation]
@@ -43,14 +46,14 @@ def isolation_level(isolation: Isolation) -> int:
 def read_records(
     where: TopicPartition, data: memoryview, position: int, aborted: Iterable[Any] = ()
 ) -> tuple[list[ConsumerRecord], int]:
-    """The records from `position` on, and the position behind all that was read.
+    """Return the records with offsets from `position` on, and the offset after everything that was read.
 
-    Whole batches only, of any message format: the last one of an answer may be cut off. Control records are not for
-    the caller.
+    Reads batches and message sets of every format. Skips an incomplete batch at the end, which a fetch response may
+    have, and control records.
 
     Args:
-        aborted: the answer's aborted transactions, each with `producer_id` and `first_offset`; their records are left
-            out. A transaction's records lie between its first offset and its abort marker.
+        aborted: The response's aborted transactions, each with `producer_id` and `first_offset`. Records of a producer
+            from its first offset up to its abort marker are skipped.
     """
     found: list[ConsumerRecord] = []
     coming = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
@@ -71,6 +74,7 @@ def read_records(
 def _records_of(
     where: TopicPartition, data: memoryview, header: BatchHeader | MessageHeader, start: int
 ) -> list[ConsumerRecord]:
+    """Return the records of one batch or legacy message with offsets from `start` on."""
     if isinstance(header, BatchHeader):
         payload = payload_of(data, header) if header.count else b""
         return decode_records_of(payload, header, ConsumerRecord, *where, start)
@@ -83,5 +87,6 @@ def _records_of(
 
 
 def _is_abort(data: memoryview, header: Any) -> bool:
+    """Return True if the control batch is an abort marker."""
     marker = control_record_of(data, header)
     return marker is not None and marker.type == ABORT

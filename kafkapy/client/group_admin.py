@@ -1,28 +1,28 @@
-"""Administration of consumer groups: who is in them, what they have committed, and changes of both."""
+"""Administration of consumer groups: members, committed offsets, and changes of both."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkapy.client.answers import check, error_of, grouped
 from kafkapy.client.cluster import Broker, Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.coordinators import GROUP, Coordinators
 from kafkapy.client.group_offsets import ONE_GROUP_UNTIL, commit_request, fetch_request
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata
+from kafkapy.client.responses import check, error_of, grouped
 from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, PROTOCOL_TYPE, SUBSCRIPTION
 
-# What DescribeGroups calls the state of a group that is not there, and of one that has offsets only.
+# The states of a group that does not exist, and of one with offsets but no members (DescribeGroups).
 DEAD, EMPTY = "Dead", "Empty"
 
-SEVERAL_GROUPS_FROM = 8  # the first version of OffsetFetch that takes several groups (KIP-709)
+SEVERAL_GROUPS_FROM = 8  # the first version of OffsetFetch for several groups (KIP-709)
 
 
 @dataclass(frozen=True)
 class GroupListing:
-    """A group as its coordinator lists it; `state` and `type` are empty where the broker is too old to say."""
+    """A group as its coordinator lists it. `state` and `type` are empty if the broker's version lacks them."""
 
     id: str
     protocol_type: str
@@ -33,8 +33,11 @@ class GroupListing:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a group; `topics` and `partitions`, what it subscribes and is assigned, are None where they are not
-    in the consumer protocol. `host` is an address without the slash that brokers write before it."""
+    """A member of a group.
+
+    `topics` (subscribed) and `partitions` (assigned) are None if they are not encoded as the consumer protocol says.
+    `host` is the address without the leading slash that brokers send.
+    """
 
     id: str
     instance_id: str | None
@@ -46,7 +49,7 @@ class Member:
 
 @dataclass(frozen=True)
 class GroupDescription:
-    """`protocol` is the assignor chosen, empty while there is none."""
+    """A group as its coordinator describes it. `protocol` is the assignor; it is empty without members."""
 
     id: str
     state: str
@@ -57,29 +60,34 @@ class GroupDescription:
 
     @property
     def is_active(self) -> bool:
+        """True if the group has members."""
         return self.state not in (EMPTY, DEAD)
 
 
 class GroupAdmin:
-    """Blocking. Where several groups or partitions are asked for, each has its own answer or KafkaError; else the
-    error is raised. ClientError where a broker cannot be asked."""
+    """Blocking administration of groups.
+
+    Methods for several groups or partitions return a result or a KafkaError for each; the others raise the KafkaError.
+    All raise ClientError if a broker cannot be reached.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self._coordinators = Coordinators(cluster, GROUP)
 
     def list_groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """All groups of all brokers, or those in one of the states and of one of the types ("classic")."""
+        """Return the groups of all brokers. Optional filters: group states, and types (such as "classic")."""
         self.cluster.refresh([])
         request = apis.LIST_GROUPS.Request(states_filter=list(states), types_filter=list(types))
         found: dict[str, GroupListing] = {}
         for node in sorted(self.cluster.brokers):
             for one in self.cluster.retry(lambda node=node: self._list(node, request)):  # type: ignore[misc]
-                # A group whose coordinator moves meanwhile is told by both.
+                # A group whose coordinator moves meanwhile may be listed by both coordinators.
                 found[one.id] = one
         return sorted(found.values(), key=lambda listing: listing.id)
 
     def _list(self, node: int, request: Any) -> list[GroupListing]:
+        """Return the groups of one broker."""
         response = self.cluster.connection(node).call(apis.LIST_GROUPS, request)
         check(response.error_code, f"the groups of broker {node}")
         return [
@@ -88,7 +96,7 @@ class GroupAdmin:
         ]
 
     def describe(self, groups: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
-        """States and members; a group that is not there has the state DEAD and no members."""
+        """Return each group's state and members. A group that does not exist has the state DEAD and no members."""
 
         def ask(connection: Connection, its_groups: list[str]) -> dict[str, GroupDescription | KafkaError]:
             request = apis.DESCRIBE_GROUPS.Request(groups=its_groups)
@@ -104,8 +112,8 @@ class GroupAdmin:
         node = self._coordinators.node_of(one.group_id)
         broker = self.cluster.brokers.get(node)
         if broker is None:
-            said = f"group {one.group_id!r}: broker {node}, which coordinates it, is not there at the moment"
-            return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, said)
+            text = f"group {one.group_id!r}: broker {node}, its coordinator, is not in the cluster at the moment"
+            return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, text)
         is_consumers = one.protocol_type == PROTOCOL_TYPE
         return GroupDescription(
             one.group_id,
@@ -117,12 +125,14 @@ class GroupAdmin:
         )
 
     def offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
-        """What each group has committed, those of open transactions left out; empty for a group that is not there."""
+        """Return each group's committed offsets, without those of open transactions; empty for an unknown group."""
         return self._coordinators.ask_each(groups, _fetch_offsets)
 
     def offsets_of(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """What a group has committed for these, as also brokers before 0.10.2 tell it; nothing for a partition that is
-        not there. Raises KafkaError."""
+        """Return a group's committed offsets of these partitions, without partitions that have none or do not exist.
+
+        Works with brokers before 0.10.2, too. Raises KafkaError.
+        """
         request = fetch_request(group, partitions, stable=False)
         if not request.topics:
             return {}
@@ -141,7 +151,7 @@ class GroupAdmin:
         return self._coordinators.ask(group, ask)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commits for a group without members; raises KafkaError, UNKNOWN_MEMBER_ID where it has some."""
+        """Commit offsets of a group that has no members. Raises KafkaError, UNKNOWN_MEMBER_ID if it has some."""
         request = commit_request(GroupMetadata(group), offsets)
 
         def ask(connection: Connection) -> None:
@@ -152,7 +162,7 @@ class GroupAdmin:
         self._coordinators.ask(group, ask)
 
     def delete(self, groups: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Deletes groups that have no members, with their offsets; None for each that is gone."""
+        """Delete groups that have no members, with their offsets. Return None for each deleted group."""
 
         def ask(connection: Connection, its_groups: list[str]) -> dict[str, bool | KafkaError]:
             response = connection.call(apis.DELETE_GROUPS, apis.DELETE_GROUPS.Request(groups_names=its_groups))
@@ -166,11 +176,11 @@ class GroupAdmin:
     def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Deletes what the group has committed for these; None for each that is gone, also where nothing was.
+        """Delete a group's committed offsets of these partitions. Return None for each, also if there was no offset.
 
         Raises:
-            KafkaError: of the group, such as GROUP_ID_NOT_FOUND. A topic that its members subscribe to is an error of
-                the partitions: GROUP_SUBSCRIBED_TO_TOPIC.
+            KafkaError: An error of the whole group, such as GROUP_ID_NOT_FOUND. Topics that the members subscribe to
+                are errors of their partitions instead: GROUP_SUBSCRIBED_TO_TOPIC.
         """
         shape = apis.OFFSET_DELETE.Request.Topics
         topics = [
@@ -194,6 +204,7 @@ class GroupAdmin:
 def _fetch_offsets(
     connection: Connection, groups: list[str]
 ) -> dict[str, dict[TopicPartition, OffsetAndMetadata] | KafkaError]:
+    """Return all committed offsets of groups with the same coordinator."""
     shape = apis.OFFSET_FETCH.Request
     if connection.version_of(apis.OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
         request = shape(groups=[shape.Groups(group_id=group, topics=None) for group in groups])
@@ -206,6 +217,7 @@ def _fetch_offsets(
 
 
 def _committed(group: str, answer: Any) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
+    """Return the committed offsets in one group's OffsetFetch response, or its first error."""
     if error := error_of(answer.error_code, f"group {group!r}"):
         return error
     found = {}
@@ -221,6 +233,7 @@ def _committed(group: str, answer: Any) -> dict[TopicPartition, OffsetAndMetadat
 
 
 def _member(member: Any, is_consumers: bool) -> Member:
+    """Return the Member for a member of a DescribeGroups response."""
     topics: tuple[str, ...] | None = None
     partitions: tuple[TopicPartition, ...] | None = None
     if is_consumers:
@@ -229,13 +242,13 @@ def _member(member: Any, is_consumers: bool) -> Member:
                 topics = tuple(SUBSCRIPTION.decode(member.member_metadata)[1].topics)
             partitions = _partitions(member.member_assignment)
         except (ProtocolError, UnsupportedVersion):
-            pass  # members write what they like there
+            pass  # members may send any bytes
     host = member.client_host.removeprefix("/")
     return Member(member.member_id, member.group_instance_id, member.client_id, host, topics, partitions)
 
 
 def _partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """Sorted; none of the empty bytes that a member has until it is assigned something."""
+    """Return an assignment's partitions, sorted. The assignment is empty bytes before the first rebalance ends."""
     if not assignment:
         return ()
     topics = ASSIGNMENT.decode(assignment)[1].assigned_partitions

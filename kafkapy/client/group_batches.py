@@ -1,4 +1,4 @@
-"""A member of a group that gets whole batches as they lie in the log, for who wants bytes and no records.
+"""A group consumer that returns raw batches instead of records.
 
 with GroupBatches("127.0.0.1:9092", "copy", isolation="read_committed") as consumer:
     consumer.subscribe(re.compile("orders.*"))
@@ -18,11 +18,12 @@ from kafkapy.errors import Errors, KafkaError
 
 
 class FetchedBatches(NamedTuple):
-    """What one Fetch brought of a partition: batches of any format, the first of which may begin before `start`, the
-    offset that was asked for, and the last of which may be cut off.
+    """The batches of one partition from one Fetch, of any format.
 
-    after: the offset behind the whole ones.
-    aborted: (producer id, first offset) of the aborted transactions in it, for read_committed.
+    The first batch may begin before `start`, the fetched offset. The last one may be incomplete.
+
+    after: The offset after the last complete batch.
+    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
     """
 
     where: TopicPartition
@@ -33,33 +34,37 @@ class FetchedBatches(NamedTuple):
 
 
 class _BatchFetcher(GroupFetcher):
+    """Fetches raw batches instead of records."""
+
     def _read(self, where: TopicPartition, position: int, answer: Any) -> tuple[Sequence[Any], int]:
         data = memoryview(answer.records)
         whole, size, after = entries_end(data)
         named = f"{where[0]}-{where[1]} at offset {position}"
         if size < 0 and not whole:
-            raise KafkaError(Errors.CORRUPT_MESSAGE, f"{named}: the broker sends what is no batch")
-        if not whole:  # brokers before Kafka 0.10.1 cut also the first batch
-            told = f"{named} has a batch of {size} bytes, more than one fetch of a partition may bring; allow more"
-            raise KafkaError(Errors.RECORD_LIST_TOO_LARGE, told)
+            raise KafkaError(Errors.CORRUPT_MESSAGE, f"{named}: the broker sends malformed batches")
+        if not whole:  # brokers before Kafka 0.10.1 also truncate the first batch
+            text = f"{named} has a batch of {size} bytes, more than one fetch of a partition may bring; allow more"
+            raise KafkaError(Errors.RECORD_LIST_TOO_LARGE, text)
         after = max(after, position)
         aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
         return [FetchedBatches(where, data, position, after, aborted)], after
 
 
 class GroupBatches(GroupConsumer):
-    """As GroupConsumer, but for `poll_batches` in the place of `poll`."""
+    """A GroupConsumer with `poll_batches` in place of `poll`."""
 
     _fetcher_class = _BatchFetcher
 
     def poll_batches(self, timeout_s: float = 0.5) -> list[FetchedBatches]:
-        """The next batches, at most one piece of each partition; as `poll` otherwise. KafkaError also for what is no
-        batch."""
+        """Return the next batches, at most one FetchedBatches of each partition. Behaves like `poll`.
+
+        Raises KafkaError also for malformed batches and for a batch that is larger than a fetch.
+        """
         found: list[Any] = self.poll(timeout_s)
         return found
 
     def lags(self) -> dict[TopicPartition, int]:
-        """How many offsets are between the position and the end, of the partitions of which both are known."""
+        """Return the number of offsets between position and end of each partition for which both are known."""
         states = self._assigned.states.items()
         return {
             where: max(0, state.end - state.position)

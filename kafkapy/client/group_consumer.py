@@ -34,23 +34,23 @@ Callback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], "Exception | No
 
 
 class GroupConsumer:
-    """Blocking, for one thread; heartbeats have their own, so that records may take their time.
+    """A blocking group consumer for use in one thread. Heartbeats are sent by a background thread.
 
     Args:
-        cluster: bootstrap servers, or a Cluster whose addresses and limits are taken.
-        assignors: names or Assignors, the one preferred first; the group takes one that all members have. If all of
-            them are cooperative, partitions that stay are read on while the group rebalances.
-        instance_id: makes it a static member: when it comes back within the session, nothing is rebalanced.
-        auto_offset_reset: where a partition without a committed offset begins, and one goes on whose offset is gone.
-        auto_commit: commits what `poll` has returned at later polls, every `auto_commit_interval_s`, and at the end.
-        isolation: read_committed gives records of transactions when they are committed, and none of aborted ones.
-        session_timeout_s: how long the group waits for a heartbeat before it goes on without this member.
-        max_poll_interval_s: how long the caller may work between two polls, and the others wait for this member.
-        max_records: of one poll.
-        max_wait_ms, min_bytes: how long a broker waits for how much before it answers with less.
-        max_bytes, partition_bytes: how much one answer, and one partition in it, may have.
-        metadata_max_age_s: how often new topics and partitions are looked for.
-        timeout_s: for one request, and for how long a call other than `poll` tries again.
+        cluster: Bootstrap servers, or a Cluster whose addresses and time-outs are copied.
+        assignors: Names or Assignors, the preferred one first. The group uses one that all members support. If all are
+            cooperative, a rebalance does not interrupt reading the partitions that stay.
+        instance_id: Makes this a static member (KIP-345): no rebalance if it rejoins within the session time-out.
+        auto_offset_reset: Where to start without a committed offset, or when the offset is out of range.
+        auto_commit: Commit the positions in `poll`, every `auto_commit_interval_s`, and on close.
+        isolation: With read_committed, records of open and aborted transactions are not returned.
+        session_timeout_s: The group removes this member after this time without a heartbeat.
+        max_poll_interval_s: The longest time between two polls. A rebalance waits this long for the member.
+        max_records: The most records that one `poll` returns.
+        max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
+        max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
+        metadata_max_age_s: How often to look for new topics and partitions.
+        timeout_s: Time limit for one request, and for the retries of a call other than `poll`.
     """
 
     _fetcher_class: type[GroupFetcher] = GroupFetcher
@@ -90,7 +90,7 @@ class GroupConsumer:
             )
         self._reset_to = RESETS[auto_offset_reset]
         self._isolation = isolation_level(isolation)
-        # Connections of its own also where a Cluster is given: answers to others' requests must not come in between.
+        # The consumer needs its own connections: responses to other users' requests must not come in between.
         self.cluster = (
             cluster.another()
             if isinstance(cluster, Cluster)
@@ -124,7 +124,7 @@ class GroupConsumer:
             rack=rack,
         )
         self._admin = Admin(self.cluster)
-        self._look_at_offsets = 0.0
+        self._fetch_offsets_at = 0.0
         self._was_connected = False
         self._closed = False
 
@@ -132,52 +132,53 @@ class GroupConsumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Closes; after an exception in the block without committing what was not worked on."""
+        """Close. After an exception in the block, do not auto-commit: records may not have been processed."""
         if kind is not None:
             self._session.auto_commit_interval_s = None
         self.close()
 
-    # What is read
+    # Subscription and records
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this member reads now."""
+        """The partitions currently assigned to this member."""
         return frozenset(self._assigned.states)
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that are paused."""
         return frozenset(where for where, state in self._assigned.states.items() if state.paused)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who it is in the group, for a transactional producer's `send_offsets`."""
+        """Return the consumer's member id and generation, as `TransactionalProducer.send_offsets` needs it."""
         return self._session.membership.member
 
     def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener | None = None) -> None:
-        """Shares these topics with the group from the next `poll` on, in place of those subscribed before.
+        """Subscribe to topics in place of those subscribed before. The next `poll` joins the group.
 
         Args:
-            topics: names, or a pattern (`re.compile`) that is looked for in the names of all topics, also of those
-                that are made later; internal ones are left out.
+            topics: Names, or a pattern (`re.compile`) that is searched for in the names of all topics, now and later;
+                internal topics never match.
         """
         self._usable()
         subscription = Subscription(self.cluster, topics, self._metadata_max_age_s)
         self._session.subscribe(subscription, listener or RebalanceListener())
 
     def unsubscribe(self) -> None:
-        """Leaves the group, after committing if that is automatic."""
+        """Leave the group. Commits first if `auto_commit` is on."""
         self._usable()
         if self._session.subscription is not None:
             self._session.leave("it unsubscribes")
 
     def poll(self, timeout_s: float = 0.5) -> list[ConsumerRecord]:
-        """The next records, up to `max_records`; none when nothing came within `timeout_s`.
+        """Return up to `max_records` records; none if no record arrives within `timeout_s`.
 
-        Joins the group when that is due and calls the listener. Has to be called every `max_poll_interval_s`.
+        Also joins the group if necessary and calls the listener. Has to be called every `max_poll_interval_s`.
 
         Raises:
-            GroupFailed: the coordinator refuses this consumer.
-            KafkaError: of a partition that cannot be read, such as OFFSET_OUT_OF_RANGE.
-            ConnectionFailed: no broker was ever reached. Later it is tried again.
+            GroupFailed: The coordinator refuses this consumer.
+            KafkaError: A partition cannot be read, for example OFFSET_OUT_OF_RANGE.
+            ConnectionFailed: No broker has been reached yet. After a first success, `poll` keeps trying instead.
         """
         self._usable()
         if self._session.subscription is None:
@@ -191,9 +192,10 @@ class GroupConsumer:
             except ConnectionFailed as error:
                 if not self._was_connected:
                     raise
-                log.info("group %s: tries again: %s", self.group_id, error)
+                log.info("group %s: retrying: %s", self.group_id, error)
                 stable = self._session.is_stable
-            if stable or self._session.cooperative:
+            # While positions were looked up, the response to a commit may have said that this member was removed.
+            if (stable or self._session.cooperative) and self._session.membership.is_member:
                 records = self._records(deadline, stable)
                 if records:
                     return records
@@ -205,6 +207,7 @@ class GroupConsumer:
                 time.sleep(min(left, BACKOFF_S / 2))
 
     def _records(self, deadline: float, stable: bool) -> list[ConsumerRecord]:
+        """Return fetched records, fetching if there are none. Wait only shortly while the group rebalances."""
         records = self._assigned.hand_out(self._max_records)
         if not records:
             wait_s = max(0.0, deadline - time.monotonic())
@@ -213,10 +216,10 @@ class GroupConsumer:
             records = self._assigned.hand_out(self._max_records)
         return records
 
-    # Where it is
+    # Positions
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset of the next record that `poll` returns of an assigned partition; found if need be."""
+        """Return the offset of the next record of an assigned partition, looking it up if necessary."""
         self._usable()
         state = self._assigned.state((topic, partition))
         deadline = time.monotonic() + self.cluster.timeout_s
@@ -229,42 +232,43 @@ class GroupConsumer:
         return state.position
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The same of all assigned partitions, where it is known."""
+        """Return the known positions of the assigned partitions."""
         return self._assigned.positions()
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
-        """The next record of an assigned partition is the one at `offset`, or the first one after it."""
+        """Continue an assigned partition at the first record with `offset` or a higher offset."""
         if offset < 0:
             raise ValueError(f"the offset to seek in {topic}-{partition} is {offset}; an offset is 0 or more")
         self._assigned.state((topic, partition)).seek(offset)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Assigned partitions (None: all) go on at their earliest record."""
+        """Continue assigned partitions (None: all) at their earliest record."""
         self._reset(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Assigned partitions (None: all) go on behind their last record."""
+        """Continue assigned partitions (None: all) at their end."""
         self._reset(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp: int) -> None:
-        """All assigned partitions go on at their first record at or after `timestamp` (ms), or at their end."""
+        """Continue all assigned partitions at their first record at or after `timestamp` (ms), or at their end."""
         self._reset(None, timestamp)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """`poll` returns nothing of these assigned partitions until `resume`; the member stays one."""
+        """Return no records of these assigned partitions from `poll` until `resume`. The member stays in the group."""
         for where in partitions:
             self._assigned.state(where).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these partitions again."""
         for where in partitions:
             self._assigned.state(where).paused = False
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """The offset of the first record of each (None: of all assigned)."""
+        """Return the log start offsets of partitions (None: all assigned ones)."""
         return self._bounds(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each that this consumer may see (None: of all assigned)."""
+        """Return the ends of partitions (None: all assigned ones): high watermark, or LSO with read_committed."""
         return self._bounds(partitions, LATEST)
 
     def _bounds(self, partitions: Iterable[TopicPartition] | None, at: int) -> dict[TopicPartition, int]:
@@ -276,16 +280,16 @@ class GroupConsumer:
             self._assigned.state(where).reset(to)
 
     def _find_positions(self) -> None:
-        """Positions of new partitions: the committed offset, else as auto_offset_reset says."""
+        """Look up missing positions: the committed offset, else as auto_offset_reset says."""
         missing = self._assigned.without_position(time.monotonic())
         committed = [where for where in missing if self._assigned.states[where].reset_to is None]
-        if committed and time.monotonic() >= self._look_at_offsets:
+        if committed and time.monotonic() >= self._fetch_offsets_at:
             try:
                 found = self._offsets.fetch_now(committed)
             except KafkaError as error:
-                if not self._session.link.heals(error):
+                if not self._session.link.may_retry(error):
                     raise
-                self._look_at_offsets = time.monotonic() + BACKOFF_S
+                self._fetch_offsets_at = time.monotonic() + BACKOFF_S
                 return
             for where in committed:
                 state = self._assigned.states[where]
@@ -303,15 +307,15 @@ class GroupConsumer:
         if to_reset:
             self._fetcher.reset(to_reset)
 
-    # What is committed
+    # Committed offsets
 
     def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
-        """Commits offsets, those of the next records to read; None: the positions behind what `poll` has returned.
+        """Commit offsets (those of the next records to read). None: the positions after what `poll` has returned.
 
         Raises:
-            CommitFailed: the partitions are somebody else's by now.
-            KafkaError: the broker does not take them, such as OFFSET_METADATA_TOO_LARGE.
-            ConnectionFailed: the coordinator was not reached in time.
+            CommitFailed: The partitions belong to other members by now, or a rebalance is in progress.
+            KafkaError: The broker refuses the offsets, for example with OFFSET_METADATA_TOO_LARGE.
+            ConnectionFailed: The coordinator was not reached in time.
         """
         self._usable()
         wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
@@ -319,8 +323,10 @@ class GroupConsumer:
             self._offsets.commit(wanted, timeout_s)
 
     def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> None:
-        """The same without waiting and without trying again; `callback` is called by a later `poll` or `commit` with
-        the offsets and None, or why they were not committed."""
+        """Commit offsets without waiting and without retries.
+
+        A later `poll` or `commit` calls `callback` with the offsets and None, or with the offsets and the error.
+        """
         self._usable()
         wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
 
@@ -339,18 +345,18 @@ class GroupConsumer:
             done(error)
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed of these partitions; those without an offset are left out."""
+        """Return the group's committed offsets of these partitions, without partitions that have none."""
         self._usable()
         return self._offsets.fetch(partitions)
 
-    # The group
+    # Membership
 
-    def enforce_rebalance(self, reason: str = "it was asked for") -> None:
-        """The next `poll` makes the group share its partitions out again."""
+    def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
+        """Trigger a rebalance of the group with the next `poll`."""
         self._session.membership.must_join(reason)
 
     def close(self, *, timeout_s: float = 30.0) -> None:
-        """Commits if that is automatic, tells the listener, leaves the group (a static member stays in it)."""
+        """Auto-commit if that is on, call the listener, and leave the group. Static members do not leave."""
         if self._closed:
             return
         try:
@@ -362,5 +368,6 @@ class GroupConsumer:
             self.cluster.close()
 
     def _usable(self) -> None:
+        """Raise ValueError if the consumer is closed."""
         if self._closed:
             raise ValueError(f"this consumer of group {self.group_id!r} is closed; make a new one")

@@ -1,4 +1,4 @@
-"""Fetches for a consumer that must not stop where one partition cannot be read: others go on, that one is tried again.
+"""Fetches for the group consumer. An unreadable partition is retried later and does not hold up the others.
 
 Source: Kafka's Fetcher, OffsetFetcher and FetchCollector.
 """
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 
 class GroupFetcher:
-    """Fills the partitions' records that are ahead.
+    """Fetches records into the `ahead` queues of the assigned partitions.
 
     Args:
-        reset_to: where a partition goes on whose position it does not have: EARLIEST, LATEST, or None to raise.
-        isolation: the level on the wire.
+        reset_to: Where to continue when a position is out of range: EARLIEST, LATEST, or None to raise.
+        isolation: The isolation level's number in requests.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class GroupFetcher:
         self._first = 0
 
     def reset(self, partitions: Iterable[TopicPartition]) -> None:
-        """Finds the positions of partitions that are to go to EARLIEST, LATEST or a timestamp. Raises KafkaError."""
-        too_young: list[TopicPartition] = []  # no record is as young as the timestamp
+        """Look up the positions of partitions as their `reset_to` says. Raises KafkaError."""
+        too_young: list[TopicPartition] = []  # partitions that have no record at or after the timestamp
         for its_partitions in self._by_leader(partitions).values():
             wanted = {}
             for where in its_partitions:
@@ -68,7 +68,7 @@ class GroupFetcher:
                 self._try_later(wanted, error)
                 continue
             for where, one in found.items():
-                if where not in wanted:  # nobody has asked for it
+                if where not in wanted:  # the response has more than was asked for
                     continue
                 if one.offset >= 0:
                     self._assigned.state(where).seek(one.offset)
@@ -79,10 +79,10 @@ class GroupFetcher:
             self.reset(too_young)
 
     def fetch(self, max_wait_ms: int) -> None:
-        """Asks every leader once and takes what it has within `max_wait_ms`.
+        """Send a Fetch to every leader and take the responses.
 
         Raises:
-            KafkaError: of a partition that cannot be read however often it is tried.
+            KafkaError: A partition has an error that is not retriable.
         """
         sent: list[tuple[Connection, list[TopicPartition]]] = []
         failure: KafkaError | None = None
@@ -104,22 +104,21 @@ class GroupFetcher:
                     failure = self._take(response) or failure
                 sent.pop(0)
         except BaseException:
-            for connection, _ in sent:  # an answer nobody waits for would be taken for that of the next request
+            for connection, _ in sent:  # an unread response would be taken for the next request's
                 connection.close()
             raise
         if failure is not None:
             raise failure
 
     def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions whose leaders are known. Those of the others are looked up; where that does not help they are
-        tried again later."""
+        """Return the partitions by leader, refreshing metadata if a leader is unknown. Retry the others later."""
         wanted = list(partitions)
         unknown = [where for where in wanted if self._leader_of(where) is None]
         if unknown:
             try:
                 self._cluster.refresh({topic for topic, _ in unknown})
             except ConnectionFailed as error:
-                log.info("no broker tells who leads %s: %s", sorted(unknown), error)
+                log.info("the leaders of %s are not known, no broker can be reached: %s", sorted(unknown), error)
         leaders: dict[int, list[TopicPartition]] = {}
         for where in wanted:
             leader = self._leader_of(where)
@@ -130,12 +129,14 @@ class GroupFetcher:
         return leaders
 
     def _leader_of(self, where: TopicPartition) -> int | None:
+        """Return a partition's leader from cached metadata, if there is one."""
         topic = self._cluster.topics.get(where[0])
         partition = topic.partitions.get(where[1]) if topic is not None else None
         return partition.leader if partition is not None and partition.leader in self._cluster.brokers else None
 
     def _request(self, partitions: list[TopicPartition], max_wait_ms: int) -> Any:
-        # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
+        """Return a Fetch request for the partitions."""
+        # Brokers fill a response in the order of the request: start at another partition each time, to starve none.
         self._first = (self._first + 1) % len(partitions)
         topics: dict[str, list[Any]] = {}
         for topic, index in partitions[self._first :] + partitions[: self._first]:
@@ -156,6 +157,7 @@ class GroupFetcher:
         )
 
     def _take(self, response: Any) -> KafkaError | None:
+        """Add the response's records to the partitions. Return an error that the caller has to see."""
         if response.error_code:
             return KafkaError(response.error_code)
         failure: KafkaError | None = None
@@ -163,7 +165,7 @@ class GroupFetcher:
             for answer in topic.partitions:
                 where = topic.topic, answer.partition_index
                 state = self._assigned.states.get(where)
-                if state is None:  # nobody has asked for it
+                if state is None:  # the response has more than was asked for
                     continue
                 if answer.error_code:
                     failure = self._failed(where, answer.error_code) or failure
@@ -177,25 +179,26 @@ class GroupFetcher:
         return failure
 
     def _read(self, where: TopicPartition, position: int, answer: Any) -> tuple[Sequence[Any], int]:
-        """What is to be handed out of an answer with records, and the offset behind it."""
+        """Return the records of a partition's response and the offset after them."""
         return read_records(where, memoryview(answer.records), position, answer.aborted_transactions or ())
 
     def _failed(self, where: TopicPartition, code: int) -> KafkaError | None:
+        """Handle a partition's error: reset the position, retry later, or return the error for the caller."""
         state = self._assigned.states[where]
-        said = f"{where[0]}-{where[1]} at offset {state.fetch_from}: {message_of(code)}"
+        text = f"{where[0]}-{where[1]} at offset {state.fetch_from}: {message_of(code)}"
         if code == Errors.OFFSET_OUT_OF_RANGE:
             if self._reset_to is None:
-                return KafkaError(code, f"{said} Seek to one of them, or choose auto_offset_reset earliest or latest.")
-            log.warning("%s Goes on at the %s record.", said, "earliest" if self._reset_to == EARLIEST else "latest")
+                return KafkaError(code, f"{text} Seek to one of them, or choose auto_offset_reset earliest or latest.")
+            log.warning("%s Continuing at the %s record.", text, "earliest" if self._reset_to == EARLIEST else "latest")
             state.reset(self._reset_to)
             return None
         if not is_retriable(code):
-            return KafkaError(code, said)
-        self._try_later([where], KafkaError(code, said))
+            return KafkaError(code, text)
+        self._try_later([where], KafkaError(code, text))
         return None
 
     def _try_later(self, partitions: Iterable[TopicPartition], error: ClientError | KafkaError) -> None:
-        log.info("tries again: %s", error)
+        log.info("retrying: %s", error)
         for where in partitions:
             self._assigned.states[where].not_before = time.monotonic() + BACKOFF_S
             self._cluster.topics.pop(where[0], None)  # the leader may have changed

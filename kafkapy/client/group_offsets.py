@@ -1,4 +1,4 @@
-"""Committed offsets of a group, for its member: what commits and fetches ask and what their answers mean.
+"""Commits and fetches a group's offsets for one of its members, and handles their errors.
 
 Source: Kafka's ConsumerCoordinator (OffsetCommitResponseHandler, OffsetFetchResponseHandler).
 """
@@ -6,30 +6,32 @@ Source: Kafka's ConsumerCoordinator (OffsetCommitResponseHandler, OffsetFetchRes
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from kafkapy.client.answers import check, grouped
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.coordinator_link import CoordinatorLink
 from kafkapy.client.errors import ClientError, CommitFailed, ConnectionFailed
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata
 from kafkapy.client.membership import Membership
+from kafkapy.client.responses import check, grouped
 from kafkapy.errors import Errors, KafkaError, message_of
 from kafkapy.protocol.apis import OFFSET_COMMIT, OFFSET_FETCH
 
-ONE_GROUP_UNTIL = 7  # OffsetFetch takes one group up to this version, several after it
-STABLE_FROM = 7  # the first one that leaves out what an open transaction is about to change (KIP-447)
+ONE_GROUP_UNTIL = 7  # OffsetFetch has one group up to this version, several after it
+STABLE_FROM = 7  # the first OffsetFetch version with require_stable (KIP-447)
 
 Done = Callable[["Exception | None"], None]
 
-_NOT_OURS = (Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION)
+_NOT_A_MEMBER = (Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION)
 
 
 class GroupOffsets:
+    """Commits and fetches the group's offsets as one of its members."""
+
     def __init__(self, link: CoordinatorLink, membership: Membership) -> None:
         self._link = link
         self._membership = membership
 
     def send(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], done: Done) -> None:
-        """Sends a commit; `done` gets None or why it failed. Raises as CoordinatorLink.send does, and CommitFailed."""
+        """Send a commit. `done` gets None or the error. Raises CommitFailed and the errors of CoordinatorLink.send."""
         member = self._member()
 
         def take(answer: Any) -> None:
@@ -38,7 +40,7 @@ class GroupOffsets:
         self._link.send(OFFSET_COMMIT, commit_request(member, offsets), take)
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None) -> None:
-        """Commits and waits for it. Raises CommitFailed, KafkaError and, when the time is up, what came last."""
+        """Commit, with retries. Raises CommitFailed, KafkaError or, after the time limit, the last error."""
 
         def attempt() -> None:
             member = self._member()
@@ -50,11 +52,14 @@ class GroupOffsets:
         self._link.retry(attempt, timeout_s=timeout_s)
 
     def fetch_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets of these partitions, those without one left out. Raises KafkaError, among others
-        UNSTABLE_OFFSET_COMMIT while a transaction with an offset is open, and ConnectionFailed."""
+        """Return the committed offsets of these partitions, without those that have none.
+
+        Raises ConnectionFailed, and KafkaError, for example UNSTABLE_OFFSET_COMMIT while a transaction with an offset
+        of these partitions is open.
+        """
         version = self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL)
         request = fetch_request(self._link.key, partitions, stable=version >= STABLE_FROM)
-        # Behind a commit of which the answer is still to come, but not behind a join.
+        # The link's connection keeps the order after outstanding commits, but a JoinGroup on it delays responses.
         ask = self._link.ask if self._membership.in_rebalance else self._link.call
         response = ask(OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL)
         check(response.error_code, f"the offsets of group {self._link.key!r}")
@@ -71,12 +76,12 @@ class GroupOffsets:
     def fetch(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The same, tried again while that may help."""
+        """Return the committed offsets like `fetch_now`, with retries."""
         wanted = list(partitions)
         return self._link.retry(lambda: self.fetch_now(wanted), timeout_s=timeout_s)
 
     def _member(self) -> GroupMetadata:
-        """Who commits. Raises CommitFailed."""
+        """Return the committing member. Raise CommitFailed if this consumer may not commit now."""
         member = self._membership.member
         if not self._membership.is_member:
             raise self._not_a_member()
@@ -85,15 +90,17 @@ class GroupOffsets:
         return member
 
     def _failure(self, member: GroupMetadata, answer: Any) -> KafkaError | ClientError | None:
+        """Return the first error of OffsetCommit's response, or None."""
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code:
-                    return self._meaning(member, (topic.name, one.partition_index), one.error_code)
+                    return self._exception(member, (topic.name, one.partition_index), one.error_code)
         return None
 
-    def _meaning(self, member: GroupMetadata, where: TopicPartition, code: int) -> KafkaError | ClientError:
+    def _exception(self, member: GroupMetadata, where: TopicPartition, code: int) -> KafkaError | ClientError:
+        """Return the exception for an error code. If `member` is still the current one, the membership reacts to it."""
         current = self._membership.member == member
-        if code in _NOT_OURS:
+        if code in _NOT_A_MEMBER:
             if current:
                 self._membership.refused("commit for", code)
             return self._not_a_member()
@@ -105,7 +112,7 @@ class GroupOffsets:
             reason = f"another consumer has joined with the instance id {member.instance_id!r}; give each its own"
             return CommitFailed(member.group_id, code, reason)
         if code == Errors.REQUEST_TIMED_OUT:
-            # Kafka's client looks the coordinator up again after this one too.
+            # Kafka's client looks the coordinator up again after REQUEST_TIMED_OUT, too.
             return ConnectionFailed(f"group {member.group_id!r}: the commit took the coordinator too long")
         return KafkaError(code, f"the offset of group {member.group_id!r} in {where[0]}-{where[1]}: {message_of(code)}")
 
@@ -113,20 +120,20 @@ class GroupOffsets:
         return CommitFailed(
             self._link.key,
             Errors.REBALANCE_IN_PROGRESS,
-            "the group shares its partitions out again; call poll() and then commit again",
+            "the group is rebalancing; call poll() and then commit again",
         )
 
     def _not_a_member(self) -> CommitFailed:
         return CommitFailed(
             self._link.key,
             Errors.UNKNOWN_MEMBER_ID,
-            "the group has given its partitions to others, because the time between two polls was too long or the "
+            "this consumer was removed from the group, because the time between two polls was too long or the "
             "broker could not be reached; poll more often, take fewer records at a time or raise max_poll_interval_s",
         )
 
 
 def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Any:
-    """OffsetCommit of a member."""
+    """Return an OffsetCommit request of a member."""
     shape = OFFSET_COMMIT.Request
     topics: dict[str, list[Any]] = {}
     for (topic, index), one in offsets.items():
@@ -148,7 +155,7 @@ def commit_request(member: GroupMetadata, offsets: Mapping[TopicPartition, Offse
 
 
 def fetch_request(group_id: str, partitions: Iterable[TopicPartition], *, stable: bool) -> Any:
-    """OffsetFetch of one group; `stable`: no offsets that an open transaction is about to change."""
+    """Return an OffsetFetch request for one group. `stable`: fail for offsets that an open transaction may change."""
     shape = OFFSET_FETCH.Request
     return shape(
         group_id=group_id,

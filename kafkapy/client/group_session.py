@@ -1,4 +1,4 @@
-"""A consumer's life in its group: it joins, takes and gives back partitions, commits by itself, and leaves.
+"""A consumer's session in its group: joining, assignment and revocation, auto-commit, leaving.
 
 Source: Kafka's ConsumerCoordinator (poll, onJoinPrepare, onJoinComplete, onLeavePrepare).
 """
@@ -19,25 +19,25 @@ from kafkapy.client.heartbeats import Heartbeats, leave
 from kafkapy.client.membership import NO_GENERATION, Membership, Protocols
 from kafkapy.client.subscription import (
     Subscription,
+    assign_partitions,
     decode_assignment,
     decode_member,
     encode_subscription,
-    share_out,
 )
 from kafkapy.errors import Errors, KafkaError
 
 log = logging.getLogger(__name__)
 
-JOINING_WAIT_S = 0.05  # how long a cooperative member reads on before it looks whether the others are there
-LAST_COMMIT_S = 5.0  # how long an automatic commit may hold up a rebalance
+JOINING_WAIT_S = 0.05  # how long a cooperative member fetches during a rebalance before it looks for responses
+LAST_COMMIT_S = 5.0  # how long an auto-commit may delay a rebalance
 
 
 class GroupSession:
-    """One consumer in one group.
+    """One consumer's session in one group.
 
     Attributes:
-        assigned: what it reads; changed by `step` and `leave`, which tell the listener.
-        cooperative: whether what stays is read on while the group rebalances.
+        assigned: The assigned partitions. Changed by `step` and `leave`, which call the listener.
+        cooperative: True if the partitions that stay are read during a rebalance.
     """
 
     def __init__(
@@ -71,35 +71,37 @@ class GroupSession:
         self._listener = RebalanceListener()
         self._assignors = assignors
         self._rack = rack
-        self._prepared = False  # what had to be let go of for the join under way was
-        self._last_assigned: tuple[list[TopicPartition] | None, int] = (None, NO_GENERATION)  # for assignors
+        self._prepared = False  # True once the partitions to give up for the current rebalance are revoked
+        self._last_assigned: tuple[list[TopicPartition] | None, int] = (None, NO_GENERATION)  # for user data
         self._commit_at = 0.0
 
     @property
     def is_stable(self) -> bool:
-        """Whether what is assigned is this member's, and no rebalance is under way or due."""
+        """True if this member owns its assignment, and no rebalance is in progress or due."""
         return not self.membership.in_rebalance and not self.membership.wants_to_join
 
     def subscribe(self, subscription: Subscription, listener: RebalanceListener) -> None:
-        """In place of what was subscribed before, from the next `step` on."""
+        """Replace the subscription, from the next `step` on."""
         self.subscription = subscription
         self._listener = listener
         self.membership.must_join("the subscription has changed")
 
     def step(self, deadline: float) -> bool:
-        """Does what is due, waiting up to `deadline` for the other members; whether the membership is stable.
+        """Do what is due: responses, metadata, joining, revocation, assignment, auto-commit.
+
+        Waits up to `deadline` for the other members during a rebalance. Returns True if the membership is stable.
 
         Raises:
-            GroupFailed: the coordinator refuses this consumer.
-            ConnectionFailed: nobody can be asked at the moment.
+            GroupFailed: The coordinator refuses this consumer.
+            ConnectionFailed: No broker can be reached at the moment.
         """
         assert self.subscription is not None
         membership, subscription = self.membership, self.subscription
         self._heartbeats.polled()
         while self.link.take():
             pass
-        self._hear()
-        if subscription.is_due and subscription.look() and membership.is_member:
+        self._check_heartbeats()
+        if subscription.is_due and subscription.refresh() and membership.is_member:
             membership.must_join("topics or partitions have come or gone")
         if membership.wants_to_join:
             self._prepare(subscription)
@@ -109,20 +111,21 @@ class GroupSession:
             if self.cooperative and self.assigned.states:
                 left = 0.0 if self.assigned.to_fetch(time.monotonic()) else min(left, JOINING_WAIT_S)
             self.link.take(left)
-            membership.check_patience()
+            membership.give_up_if_overdue()
         if membership.assignment is not None:
             self._take_assignment(subscription, membership.assignment)
+        self._drop_lost()
         if self.is_stable:
             self._commit_if_due()
         return self.is_stable
 
     def leave(self, reason: str, timeout_s: float | None = None) -> None:
-        """Gives everything back and goes; a static member keeps its place until the session ends."""
+        """Give up all partitions and leave the group. A static member stays until its session expires."""
         if self.membership.in_rebalance:
-            self.link.forget()  # what is asked now would be answered after the join
+            self.link.forget()  # a request on this connection would be answered only after the JoinGroup
         self._commit_last()
         held, member = list(self.assigned.states), self.membership.member
-        is_member = self.membership.is_member and not self._heartbeats.overslept()
+        is_member = self.membership.is_member and not self._heartbeats.poll_timed_out()
         try:
             if held and is_member:
                 self._listener.on_revoked(held)
@@ -140,32 +143,32 @@ class GroupSession:
                     log.info("leaving group %s: %s", self.link.key, error)
 
     def close(self) -> None:
-        """Ends the thread and the connection; does not leave."""
+        """Stop the heartbeat thread and close the connection. Does not leave the group."""
         self._heartbeats.close()
         self.link.close()
 
-    def _hear(self) -> None:
-        """What the heartbeats' thread has to tell."""
-        if self._heartbeats.overslept():
+    def _check_heartbeats(self) -> None:
+        """Act on what the heartbeat thread has noticed."""
+        if self._heartbeats.poll_timed_out():
             self.membership.lost("poll() was not called in time")
-        elif (code := self._heartbeats.news()) and not self.membership.in_rebalance:
+        elif (code := self._heartbeats.error_code()) and not self.membership.in_rebalance:
             if code == Errors.REBALANCE_IN_PROGRESS:
                 self.membership.must_join("the group rebalances")
             else:
                 self.membership.refused("stay in", code)
 
     def _prepare(self, subscription: Subscription) -> None:
-        """Lets go of what must be let go of before the member joins; once for each rebalance."""
-        if self._prepared:
-            return
-        self._prepared = True
+        """Give up the partitions that have to go before this member joins; once for each rebalance."""
+        if not self._prepared:
+            self._prepared = True
+            self._commit_last()  # may find that this member has lost its membership
+            if self.membership.is_member:
+                self._revoke(subscription)
+        self._drop_lost()
+
+    def _revoke(self, subscription: Subscription) -> None:
+        """Revoke all partitions; if cooperative, only those of topics that are no longer subscribed."""
         held = list(self.assigned.states)
-        if not self.membership.is_member:
-            self.assigned.keep(())
-            if held:
-                self._listener.on_lost(held)
-            return
-        self._commit_last()
         gone = [one for one in held if not self.cooperative or not subscription.covers(one[0])]
         try:
             if gone:
@@ -173,7 +176,19 @@ class GroupSession:
         finally:
             self.assigned.keep(set(held).difference(gone))
 
+    def _drop_lost(self) -> None:
+        """Drop all partitions once the membership is lost, as other members may own them by now.
+
+        The membership can be lost at any point of a rebalance, also after `_prepare` kept a cooperative member's
+        partitions.
+        """
+        held = list(self.assigned.states)
+        if held and not self.membership.is_member:
+            self.assigned.keep(())
+            self._listener.on_lost(held)
+
     def _protocols(self, subscription: Subscription) -> Protocols:
+        """Return the supported assignors, each with this member's encoded subscription."""
         owned = list(self.assigned.states)
         generation = self.membership.member.generation
         return [
@@ -187,42 +202,47 @@ class GroupSession:
         ]
 
     def _lead(self, assignor: str, members: Sequence[Any]) -> dict[str, bytes]:
+        """Compute the assignment as the group's leader."""
         subscription = self.subscription
         assert subscription is not None
 
         def counts_of(topics: frozenset[str]) -> Mapping[str, int]:
-            subscription.lead(topics)
+            subscription.watch_group_topics(topics)
             return subscription.counts
 
-        return share_out(assignor, self._assignors, [decode_member(one) for one in members], counts_of)
+        return assign_partitions(assignor, self._assignors, [decode_member(one) for one in members], counts_of)
 
     def _take_assignment(self, subscription: Subscription, data: bytes) -> None:
+        """Replace the assigned partitions by those of a SyncGroup response and call the listener."""
         membership = self.membership
         membership.assignment = None
         self._prepared = False
         if not membership.is_leader:
-            subscription.follow()
+            subscription.watch_own_topics()
         try:
             assigned = decode_assignment(data)
         except KafkaError:
-            # What it read before may be somebody else's by now: it is given up with the join.
-            membership.must_join("its assignment cannot be read")
+            # Other members may own this member's partitions by now: rejoining gives them up.
+            membership.must_join("the assignment cannot be decoded")
             raise
         if not all(subscription.covers(topic) for topic, _ in assigned):
-            membership.must_join("the assignment does not fit the subscription any more")
+            membership.must_join("the assignment does not match the subscription any more")
             return
         kept = set(self.assigned.states).intersection(assigned)
         added = [one for one in assigned if one not in kept]
         revoked = [one for one in self.assigned.states if one not in kept]
         self._last_assigned = assigned, membership.member.generation
+        if revoked:
+            self._commit_last()
+            if not membership.is_member:
+                return  # the commit's error says that this assignment is outdated; `step` drops the partitions
         try:
             if revoked:
-                # Somebody else gets these in the rebalance that follows.
-                self._commit_last()
+                # The follow-up rebalance assigns these to other members.
                 self._listener.on_revoked(revoked)
         finally:
             if revoked:
-                membership.must_join("it has let go of partitions")
+                membership.must_join("it has revoked partitions")
             self.assigned.keep(kept)
             self.assigned.add(added)
         self._listener.on_assigned(added)
@@ -230,6 +250,7 @@ class GroupSession:
             self._commit_at = time.monotonic() + self.auto_commit_interval_s
 
     def _commit_if_due(self) -> None:
+        """Auto-commit without waiting, if the interval has passed."""
         if self.auto_commit_interval_s is None or time.monotonic() < self._commit_at:
             return
         self._commit_at = time.monotonic() + self.auto_commit_interval_s
@@ -241,7 +262,7 @@ class GroupSession:
                 self._committed(error)
 
     def _commit_last(self) -> None:
-        """The automatic commit before partitions go."""
+        """Auto-commit, waiting for the response, before partitions are given up."""
         if self.auto_commit_interval_s is None or not self.membership.is_member:
             return
         positions = self.assigned.committable()

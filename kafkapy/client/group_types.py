@@ -1,4 +1,4 @@
-"""What a consumer of a group gives and gets beside records."""
+"""The types that the group consumer takes and returns, apart from records."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from kafkapy.client.cluster import TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset, which is the one of the next record to read, and a text that was stored with it."""
+    """A committed offset (that of the next record to read) and the text committed with it."""
 
     offset: int
     metadata: str = ""
@@ -15,7 +15,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """Which member of which generation somebody is; a transaction's offsets are sent with it (KIP-447)."""
+    """The identity of a group member: group, generation, member id. Sent with a transaction's offsets (KIP-447)."""
 
     group_id: str
     generation: int = -1
@@ -23,29 +23,29 @@ class GroupMetadata(NamedTuple):
     instance_id: str | None = None
 
 
-# What the committing methods take: plain offsets will do.
+# The offsets that the commit methods take, with or without metadata.
 Offsets = Mapping[TopicPartition, "int | OffsetAndMetadata"]
 
 
 class RebalanceListener:
-    """Is told of partitions that come and go, inside of `poll` and `close`; overwrite what is needed.
+    """Base class for callbacks on a rebalance, called inside `poll` and `close`. Override the methods that you need.
 
-    With cooperative assignors only partitions that really move are named.
+    With cooperative assignors, only the partitions that move are passed.
     """
 
     def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are read from now on; the place to seek. Called after each rebalance, also when nothing has come."""
+        """Called after each rebalance with the newly assigned partitions, perhaps none. Seek here if you need to."""
 
     def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        """These go to somebody else, after this: the place to commit what was done."""
+        """Called before these partitions are given up. Commit the processed records' offsets here."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These were taken away already, and somebody else may read them: committing fails."""
+        """Called when these partitions are already lost and may have new owners, so that committing them fails."""
         self.on_revoked(partitions)
 
 
 def with_metadata(offsets: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets in the long form; raises ValueError for one below 0."""
+    """Return the offsets as OffsetAndMetadata. Raise ValueError for a negative offset."""
     found = {}
     for where, one in offsets.items():
         found[where] = OffsetAndMetadata(one) if isinstance(one, int) else one

@@ -1,6 +1,6 @@
-"""Heartbeats of a group's member, on a thread, so that it stays one while the caller works on records.
+"""Sends a group member's heartbeats from a thread, so that it stays a member while the caller processes records.
 
-A member whose caller does not come back to poll for too long leaves, so that others get its partitions.
+If the caller does not poll for too long, the member leaves the group, so that other members get its partitions.
 
 Source: Kafka's AbstractCoordinator.HeartbeatThread and Heartbeat; KIP-62.
 """
@@ -19,9 +19,9 @@ from kafkapy.protocol.apis import HEARTBEAT, LEAVE_GROUP
 
 log = logging.getLogger(__name__)
 
-CLOSE_WAIT_S = 1.0  # for a heartbeat that is under way; a broker that is gone does not hold up the caller longer
+CLOSE_WAIT_S = 1.0  # how long `close` waits for a heartbeat in progress, in case the broker does not respond
 
-# The member is one no longer: there is nothing to keep alive.
+# Errors after which this consumer is not a member any more, so that heartbeats are pointless.
 ENDS = (
     Errors.UNKNOWN_MEMBER_ID,
     Errors.ILLEGAL_GENERATION,
@@ -32,12 +32,12 @@ ENDS = (
 
 
 class Heartbeats:
-    """Runs from the first `start` to `close`. All methods may be called at any time, from the caller's thread.
+    """Sends heartbeats from its own thread, from the first `start` to `close`. The caller may use any method any time.
 
     Args:
-        cluster: is copied: connections belong to one thread.
-        interval_s: between two heartbeats.
-        max_poll_interval_s: how long the caller may stay away from `polled`.
+        cluster: Is copied, because connections belong to one thread.
+        interval_s: The time between two heartbeats.
+        max_poll_interval_s: The longest time between two calls of `polled`.
     """
 
     def __init__(self, cluster: Cluster, *, interval_s: float, max_poll_interval_s: float) -> None:
@@ -49,46 +49,50 @@ class Heartbeats:
         self._member: GroupMetadata | None = None
         self._due = 0.0
         self._polled_at = time.monotonic()
-        self._news: int = Errors.NONE
-        self._overslept = False
+        self._error_code: int = Errors.NONE
+        self._poll_timed_out = False
         self._closed = False
 
     def start(self, member: GroupMetadata) -> None:
-        """Heartbeats of this member in this generation, and no other, from now on."""
+        """Send heartbeats for this member and generation from now on.
+
+        Raises RuntimeError if the thread cannot be started; a later call tries again.
+        """
         with self._changed:
-            self._member = member
-            self._news = Errors.NONE
-            self._overslept = False
-            self._due = time.monotonic() + self._interval_s
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="kafkapy-heartbeats", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="kafkapy-heartbeats", daemon=True)
+                thread.start()
+                self._thread = thread
+            self._member = member
+            self._error_code = Errors.NONE
+            self._poll_timed_out = False
+            self._due = time.monotonic() + self._interval_s
             self._changed.notify()
 
     def stop(self) -> None:
-        """No more, until the next `start`; what was heard is forgotten."""
+        """Stop until the next `start`, and forget `error_code` and `poll_timed_out`."""
         with self._changed:
             self._member = None
-            self._news = Errors.NONE
-            self._overslept = False
+            self._error_code = Errors.NONE
+            self._poll_timed_out = False
 
     def polled(self) -> None:
-        """The caller is there."""
+        """Record that the caller has polled."""
         with self._changed:
             self._polled_at = time.monotonic()
 
-    def news(self) -> int:
-        """The error code that the member which was started has to act upon; NONE if there is none."""
+    def error_code(self) -> int:
+        """Return the last error code that the member has to act on, or NONE."""
         with self._changed:
-            return self._news
+            return self._error_code
 
-    def overslept(self) -> bool:
-        """Whether the caller stayed away too long, so that the member has left."""
+    def poll_timed_out(self) -> bool:
+        """Return True if the caller did not poll in time, so that the member has left."""
         with self._changed:
-            return self._overslept
+            return self._poll_timed_out
 
     def close(self) -> None:
-        """Ends the thread. Does not leave the group."""
+        """Stop the thread. Does not leave the group."""
         with self._changed:
             self._closed = True
             self._member = None
@@ -97,21 +101,22 @@ class Heartbeats:
             self._thread.join(CLOSE_WAIT_S)
 
     def _run(self) -> None:
+        """Run the thread: send each heartbeat when it is due, or leave the group."""
         link: CoordinatorLink | None = None
         try:
             while (member := self._next_due()) is not None:
                 link = link or CoordinatorLink(self._cluster, member.group_id)
-                if time.monotonic() - self._polled_at > self._max_poll_interval_s:
+                if self._check_poll_time_out(member):
                     self._leave(link, member)
                 else:
-                    self._beat(link, member)
+                    self._send_heartbeat(link, member)
         finally:
             if link is not None:
                 link.close()
             self._cluster.close()
 
     def _next_due(self) -> GroupMetadata | None:
-        """The member whose heartbeat is due, waited for; None: closed."""
+        """Wait until a heartbeat is due and return its member. None: closed."""
         with self._changed:
             while not self._closed:
                 left = self._due - time.monotonic()
@@ -123,7 +128,8 @@ class Heartbeats:
                     return self._member
             return None
 
-    def _beat(self, link: CoordinatorLink, member: GroupMetadata) -> None:
+    def _send_heartbeat(self, link: CoordinatorLink, member: GroupMetadata) -> None:
+        """Send one heartbeat. Retry soon after a retriable error; record any other error for the caller."""
         code: int = Errors.NONE
         pause = self._interval_s
         request = HEARTBEAT.Request(
@@ -134,7 +140,7 @@ class Heartbeats:
         )
         try:
             code = link.call(HEARTBEAT, request).error_code
-            self._cluster.close()  # the connection that found the coordinator: not needed until that moves
+            self._cluster.close()  # drop the connection that found the coordinator; it is rarely needed
         except KafkaError as error:
             code = error.code
         except ClientError as error:
@@ -147,21 +153,33 @@ class Heartbeats:
         with self._changed:
             self._due = time.monotonic() + pause
             if self._member == member and code:
-                self._news = code
+                self._error_code = code
                 if code in ENDS:
                     self._member = None
 
+    def _check_poll_time_out(self, member: GroupMetadata) -> bool:
+        """Return True if the member has to leave because its caller did not poll in time.
+
+        The lock makes decision and flag one step. Otherwise the caller could poll between them and rejoin with the same
+        member id, and the LeaveGroup that follows would remove the member from its new generation. With the flag set,
+        the caller rejoins with a new member id.
+        """
+        with self._changed:
+            late = time.monotonic() - self._polled_at > self._max_poll_interval_s
+            if not late or self._member != member:
+                return False
+            self._poll_timed_out = True
+            self._member = None
+            return True
+
     def _leave(self, link: CoordinatorLink, member: GroupMetadata) -> None:
+        """Leave the group, unless the member is static."""
         log.warning(
             "group %s: poll() was not called for %g s, so the member leaves and others get its partitions; poll more "
             "often, take fewer records at a time or raise max_poll_interval_s",
             member.group_id,
             self._max_poll_interval_s,
         )
-        with self._changed:
-            self._overslept = self._member == member
-            if self._overslept:
-                self._member = None
         if member.instance_id is None:
             try:
                 leave(link, member, "poll() was not called in time")
@@ -170,9 +188,9 @@ class Heartbeats:
 
 
 def leave(link: CoordinatorLink, member: GroupMetadata, reason: str, *, timeout_s: float | None = None) -> Any:
-    """Tells the coordinator that the member goes. Raises as CoordinatorLink.call does."""
+    """Send LeaveGroup for the member. Raises the errors of CoordinatorLink.call."""
     shape = LEAVE_GROUP.Request
-    if link.connection().version_of(LEAVE_GROUP) < 3:  # one member a request, and no static ones
+    if link.connection().version_of(LEAVE_GROUP) < 3:  # one member per request, and no static members
         request = shape(group_id=member.group_id, member_id=member.member_id)
     else:
         # A reason has at most 255 characters (KIP-800).

@@ -1,6 +1,6 @@
-"""A member's way through the generations of its group: join, take what the leader shared out, join again.
+"""A consumer's membership in its group across rebalances: JoinGroup, SyncGroup, and their errors.
 
-Nothing here waits: requests are sent, and their answers change the state when they come.
+Nothing here waits: requests are sent, and callbacks change the state when the responses come.
 
 Source: Kafka's AbstractCoordinator (JoinGroupResponseHandler, SyncGroupResponseHandler) and ConsumerCoordinator.
 """
@@ -24,13 +24,15 @@ log = logging.getLogger(__name__)
 
 NO_GENERATION = -1
 
-# (assignor's name, subscription), the one preferred first.
+# (assignor's name, encoded subscription), the preferred assignor first.
 Protocols = Sequence[tuple[str, bytes]]
-# Shares partitions out: (assignor's name, members as JoinGroup has them) -> member id -> assignment.
+# Runs an assignor: (its name, members as in JoinGroup's response) -> encoded assignment by member id.
 Lead = Callable[[str, Sequence[Any]], "dict[str, bytes]"]
 
 
 class State(Enum):
+    """Where the member is in the current rebalance."""
+
     UNJOINED = "unjoined"
     JOINING = "joining"  # JoinGroup was sent
     SYNCING = "syncing"  # SyncGroup was sent
@@ -38,13 +40,13 @@ class State(Enum):
 
 
 class Membership:
-    """One member of one group.
+    """One consumer's membership in one group.
 
     Attributes:
-        member: who it is; generation NO_GENERATION while it is nobody.
-        assignment: what the last SyncGroup brought, until somebody takes it (and sets it to None).
-        protocol: the assignor that the group has chosen.
-        rejoin: why it has to join (again); empty while it does not.
+        member: The member's identity; its generation is NO_GENERATION while this consumer is not a member.
+        assignment: The assignment of the last SyncGroup. The user of it sets it to None.
+        protocol: The assignor that the group has chosen.
+        rejoin: The reason why a join is due; empty if none is.
     """
 
     def __init__(
@@ -75,42 +77,44 @@ class Membership:
 
     @property
     def is_member(self) -> bool:
+        """True if this consumer has joined and was not removed since."""
         return self.member.generation != NO_GENERATION
 
     @property
     def in_rebalance(self) -> bool:
+        """True while JoinGroup or SyncGroup is outstanding."""
         return self.state in (State.JOINING, State.SYNCING)
 
     @property
     def wants_to_join(self) -> bool:
-        """Whether `join` is due."""
+        """True if `join` is due."""
         return bool(self.rejoin) and not self.in_rebalance
 
     def must_join(self, why: str) -> None:
-        """The next `join` is due; `why` is told the coordinator."""
+        """Make a `join` due. The coordinator gets `why` as the reason."""
         self.rejoin = self.rejoin or why
 
     def lost(self, why: str, *, keep_id: bool = False) -> None:
-        """The group goes on without this member; it joins as a new one."""
+        """Handle the removal from the group: a join is due, as a new member unless `keep_id`."""
         member_id = self.member.member_id
-        log.info("group %s: %s is a member no longer: %s", self._link.key, member_id or "this consumer", why)
+        log.info("group %s: %s is no longer a member: %s", self._link.key, member_id or "this consumer", why)
         self.end()
         self.member = self.member._replace(member_id=member_id if keep_id else "")
         self.must_join(why)
 
     def end(self) -> None:
-        """It is nobody, and does not want to be somebody."""
+        """Forget the membership. No join is due."""
         self.member = self.member._replace(generation=NO_GENERATION, member_id="")
         self.assignment = None
         self.rejoin = ""
         self._back_to_unjoined()
 
     def join(self, protocols: Protocols) -> None:
-        """Sends JoinGroup, unless the last try was a moment ago; the answers are taken from the link.
+        """Send JoinGroup, unless the last attempt was a moment ago. The link passes the responses on.
 
         Raises:
-            KafkaError: the coordinator refuses for good.
-            ConnectionFailed: no broker can be asked.
+            KafkaError: The coordinator refuses permanently.
+            ConnectionFailed: No broker can be reached.
         """
         if time.monotonic() < self._not_before:
             return
@@ -125,7 +129,7 @@ class Membership:
             group_instance_id=self.member.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=[shape.Protocols(name=name, metadata=metadata) for name, metadata in protocols],
-            reason=self.rejoin[:255],  # no more is allowed (KIP-800)
+            reason=self.rejoin[:255],  # the limit of KIP-800
         )
         self._attempt += 1
         attempt = self._attempt
@@ -139,12 +143,13 @@ class Membership:
         # The coordinator waits for the other members as long as the longest rebalance time-out among them.
         self._give_up_at = time.monotonic() + max(self._rebalance_timeout_s, self._link.cluster.timeout_s) + 5
 
-    def check_patience(self) -> None:
-        """Gives up a join or sync that has had no answer for too long."""
+    def give_up_if_overdue(self) -> None:
+        """Abandon a JoinGroup or SyncGroup whose response is overdue."""
         if self.in_rebalance and time.monotonic() > self._give_up_at:
             self._link.forget()
 
     def _joined(self, attempt: int, answer: Any) -> None:
+        """Handle JoinGroup's response: send SyncGroup, or join again with the new member id."""
         if attempt != self._attempt or self.state is not State.JOINING:
             return
         if isinstance(answer, ClientError):
@@ -164,12 +169,13 @@ class Membership:
             self._sync(answer)
 
     def _sync(self, joined: Any) -> None:
+        """Send SyncGroup, with everybody's assignment if this member is the leader, and start the heartbeats."""
         shares: dict[str, bytes] = {}
         if self.is_leader and not joined.skip_assignment:
             try:
                 shares = self._lead(self.protocol, joined.members)
             except BaseException:
-                self.must_join("the leader failed")
+                self.must_join("the leader could not compute the assignment")
                 self.state = State.UNJOINED
                 raise
         shape = SYNC_GROUP.Request
@@ -183,8 +189,13 @@ class Membership:
             assignments=[shape.Assignments(member_id=one, assignment=share) for one, share in shares.items()],
         )
         attempt = self._attempt
+        try:
+            self._heartbeats.start(self.member)
+        except RuntimeError:  # the thread cannot be started
+            self.must_join("its heartbeats could not be started")
+            self._back_to_unjoined()
+            raise
         self.state = State.SYNCING
-        self._heartbeats.start(self.member)
         try:
             self._link.send(SYNC_GROUP, request, lambda answer: self._synced(attempt, answer))
         except (KafkaError, ClientError):
@@ -192,21 +203,21 @@ class Membership:
             self._back_to_unjoined()
 
     def _synced(self, attempt: int, answer: Any) -> None:
+        """Handle SyncGroup's response, which has this member's assignment."""
         if attempt != self._attempt or self.state is not State.SYNCING:
             return
         if isinstance(answer, ClientError):
             self.must_join("the coordinator could not be reached")
             self._back_to_unjoined()
         elif answer.error_code:
-            self.must_join(f"SyncGroup was answered with {name_of(answer.error_code)}")
+            self.must_join(f"SyncGroup failed with {name_of(answer.error_code)}")
             self.refused("sync with", answer.error_code)
         else:
             self.state = State.STABLE
             self.assignment = bytes(answer.assignment)
 
-    def refused(self, what: str, code: int, said: str | None = None) -> None:
-        """What an error code of any of the group's requests means for the membership; raises GroupFailed for one
-        that trying again does not heal."""
+    def refused(self, what: str, code: int, message: str | None = None) -> None:
+        """React to an error code of any of the group's requests. Raise GroupFailed if it is permanent."""
         if code == Errors.UNKNOWN_MEMBER_ID:
             self.lost("the coordinator does not know it")
         elif code == Errors.ILLEGAL_GENERATION:
@@ -220,10 +231,11 @@ class Membership:
             self._back_to_unjoined()
         else:
             self._back_to_unjoined()
-            raise GroupFailed(self.member.group_id, what, code, said or _advice(code, self.member))
+            raise GroupFailed(self.member.group_id, what, code, message or _advice(code, self.member))
 
     def _back_to_unjoined(self, *, soon: bool = False) -> None:
-        self._attempt += 1  # answers that are still to come are not for us
+        """End the current rebalance without success. `soon`: the next `join` may follow at once."""
+        self._attempt += 1  # ignore responses that are still to come
         self.state = State.UNJOINED
         if soon:
             self._not_before = 0.0
@@ -232,13 +244,14 @@ class Membership:
 
 
 def _advice(code: int, member: GroupMetadata) -> str:
+    """Return an error message that says what to do."""
     if code == Errors.FENCED_INSTANCE_ID:
         return (
             f"another consumer has joined with the instance id {member.instance_id!r}; give each consumer an "
             "instance id of its own"
         )
     if code == Errors.INCONSISTENT_GROUP_PROTOCOL:
-        return "its other members have no assignor in common with this one, or are no consumers; use one of theirs"
+        return "its other members have no assignor in common with this one, or are not consumers; use one of theirs"
     if code == Errors.GROUP_MAX_SIZE_REACHED:
         return "it has as many members as the broker allows (group.max.size)"
     if code == Errors.INVALID_SESSION_TIMEOUT:

@@ -1,4 +1,4 @@
-"""A batch on its way to the broker, and what its sender learns of it."""
+"""A batch that waits to be sent or acknowledged, and the result that its caller sees."""
 
 from kafkapy._ext.batch import BatchHeader, read_header
 from kafkapy.client.cluster import TopicPartition
@@ -8,8 +8,11 @@ from kafkapy.record.encoded import EncodedBatch
 
 
 class Delivery:
-    """Where the records of one batch went: `base_offset` is -1 until they are stored, with acks=0 for ever, and where
-    the broker does not remember."""
+    """The result of sending one batch.
+
+    `base_offset` is -1 until the batch is stored. It stays -1 with acks=0, and when a duplicate was detected but the
+    broker no longer knows its offset.
+    """
 
     __slots__ = ("base_offset", "error", "partition", "parts", "topic")
 
@@ -17,19 +20,20 @@ class Delivery:
         self.topic = topic
         self.partition = partition
         self.base_offset = -1
-        self.parts = 1  # batches that it still depends on
+        self.parts = 1  # batches that are not stored yet: more than one after the batch was split
         self.error: ProduceFailed | None = None
 
     @property
     def done(self) -> bool:
-        """Whether they are stored, or will not be."""
+        """Return True if the records are stored or have failed."""
         return self.parts == 0 or self.error is not None
 
 
 class PendingBatch:
-    """Records for one partition; once sent, its bytes and sequence stay as they are.
+    """Records for one partition. Its bytes and base sequence do not change once it was sent.
 
-    `place` orders the batches of a partition; `sequence` is -1 until it is sent, and without numbers.
+    `place` orders the batches of a partition. `sequence` is the base sequence, -1 before the first send and for
+    producers that are not idempotent.
     """
 
     __slots__ = ("closed_at", "data", "delivery", "place", "records", "sequence", "where")
@@ -45,7 +49,7 @@ class PendingBatch:
 
     @property
     def size(self) -> int:
-        """Bytes before compression."""
+        """The size of the records in bytes before compression."""
         return self.records.size
 
     @property
@@ -53,8 +57,10 @@ class PendingBatch:
         return self.records.count
 
     def halves(self) -> tuple["PendingBatch", "PendingBatch"]:
-        """Two batches in the place of this one, which was sent and has two records at least. Each record keeps its
-        sequence number; the delivery is that of both."""
+        """Split a batch that was sent, with at least two records, into two batches that replace it.
+
+        Each record keeps its sequence number. Both halves share this batch's delivery.
+        """
         assert self.data is not None
         header = read_header(self.data)
         records = records_of(self.data, header)

@@ -1,7 +1,7 @@
-"""A producer that gathers records into batches; while some are on their way to the brokers, the next are made.
+"""A producer that collects records into batches and prepares the next batches while others are in flight.
 
-With `idempotent` (the default for acks=-1) a batch that is sent again because its fate is unknown is stored once: the
-broker sees its sequence numbers (KIP-98).
+With `idempotent` (the default for acks=-1), a batch that is retried because its fate is unknown is stored once: the
+broker detects the duplicate by its sequence numbers (KIP-98).
 """
 
 import time
@@ -14,7 +14,7 @@ from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
 from kafkapy.client.outbox import Outbox
 from kafkapy.client.partitioner import StickyChoice, partition_of_key
 from kafkapy.client.pending_batch import Delivery, PendingBatch
-from kafkapy.errors import KafkaError
+from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import INIT_PRODUCER_ID
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.encoded import EncodedBatch
@@ -27,16 +27,16 @@ P = TypeVar("P", bound="RecordProducer")
 
 
 class RecordProducer:
-    """Blocking, for one thread.
+    """A blocking producer for use in one thread. Errors of earlier batches are raised by later calls.
 
     Args:
-        cluster: a Cluster, or bootstrap servers.
-        acks: -1 all in-sync replicas, 1 the leader, 0 nobody answers.
+        cluster: A Cluster, or bootstrap servers.
+        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
         codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        idempotent: None means yes where acks is -1.
-        batch_bytes: a batch is closed when its records, not compressed, reach this.
-        request_bytes: how much goes into one request, if it is more than one batch.
-        timeout_s: how long a closed batch may take to be acknowledged, with all retries.
+        idempotent: None: True if acks is -1.
+        batch_bytes: The size of a full batch before compression.
+        request_bytes: The largest size of a request with more than one batch.
+        timeout_s: How long a full batch may take to be acknowledged, with all retries.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RecordProducer:
         self._batch_bytes = batch_bytes
         self._request_bytes = request_bytes
         self._timeout_s = timeout_s
-        self._sticky = StickyChoice()
+        self._sticky = StickyChoice(self.available_partitions)
         self._open: dict[TopicPartition, PendingBatch] = {}
         self._outbox = Outbox(
             self.cluster,
@@ -73,19 +73,19 @@ class RecordProducer:
             request_bytes=request_bytes,
             timeout_s=timeout_s,
         )
-        self._counts: dict[str, int] = {}  # partitions of the topics seen
+        self._counts: dict[str, int] = {}  # topic -> number of partitions
         self._failed: ProduceFailed | None = None
-        self._told = False
-        self._producer: tuple[int, int] | None = None  # its id and epoch
+        self._failure_raised = False
+        self._producer: tuple[int, int] | None = None  # id and epoch
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
 
     def __enter__(self: P) -> P:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Sends what is left; after an exception in the block it is dropped."""
+        """Flush and close. After an exception in the block, drop the records that are not sent yet."""
         try:
-            if kind is None and not self._told:
+            if kind is None and not self._failure_raised:
                 self.flush()
         finally:
             self.close()
@@ -100,20 +100,20 @@ class RecordProducer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Takes one record; it leaves when its batch is full, or at `flush`.
+        """Add one record to its partition's batch. The batch is sent when it is full, or by `flush`.
 
         Args:
-            partition: None: by the key's hash; without a key one that changes with each batch.
-            timestamp: in ms since 1970; None: now.
-        Returns: the delivery of the batch that it is in.
+            partition: None: chosen by the key's hash, or without a key by the sticky partitioner.
+            timestamp: In ms since 1970. None: now.
+        Returns: The delivery of the record's batch.
         Raises:
-            KafkaError: the topic or the partition is not there.
-            ProduceFailed: an earlier batch was not stored; the records still waiting are dropped.
+            KafkaError: The topic or partition does not exist.
+            ProduceFailed: An earlier batch failed. The waiting records are dropped.
         """
         self._raise_failure()
         count = self.partition_count(topic)
         if partition is not None and not 0 <= partition < count:
-            self.cluster.leader_of(topic, partition)  # raises, saying how many there are
+            self.cluster.leader_of(topic, partition)  # raises the error with the number of partitions
         moment = int(time.time() * 1000) if timestamp is None else timestamp
         while True:
             if partition is not None:
@@ -133,15 +133,14 @@ class RecordProducer:
             self._make_room()
 
     def send_batch(self, batch: EncodedBatch) -> Delivery:
-        """Takes records that are encoded already. They go after what `send` has taken for their partition.
+        """Send records that are already encoded, after those that `send` has taken for the same partition.
 
-        Returns when there is room for them among what waits to be sent.
-        Raises: as `send`.
+        Blocks while too much data waits to be sent. Raises the same errors as `send`.
         """
         self._raise_failure()
         where = batch.topic, batch.partition
         if not 0 <= batch.partition < self.partition_count(batch.topic):
-            self.cluster.leader_of(*where)  # raises, saying how many there are
+            self.cluster.leader_of(*where)  # raises the error with the number of partitions
         if earlier := self._open.get(where):
             self._close_batch(earlier)
         pending = PendingBatch(where, batch)
@@ -150,14 +149,14 @@ class RecordProducer:
         return pending.delivery
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has. One that is not there the broker may make, as for `send`.
+        """Return the number of partitions of a topic. The broker may auto-create a missing topic, as for `send`.
 
         Raises:
-            KafkaError: what the broker says of the topic.
-            ConnectionFailed: no broker was ever reached; or, of a topic that is new here, within the time limit.
+            KafkaError: The broker's error for the topic.
+            ConnectionFailed: No broker was ever reached. For a topic not used before, no broker was reached in time.
         """
         if topic in self._counts and topic not in self.cluster.topics:
-            return self._counts[topic]  # the outbox asks anew where it goes
+            return self._counts[topic]  # the outbox refreshes the metadata when it sends
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -168,8 +167,14 @@ class RecordProducer:
                     raise
             time.sleep(BACKOFF_S)
 
+    def available_partitions(self, topic: str, count: int) -> Sequence[int]:
+        """Return the partitions of a topic that have a leader in the cached metadata, or all `count` if none has."""
+        known = self.cluster.topics.get(topic)
+        found = known.partitions.values() if known is not None else ()
+        return [one.index for one in found if one.leader >= 0 and one.index < count] or range(count)
+
     def flush(self) -> None:
-        """Returns when every record is acknowledged (acks=0: sent); raises ProduceFailed if one was not."""
+        """Send everything and wait until it is acknowledged (acks=0: sent). Raise ProduceFailed if a batch failed."""
         for batch in list(self._open.values()):
             self._close_batch(batch)
         while not self._outbox.is_empty:
@@ -177,35 +182,37 @@ class RecordProducer:
         self._raise_failure()
 
     def close(self) -> None:
-        """Drops what was not flushed."""
+        """Close the connections. Records that were not flushed are dropped."""
         if self._owns_cluster:
             self.cluster.close()
 
     def _raise_failure(self) -> None:
+        """Raise the ProduceFailed of an earlier batch, if there is one."""
         if self._failed:
-            self._told = True
+            self._failure_raised = True
             raise self._failed
 
     def _close_batch(self, batch: PendingBatch) -> None:
-        """No more records for it."""
+        """Pass the batch to the outbox; records that follow go into a new one."""
         self._open.pop(batch.where, None)
         self._outbox.put(batch)
 
     def _make_room(self) -> None:
-        """One step; more, until what waits to be sent is little enough."""
+        """Let the outbox send what it can. If too much is waiting, block until enough of it was sent."""
         self._outbox.step(wait=False)
         while self._outbox.waiting_bytes > 4 * self._request_bytes:
             self._outbox.step(wait=True)
         self._raise_failure()
 
-    # What the outbox calls.
+    # The methods of ProducerCallbacks.
 
     def before_sending(self, batches: Sequence[PendingBatch]) -> None:
+        """Get a producer id before the first batch of an idempotent producer."""
         if self._idempotent and self._producer is None:
             self._producer = self._new_producer_id()
 
     def encode(self, batch: PendingBatch) -> bytes | bytearray:
-        """Encoded once: a batch sent again must be the same, or the broker would not know it."""
+        """Return the batch's bytes. They are encoded once, because the broker detects only identical retries."""
         if batch.data is None:
             producer_id, epoch = self._producer or (-1, -1)
             if self._idempotent:
@@ -220,19 +227,25 @@ class RecordProducer:
         return batch.data
 
     def stored(self, batch: PendingBatch, base_offset: int) -> None:
+        """Record the batch's offset in its delivery."""
         if batch.delivery.base_offset < 0:
             batch.delivery.base_offset = base_offset
         batch.delivery.parts -= 1
         self.acknowledged += batch.count
 
     def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
-        """Ends the producer: what was to follow this batch must not be stored without it."""
+        """Fail the producer: batches after a failed one must not be stored without it."""
+        plain = self._idempotent and self.transactional_id is None
+        if plain and isinstance(error, KafkaError) and error.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            hint = "an older one takes records with acks=1 (kafkapy produce --acks 1), which is not idempotent"
+            error = KafkaError(error.code, f"{error.message}; {hint}")
         failure = ProduceFailed(*batch.where, batch.count, error)
         batch.delivery.error = batch.delivery.error or failure
         self._failed = self._failed or failure
         self._open.clear()
 
     def _new_producer_id(self) -> tuple[int, int]:
+        """Return a producer id and epoch from any broker."""
         request = INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=2147483647)
 
         def ask() -> tuple[int, int]:

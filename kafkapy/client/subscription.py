@@ -1,4 +1,4 @@
-"""What a consumer subscribes, what of that the cluster has, and what its leader shares out.
+"""A consumer's subscription, its encoding for the group's members, and the leader's assignment.
 
 Source: Kafka's ConsumerCoordinator (metadata, onLeaderElected) and ConsumerProtocol.
 """
@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kafkapy.client.answers import grouped
 from kafkapy.client.assignors import ASSIGNORS, Assignor, Member
 from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.responses import grouped
 from kafkapy.errors import Errors, KafkaError, ProtocolError, UnsupportedVersion, is_retriable, message_of
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 
@@ -21,11 +21,11 @@ LATEST_SUBSCRIPTION, LATEST_ASSIGNMENT = 3, 3  # the versions that are written
 
 
 class Subscription:
-    """Names of topics, or a pattern that they match.
+    """Subscribed topics, given by name or by a pattern.
 
     Attributes:
-        topics: the names subscribed, of a pattern those that there are.
-        counts: partitions of every topic that this member looks at: its own, and as leader the group's.
+        topics: The subscribed names; for a pattern, the existing topics that match.
+        counts: Number of partitions of each topic: those of this member and, for the leader, of the whole group.
     """
 
     def __init__(self, cluster: Cluster, topics: Iterable[str] | re.Pattern[str], max_age_s: float) -> None:
@@ -36,7 +36,7 @@ class Subscription:
         self._max_age_s = max_age_s
         self._group_topics: frozenset[str] = frozenset()
         self._missing: frozenset[str] = frozenset()
-        self._look_at = 0.0
+        self._refresh_at = 0.0
         if isinstance(topics, re.Pattern):
             self.pattern = topics
         else:
@@ -47,20 +47,21 @@ class Subscription:
 
     @property
     def is_due(self) -> bool:
-        """Whether the metadata are too old."""
-        return time.monotonic() >= self._look_at
+        """True if the metadata is older than `max_age_s`."""
+        return time.monotonic() >= self._refresh_at
 
     def covers(self, topic: str) -> bool:
-        """Whether a topic is subscribed, also one that this member has not heard of yet."""
+        """Return True if the topic is subscribed, even if this member has not seen it in the metadata yet."""
         return topic in self.topics or (self.pattern is not None and self.pattern.search(topic) is not None)
 
-    def look(self) -> bool:
-        """Asks for the metadata; whether the group is to share out again: subscribed topics have come or gone, or,
-        for the leader, partitions have.
+    def refresh(self) -> bool:
+        """Refresh the metadata. Return True if the group has to rebalance.
+
+        That is so if the subscribed topics have changed; for the leader, also if the number of partitions has.
 
         Raises:
-            ConnectionFailed: no broker answers.
-            KafkaError: what the broker says of a topic, if it is not that it is not there.
+            ConnectionFailed: No broker can be reached.
+            KafkaError: The broker's error for a topic, other than UNKNOWN_TOPIC_OR_PARTITION.
         """
         before = self.topics, self.counts
         if self.pattern is not None:
@@ -70,28 +71,29 @@ class Subscription:
         else:
             self._cluster.refresh(self.topics | self._group_topics)
         self.counts = self._count(self.topics | self._group_topics)
-        self._look_at = time.monotonic() + self._max_age_s
+        self._refresh_at = time.monotonic() + self._max_age_s
         missing = self.topics.difference(self.counts)
         if missing:
-            self._look_at = time.monotonic() + min(1.0, self._max_age_s)  # it may be made any moment
+            self._refresh_at = time.monotonic() + min(1.0, self._max_age_s)  # the topic may be created soon
         if missing - self._missing:
-            log.warning("no such topic yet: %s; it is read as soon as it is there", ", ".join(sorted(missing)))
+            log.warning("topics that do not exist yet: %s; they are read once created", ", ".join(sorted(missing)))
         self._missing = missing
         leads = bool(self._group_topics)
         return self.topics != before[0] or (leads and self.counts != before[1])
 
-    def lead(self, topics: frozenset[str]) -> None:
-        """Looks at these too, as the leader of the group."""
+    def watch_group_topics(self, topics: frozenset[str]) -> None:
+        """Watch the topics of the whole group from now on, as its leader."""
         self._group_topics = topics
-        self.look()
+        self.refresh()
 
-    def follow(self) -> None:
-        """Looks at its own topics only."""
+    def watch_own_topics(self) -> None:
+        """Watch only this member's topics from now on."""
         if self._group_topics:
             self._group_topics = frozenset()
             self.counts = self._count(self.topics)
 
     def _count(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the partition counts of the existing topics. Raise a topic's permanent error."""
         counts = {}
         for name in names:
             topic = self._cluster.topics.get(name)
@@ -112,7 +114,7 @@ def encode_subscription(
     generation: int,
     rack: str | None,
 ) -> bytes:
-    """What a member tells of itself when it joins."""
+    """Return the member's encoded subscription for JoinGroup."""
     shape = SUBSCRIPTION.Message
     message = shape(
         topics=sorted(topics),
@@ -127,39 +129,39 @@ def encode_subscription(
 
 
 def decode_member(member: Any) -> Member:
-    """A member as JoinGroup's answer tells the leader of it. Raises KafkaError: what it sends is no subscription."""
+    """Return the Member for an entry of JoinGroup's response. Raise KafkaError if its metadata is malformed."""
     try:
-        _, told = SUBSCRIPTION.decode(member.metadata)
+        _, sent = SUBSCRIPTION.decode(member.metadata)
     except (ProtocolError, UnsupportedVersion) as reason:
         raise KafkaError(
             Errors.INCONSISTENT_GROUP_PROTOCOL,
-            f"the group's member {member.member_id!r} sends what is no subscription ({reason}); stop that client",
+            f"the group's member {member.member_id!r} sends a malformed subscription ({reason}); stop that client",
         ) from reason
     return Member(
         member.member_id,
-        list(told.topics),
+        list(sent.topics),
         member.group_instance_id,
-        [(one.topic, index) for one in told.owned_partitions for index in one.partitions],
-        told.generation_id,
-        None if told.user_data is None else bytes(told.user_data),
+        [(one.topic, index) for one in sent.owned_partitions for index in one.partitions],
+        sent.generation_id,
+        None if sent.user_data is None else bytes(sent.user_data),
     )
 
 
-def share_out(
+def assign_partitions(
     assignor: str,
     assignors: Sequence[Assignor],
     members: Sequence[Member],
     counts_of: Callable[[frozenset[str]], Mapping[str, int]],
 ) -> dict[str, bytes]:
-    """The leader's work: member id -> encoded assignment.
+    """Run the assignor as the group's leader. Return each member's encoded assignment.
 
     Args:
-        assignor: the name that the group has chosen.
-        counts_of: the partitions of these topics, those that are not there left out.
+        assignor: The name of the assignor that the group has chosen.
+        counts_of: Returns the partition counts of the given topics, without those that do not exist.
     """
     chosen = next((one for one in assignors if one.name == assignor), ASSIGNORS.get(assignor))
     if chosen is None:
-        raise KafkaError(Errors.INCONSISTENT_GROUP_PROTOCOL, f"the group has chosen {assignor!r}, which is not known")
+        raise KafkaError(Errors.INCONSISTENT_GROUP_PROTOCOL, f"the group has chosen the unknown assignor {assignor!r}")
     wanted = frozenset(topic for member in members for topic in member.topics)
     counts = {topic: count for topic, count in counts_of(wanted).items() if topic in wanted}
     shares = chosen.assign(members, counts)
@@ -167,7 +169,7 @@ def share_out(
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """The partitions of one member."""
+    """Return a member's encoded assignment."""
     shape = ASSIGNMENT.Message
     message = shape(
         assigned_partitions=[
@@ -178,7 +180,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """The partitions of this member, each once; none where the leader sent nothing. Raises KafkaError."""
+    """Return this member's partitions without repeats; none if the assignment is empty. Raise KafkaError."""
     if not data:
         return []
     try:
@@ -186,6 +188,6 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
     except (ProtocolError, UnsupportedVersion) as reason:
         raise KafkaError(
             Errors.INCONSISTENT_GROUP_PROTOCOL,
-            f"the group's leader sends what is no assignment ({reason}); stop that client",
+            f"the group's leader sends a malformed assignment ({reason}); stop that client",
         ) from reason
     return list(dict.fromkeys((one.topic, index) for one in assignment.assigned_partitions for index in one.partitions))

@@ -1,6 +1,6 @@
-"""Ending a transaction that another producer has left open; see `TransactionalProducer.leave_open`.
+"""Ends a transaction that another producer has left open; see `TransactionalProducer.leave_open`.
 
-Source: Kafka's TransactionCoordinator.endTransaction, which takes the same end twice: KIP-98.
+Source: Kafka's TransactionCoordinator.endTransaction, which accepts a repeated EndTxn with the same result (KIP-98).
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from kafkapy.errors import Errors
 
 
 class TransactionIdentity(NamedTuple):
-    """What a transaction can be ended with, by whoever has it."""
+    """The identity of a producer, which is all that is needed to end its transaction."""
 
     transactional_id: str
     producer_id: int
@@ -21,16 +21,18 @@ class TransactionIdentity(NamedTuple):
 
 
 def end_transaction(cluster: Cluster, identity: TransactionIdentity, commit: bool) -> None:
-    """Commits or aborts. The same end may be asked for again: it is tried until the cluster's time limit is over.
+    """Commit or abort a transaction that `TransactionalProducer.leave_open` has left open.
 
-    A transaction without records counts as ended. So does, for an abort, one whose producer was shut out since: the
-    broker had to abort what it left open (unless it was committed before).
+    The call may be repeated with the same `commit`. It retries up to the cluster's time limit. It succeeds without
+    doing anything if the transaction has no records. An abort also succeeds if the producer was fenced since, because
+    the coordinator aborted its open transaction then (unless it was committed before), or if the transactional id has
+    expired, because an id with an open transaction never expires.
 
     Raises:
-        ProducerFenced: it cannot be committed: it took longer than its time-out and the broker aborted it, or a newer
-            producer with the same id has.
-        TransactionFailed: it was ended the other way; or the coordinator refuses for another reason.
-        ClientError: the coordinator was not reached; whether the transaction has ended is not known. Ask again.
+        ProducerFenced: The transaction cannot be committed: it was aborted by its time-out, or by a newer producer with
+            the same transactional id.
+        TransactionFailed: The transaction has already ended the other way, or the coordinator refuses to end it.
+        ClientError: The coordinator was not reached. The transaction may or may not have ended; call again.
     """
     link = TransactionLink(cluster, identity.transactional_id)
     try:
@@ -39,6 +41,8 @@ def end_transaction(cluster: Cluster, identity: TransactionIdentity, commit: boo
         if commit:
             raise
     except TransactionFailed as error:
+        if error.code == Errors.INVALID_PRODUCER_ID_MAPPING and not commit:
+            return
         if error.code != Errors.INVALID_TXN_STATE:
             raise
         _raise_unless_empty(cluster, identity, error)
@@ -47,10 +51,13 @@ def end_transaction(cluster: Cluster, identity: TransactionIdentity, commit: boo
 
 
 def _raise_unless_empty(cluster: Cluster, identity: TransactionIdentity, error: TransactionFailed) -> None:
-    """What the coordinator says of a transaction without records, and of one that ended the other way, is the same."""
+    """Raise an error unless the transaction is empty.
+
+    INVALID_TXN_STATE means either that or an end the other way; only the transaction's state tells them apart.
+    """
     answer = TransactionAdmin(cluster).describe([identity.transactional_id])[identity.transactional_id]
     if not isinstance(answer, TransactionDescription):
         raise answer
     if answer.state != "Empty":
-        told = f"the transaction has ended already, the other way: its state is {answer.state}"
-        raise type(error)(identity.transactional_id, error.code, told)
+        text = f"the transaction has ended already, the other way: its state is {answer.state}"
+        raise type(error)(identity.transactional_id, error.code, text)

@@ -1,4 +1,4 @@
-"""The requests of a transactional producer to its coordinators, and what their errors mean for it.
+"""A transactional producer's requests to its coordinators, and the errors that they lead to.
 
 Source: Kafka's TransactionManager and its request handlers; KIP-98, KIP-360, KIP-447.
 """
@@ -6,7 +6,6 @@ Source: Kafka's TransactionManager and its request handlers; KIP-98, KIP-360, KI
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafkapy.client.answers import grouped
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.coordinator_link import CoordinatorLink
 from kafkapy.client.coordinators import GROUP, TRANSACTION
@@ -18,6 +17,7 @@ from kafkapy.client.errors import (
     TransactionFailed,
 )
 from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata
+from kafkapy.client.responses import grouped
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -27,22 +27,24 @@ from kafkapy.protocol.apis import (
     TXN_OFFSET_COMMIT,
 )
 
-CLIENTS_UNTIL = 3  # AddPartitionsToTxn after this version is between brokers (KIP-890)
-RECOVERS_FROM = 3  # InitProducerId from this version on takes the producer that goes on (KIP-360)
-MEMBERS_FROM = 3  # TxnOffsetCommit from this version on says which member of the group sends (KIP-447)
+CLIENTS_UNTIL = 3  # AddPartitionsToTxn of higher versions is for brokers only (KIP-890)
+RECOVERS_FROM = 3  # the first version of InitProducerId that can raise the current epoch (KIP-360)
+MEMBERS_FROM = 3  # the first version of TxnOffsetCommit with generation and member id (KIP-447)
 
 
 class ProducerId(NamedTuple):
+    """A producer id and its epoch."""
+
     id: int
     epoch: int
 
 
 class TransactionLink:
-    """Every method tries again while that may help, up to the cluster's time limit.
+    """Sends a transactional producer's requests. Retriable errors are retried up to the cluster's time limit.
 
     Raises:
-        TransactionFailed: of the kind that says what is to be done.
-        ConnectionFailed: the coordinator was not reached in time; whether it did what it was asked is not known.
+        TransactionFailed: The coordinator refuses; the subclass says whether to abort or to make a new producer.
+        ConnectionFailed: The coordinator was not reached in time. The request may or may not have been carried out.
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
@@ -56,7 +58,7 @@ class TransactionLink:
             link.close()
 
     def init(self, timeout_s: float, current: ProducerId | None = None) -> ProducerId:
-        """A producer id, or `current` with its epoch raised; ends what another one left open."""
+        """Return a new producer id, or `current` with its epoch raised. Aborts an open transaction of the same id."""
         request = INIT_PRODUCER_ID.Request(
             transactional_id=self.transactional_id, transaction_timeout_ms=int(timeout_s * 1000)
         )
@@ -67,7 +69,7 @@ class TransactionLink:
                     raise ProducerFailed(
                         self.transactional_id,
                         Errors.UNSUPPORTED_VERSION,
-                        "the broker is too old to go on after a failure",
+                        "the broker is too old to recover a producer after a failure (KIP-360); make a new one",
                     )
                 request.producer_id, request.producer_epoch = current
             answer = self._link.call(INIT_PRODUCER_ID, request)
@@ -84,7 +86,7 @@ class TransactionLink:
         return self._link.retry(attempt)
 
     def add_partitions(self, producer: ProducerId, partitions: Iterable[TopicPartition]) -> None:
-        """Says that records of the transaction go there, before they do."""
+        """Add partitions to the transaction, which has to happen before records are sent to them."""
         shape = ADD_PARTITIONS_TO_TXN.Request
         request = shape(
             v3_and_below_transactional_id=self.transactional_id,
@@ -102,7 +104,7 @@ class TransactionLink:
                 for topic in answer.results_by_topic_v3_and_below
                 for one in topic.results_by_partition
             ]
-            # Where one partition is refused, the others are not attempted: the reason is what is told.
+            # If one partition is refused, the others get OPERATION_NOT_ATTEMPTED: report the actual reason.
             codes.sort(key=lambda one: one[0] == Errors.OPERATION_NOT_ATTEMPTED)
             for code, where in codes:
                 self._check(code, where)
@@ -110,7 +112,7 @@ class TransactionLink:
         self._link.retry(attempt)
 
     def end(self, producer: ProducerId, *, commit: bool) -> None:
-        """Commits or aborts."""
+        """Commit or abort the transaction."""
         request = END_TXN.Request(
             transactional_id=self.transactional_id,
             producer_id=producer.id,
@@ -122,7 +124,7 @@ class TransactionLink:
     def send_offsets(
         self, producer: ProducerId, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
-        """Makes offsets of a group part of the transaction."""
+        """Add a group's offsets to the transaction."""
         add = ADD_OFFSETS_TO_TXN.Request(
             transactional_id=self.transactional_id,
             producer_id=producer.id,
@@ -154,6 +156,7 @@ class TransactionLink:
         group: GroupMetadata,
         has_members: bool,
     ) -> Any:
+        """Return a TxnOffsetCommit request, with the member's identity if `has_members`."""
         shape = TXN_OFFSET_COMMIT.Request
         member = group if has_members else GroupMetadata(group.group_id)
         return shape(
@@ -182,12 +185,12 @@ class TransactionLink:
         )
 
     def _check(self, code: int, what: str = "") -> None:
-        """Raises what an error code means; a plain KafkaError where trying again may help."""
+        """Raise the error for a code other than NONE: a KafkaError if a retry may help, else a TransactionFailed."""
         if code == Errors.NONE:
             return
         if is_retriable(code):
             raise KafkaError(code, f"{what or repr(self.transactional_id)}: {message_of(code)}")
-        raise meaning(self.transactional_id, code, what)
+        raise error_for(self.transactional_id, code, what)
 
 
 ABORTABLE = frozenset(
@@ -196,7 +199,6 @@ ABORTABLE = frozenset(
         Errors.GROUP_AUTHORIZATION_FAILED,
         Errors.TRANSACTION_ABORTABLE,
         Errors.UNKNOWN_PRODUCER_ID,
-        Errors.INVALID_PRODUCER_ID_MAPPING,
         Errors.OPERATION_NOT_ATTEMPTED,
         Errors.UNKNOWN_MEMBER_ID,
         Errors.ILLEGAL_GENERATION,
@@ -210,15 +212,15 @@ _FENCED = (Errors.PRODUCER_FENCED, Errors.INVALID_PRODUCER_EPOCH)
 _NOT_A_MEMBER = (Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION, Errors.FENCED_INSTANCE_ID)
 
 
-def meaning(transactional_id: str, code: int, what: str = "") -> TransactionFailed:
-    """What an error code of a coordinator means for the producer."""
-    said = f"{what}: {message_of(code)}" if what else message_of(code)
+def error_for(transactional_id: str, code: int, what: str = "") -> TransactionFailed:
+    """Return the TransactionFailed for an error code of a coordinator. `what` names the partition or offset."""
+    reason = f"{what}: {message_of(code)}" if what else message_of(code)
     if code in _FENCED:
         return ProducerFenced(
             transactional_id,
             code,
             "another producer has taken over, or the transaction took longer than transaction_timeout_s and the broker "
-            "aborted it; make a new producer if this one is to go on",
+            "aborted it; make a new producer to continue",
         )
     if code in _NOT_A_MEMBER:
         return TransactionAborted(
@@ -226,6 +228,15 @@ def meaning(transactional_id: str, code: int, what: str = "") -> TransactionFail
             code,
             f"{what}: the consumer that read the records has lost its partitions; abort, poll, and read them again",
         )
+    if code == Errors.INVALID_PRODUCER_ID_MAPPING:
+        return TransactionAborted(
+            transactional_id,
+            code,
+            "the coordinator does not know the producer id: the transactional id has expired (it was unused for the "
+            "broker's transactional.id.expiration.ms), or another producer uses it; abort the transaction, which gets "
+            "a new producer id, and begin a new one",
+        )
     if code in ABORTABLE:
-        return TransactionAborted(transactional_id, code, f"{said.rstrip('.')}; abort the transaction and begin anew")
-    return ProducerFailed(transactional_id, code, said)
+        text = f"{reason.rstrip('.')}; abort the transaction and begin a new one"
+        return TransactionAborted(transactional_id, code, text)
+    return ProducerFailed(transactional_id, code, reason)

@@ -1,18 +1,18 @@
-"""Administration of transactions: those that coordinators know, those open in partitions, and how to end them."""
+"""Administration of transactions: list and describe them, find hanging ones, abort them."""
 
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafkapy.client.answers import check, error_of, grouped
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.coordinators import TRANSACTION, Coordinators
+from kafkapy.client.responses import check, error_of, grouped
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 
-PARTITIONS_AT_ONCE = 500  # as many as Kafka's own command asks of a broker in one request
+PARTITIONS_AT_ONCE = 500  # like Kafka's own command
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,11 @@ class TransactionListing:
 
 @dataclass(frozen=True)
 class TransactionDescription:
-    """`started_ms` is when its last transaction, open or not, began (ms since 1970), None before the first.
-    `partitions` are those in the transaction that have no marker yet."""
+    """A transactional id as its coordinator describes it.
+
+    `started_ms` is the start of the last transaction, open or not (ms since 1970); None before the first.
+    `partitions` are those of the transaction whose end marker is not written yet.
+    """
 
     id: str
     state: str
@@ -42,8 +45,11 @@ class TransactionDescription:
 
 @dataclass(frozen=True)
 class ProducerState:
-    """A producer as a partition knows it; `txn_start_offset` is where its open transaction begins, None without one.
-    `coordinator_epoch` is that of the last marker, -1 before the first. `last_timestamp` in ms since 1970."""
+    """A partition's state of a producer.
+
+    `txn_start_offset` is the first offset of its open transaction, or None. `coordinator_epoch` is that of the last end
+    marker, -1 before the first. `last_timestamp` is in ms since 1970.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -55,7 +61,10 @@ class ProducerState:
 
 @dataclass(frozen=True)
 class HangingTransaction:
-    """A transaction that is open in a partition and that no coordinator is going to end; `id` where one is known."""
+    """A transaction that is open in a partition but unknown to its coordinator, which will not end it.
+
+    `id` is the transactional id, if it is known.
+    """
 
     partition: TopicPartition
     producer: ProducerState
@@ -63,8 +72,11 @@ class HangingTransaction:
 
 
 class TransactionAdmin:
-    """Blocking. Where several ids or partitions are asked for, each has its own answer or KafkaError; else the error
-    is raised. ClientError where a broker cannot be asked."""
+    """Blocking administration of transactions.
+
+    Methods for several ids or partitions return a result or a KafkaError for each; the others raise the KafkaError. All
+    raise ClientError if a broker cannot be reached.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -73,11 +85,13 @@ class TransactionAdmin:
     def list_transactions(
         self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
     ) -> list[TransactionListing]:
-        """The transactional ids of all brokers: all, or those in one of the states, of one of the producers, and whose
-        last transaction, open or not, began longer ago than a time.
+        """Return the transactional ids of all brokers.
+
+        Optional filters: transaction states, producer ids, and last transactions (open or not) that began more than
+        `longer_than_ms` ago.
 
         Raises:
-            KafkaError: INVALID_REQUEST for a state that there is not.
+            KafkaError: INVALID_REQUEST for an unknown state.
         """
         request = apis.LIST_TRANSACTIONS.Request(
             state_filters=list(states), producer_id_filters=sorted(producer_ids), duration_filter=longer_than_ms
@@ -89,18 +103,19 @@ class TransactionAdmin:
         return sorted(found, key=lambda listing: listing.id)
 
     def _list(self, node: int, request: Any) -> list[TransactionListing]:
+        """Return the transactional ids of one broker."""
         response = self.cluster.connection(node).call(apis.LIST_TRANSACTIONS, request)
         check(response.error_code, f"the transactions of broker {node}")
         if response.unknown_state_filters:
             unknown = ", ".join(map(repr, response.unknown_state_filters))
-            raise KafkaError(Errors.INVALID_REQUEST, f"broker {node} knows no state {unknown} of a transaction")
+            raise KafkaError(Errors.INVALID_REQUEST, f"broker {node} does not know the transaction state {unknown}")
         return [
             TransactionListing(one.transactional_id, one.transaction_state, one.producer_id, node)
             for one in response.transaction_states
         ]
 
     def describe(self, ids: Iterable[str]) -> dict[str, TransactionDescription | KafkaError]:
-        """What the coordinators know of transactional ids; TRANSACTIONAL_ID_NOT_FOUND where they know nothing."""
+        """Return the description of each transactional id, or TRANSACTIONAL_ID_NOT_FOUND."""
 
         def ask(connection: Connection, its_ids: list[str]) -> dict[str, TransactionDescription | KafkaError]:
             request = apis.DESCRIBE_TRANSACTIONS.Request(transactional_ids=its_ids)
@@ -127,7 +142,7 @@ class TransactionAdmin:
     def producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
-        """The producers that each partition knows, as its leader says, or one broker that has a replica of it."""
+        """Return each partition's producers according to its leader, or to `broker`, which has to have a replica."""
         wanted = list(partitions)
         found: dict[TopicPartition, list[ProducerState] | KafkaError] = {}
 
@@ -150,12 +165,13 @@ class TransactionAdmin:
         except KafkaError as error:
             if not _moved(error):
                 raise
-        left_out = KafkaError(Errors.UNKNOWN_SERVER_ERROR, "the broker's answer leaves the partition out")
+        left_out = KafkaError(Errors.UNKNOWN_SERVER_ERROR, "the broker's response leaves the partition out")
         return {where: found.get(where, left_out) for where in wanted}
 
     def _producers(
         self, node: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerState] | KafkaError]:
+        """Send DescribeProducers to one broker."""
         shape = apis.DESCRIBE_PRODUCERS.Request
         topics = [shape.Topics(name=topic, partition_indexes=its) for topic, its in grouped(partitions).items()]
         response = self.cluster.connection(node).call(apis.DESCRIBE_PRODUCERS, shape(topics=topics))
@@ -169,32 +185,31 @@ class TransactionAdmin:
         return found
 
     def abort(self, id: str) -> None:
-        """Aborts the open transaction of a transactional id and fences its producer, as a new producer of that id
-        does (Kafka's Admin.fenceProducers).
+        """Abort the open transaction of a transactional id and fence its producer, like Kafka's Admin.fenceProducers.
 
         Raises:
-            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or what the coordinator says.
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND, or another error of the coordinator.
         """
         described = self.describe([id])[id]
         if isinstance(described, KafkaError):
             raise described
-        # The time-out becomes the id's own, so it stays what it is.
+        # InitProducerId sets the id's transaction time-out, so pass the present one.
         request = apis.INIT_PRODUCER_ID.Request(transactional_id=id, transaction_timeout_ms=described.timeout_ms)
 
         def ask(connection: Connection) -> None:
-            # While the abort is under way it says CONCURRENT_TRANSACTIONS, and is asked again.
+            # CONCURRENT_TRANSACTIONS until the abort is complete: it is retried.
             check(connection.call(apis.INIT_PRODUCER_ID, request).error_code, f"transactional id {id!r}")
 
         self._coordinators.ask(id, ask)
 
     def abort_in_partition(self, partition: TopicPartition, producer: ProducerState) -> None:
-        """Writes the marker that aborts a producer's open transaction in one partition, past its coordinator.
+        """Write an abort marker for a producer's open transaction to one partition, bypassing the coordinator.
 
-        For hanging transactions only: one that its coordinator still knows would be torn, aborted in this partition
-        and perhaps committed in others.
+        Use this for hanging transactions only. A transaction that its coordinator knows could end up aborted in this
+        partition and committed in others.
 
         Raises:
-            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED where the state has changed since.
+            KafkaError: INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if the producer's state has changed.
         """
         shape = apis.WRITE_TXN_MARKERS.Request
         topic, index = partition
@@ -203,14 +218,14 @@ class TransactionAdmin:
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
             topics=[shape.Markers.Topics(name=topic, partition_indexes=[index])],
-            coordinator_epoch=max(producer.coordinator_epoch, 0),  # 0 is not above that of any coordinator
+            coordinator_epoch=max(producer.coordinator_epoch, 0),  # 0 does not exceed any coordinator's epoch
         )
 
         def attempt() -> None:
             leader = self.cluster.connection(self.cluster.leader_of(topic, index))
             answers = leader.call(apis.WRITE_TXN_MARKERS, shape(markers=[marker])).markers
             codes = [one.error_code for answer in answers for its in answer.topics for one in its.partitions]
-            code = codes[0] if codes else Errors.UNKNOWN_SERVER_ERROR  # it leaves the partition out
+            code = codes[0] if codes else Errors.UNKNOWN_SERVER_ERROR  # the response leaves the partition out
             if code:
                 self.cluster.topics.pop(topic, None)
             check(code, f"{topic}-{index}")
@@ -220,11 +235,12 @@ class TransactionAdmin:
     def find_hanging(
         self, partitions: Iterable[TopicPartition], older_than_ms: int, *, broker: int | None = None
     ) -> list[HangingTransaction]:
-        """Open transactions whose last record is older than a time, and that no coordinator is going to end: it does
-        not know the producer, or does not have the partition in the producer's transaction.
+        """Return open transactions that no coordinator will end and whose last record is older than `older_than_ms`.
+
+        The coordinator does not know the producer, or the partition is not in the producer's transaction.
 
         Raises:
-            KafkaError: of a partition that cannot be asked.
+            KafkaError: A partition cannot be described.
         """
         now = time.time() * 1000
         candidates: list[tuple[TopicPartition, ProducerState]] = []
@@ -246,7 +262,7 @@ class TransactionAdmin:
         ]
 
     def known_transactions(self, producer_ids: Iterable[int]) -> dict[int, TransactionDescription]:
-        """What coordinators know of the transactions of these producers, by producer id."""
+        """Return the coordinators' descriptions of these producers' transactions, by producer id."""
         listed = {one.id: one.producer_id for one in self.list_transactions(producer_ids=producer_ids)}
         return {
             listed[id]: described
@@ -267,6 +283,7 @@ def _producer(state: Any) -> ProducerState:
 
 
 def _moved(answer: object) -> bool:
+    """Return True for an error that says that the partition's leader has changed."""
     return isinstance(answer, KafkaError) and answer.code in (
         Errors.NOT_LEADER_OR_FOLLOWER,
         Errors.LEADER_NOT_AVAILABLE,

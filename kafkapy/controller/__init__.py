@@ -1,1 +1,1 @@
-"""Who leads what, and the changes of topics: written to the metadata tree first, then done on this broker."""
+"""The controller: partition leadership and topic changes, written to the metadata tree first, then sent to brokers."""

@@ -1,9 +1,10 @@
-"""Elections and reassignments that old tools ask for by a node in `/admin` (before Kafka 2.4 there was no other way).
+"""Elections and reassignments that old tools request by a node in `/admin` (the only way before Kafka 2.4).
 
-With one broker there is little to choose: it leads what it can, and replicas can only be moved to where they are. A
-request is answered by its node going away, as with Kafka; what is refused in AlterPartitionReassignments is refused
-here too, in the log (Kafka looks at such a node less closely, and would wait for a broker that never comes). Source:
-KafkaController's PreferredReplicaLeaderElection and ZkPartitionReassignment.
+With one broker there is little to do: it leads every partition that it can, and replicas can only be moved to the
+broker where they are. The controller deletes the node when it has processed the request, as Kafka does. A reassignment
+that the AlterPartitionReassignments request would refuse is refused here too, with a log line. (Kafka checks such a
+node less strictly, and could wait for a broker that does not exist.) Source: KafkaController's
+PreferredReplicaLeaderElection and ZkPartitionReassignment.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.office import Office
+from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import Tree
 
@@ -22,16 +23,20 @@ log = logging.getLogger("kafkapy.controller.outside")
 
 
 class AdminRequests:
-    """Waits for the tree: not for callbacks. Raises TreeError, KafkaError NOT_CONTROLLER."""
+    """Processes the requests in `/admin`.
 
-    def __init__(self, tree: Tree, office: Office, topics: TopicRegistry, controller: TopicController) -> None:
+    Methods wait for the metadata tree, so they must not run in its callbacks. They raise TreeError, and KafkaError
+    NOT_CONTROLLER.
+    """
+
+    def __init__(self, tree: Tree, fence: ControllerFence, topics: TopicRegistry, controller: TopicController) -> None:
         self._tree = tree
-        self._office = office
+        self._fence = fence
         self._topics = topics
         self._controller = controller
 
     def look(self, path: str) -> None:
-        """Answers the request at `path`, if there is one."""
+        """Process the request at `path`, if there is one, and delete its node."""
         node = self._tree.find(path)
         if node is None:
             return
@@ -40,7 +45,7 @@ class AdminRequests:
                 self._answer(path, asked)
         except ValueError as error:
             log.error("%s; it is thrown away", error)
-        self._office.discard(path)
+        self._fence.discard(path)
 
     def _answer(self, path: str, asked: Any) -> None:
         name, index = asked["topic"], asked["partition"]
@@ -60,7 +65,7 @@ class AdminRequests:
 
 
 def _partitions(data: bytes, path: str) -> list[dict[str, Any]]:
-    """What is asked for; ValueError names the path."""
+    """Return the partitions of the request. Raises ValueError, with the path, if the data is invalid."""
     asked = paths.from_json(data, path).get("partitions")
     if not isinstance(asked, list) or not all(
         isinstance(one, dict) and isinstance(one.get("topic"), str) and isinstance(one.get("partition"), int)

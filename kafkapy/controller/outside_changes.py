@@ -1,9 +1,9 @@
-"""What others write into a tree that is shared, by hand or with Kafka's tools, and the controller has to carry out.
+"""Changes of the metadata tree by other programs, such as Kafka's tools, that the controller has to carry out.
 
-New topics and partitions, topics marked for deletion, settings of topics, elections and reassignments asked for in
-`/admin`: a thread looks at what the watches have told it of, and compares it with what is so already. Our own changes
-come by here too; there is nothing left to do for them then. What cannot be read or done is named in the log, and left
-alone. Source: KafkaController's handlers, ZkConfigManager.
+Other programs write new topics and partitions, topics marked for deletion, topic settings, and requests for elections
+and reassignments in `/admin`. A thread reads the paths for which a watch has fired, and compares them with the present
+state. Changes by this broker fire watches too, but by then there is nothing left to do. A node that is invalid, or a
+change that is impossible, is logged and left as it is. Source: KafkaController's handlers, ZkConfigManager.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from kafkapy.controller.admin_requests import AdminRequests
 from kafkapy.controller.topic_changes import TopicController
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.office import Office
+from kafkapy.metadata.controller_fence import ControllerFence, not_controller_error
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import CHILDREN, DELETED, Event, NoNode, Tree, TreeError, split_path
+from kafkapy.runtime.threads import Thread
 
 log = logging.getLogger("kafkapy.controller.outside")
 
@@ -28,41 +29,48 @@ _BROKER_CONFIGS = f"{paths.CONFIG}/brokers"
 _LISTS = (paths.TOPICS, _TOPIC_CONFIGS)
 _NOTES = (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 _REQUESTS = (paths.PREFERRED_ELECTION, paths.REASSIGNMENT)
-# What is looked at as a whole when it is new or different itself.
+# Paths that are read with all their children after an event of their own.
 _WHOLE = (paths.DELETE_TOPICS, *_LISTS, _BROKER_CONFIGS, *_NOTES, *_REQUESTS)
-# A pause before what ZooKeeper kept us from doing is tried again.
+# The pause before a change that failed because of ZooKeeper is tried again.
 _RETRY_S = 1.0
 
 
 class OutsideChanges:
-    """Life: construct (takes note from then on), `settle`, `start`, `stop`."""
+    """The thread that carries out changes of the tree by other programs.
+
+    The constructor sets the watch, whose events are stored from then on. Call `settle`, `start`, and at the end `stop`.
+    """
 
     def __init__(
         self,
         tree: Tree,
-        office: Office,
+        fence: ControllerFence,
         topics: TopicRegistry,
         controller: TopicController,
         *,
         may_delete: Callable[[], bool],
+        on_topic_settings: Callable[[str], None],
         on_broker_settings: Callable[[], None],
     ) -> None:
-        """`may_delete` is delete.topic.enable; `on_broker_settings` is called when dynamic settings were written."""
+        """`may_delete` returns delete.topic.enable. `on_topic_settings(topic)` and `on_broker_settings` are called when
+        settings were written; they raise KafkaError for invalid settings."""
         self._tree = tree
-        self._office = office
+        self._fence = fence
         self._topics = topics
         self._controller = controller
-        self._requests = AdminRequests(tree, office, topics, controller)
+        self._requests = AdminRequests(tree, fence, topics, controller)
         self._may_delete = may_delete
+        self._on_topic_settings = on_topic_settings
         self._on_broker_settings = on_broker_settings
         self._news = threading.Condition()
         self._noted: dict[str, None] = {}
+        self._refused: set[str] = set()  # topics that could not be applied; new settings may change that
         self._stopped = False
-        self._thread = threading.Thread(target=self._run, name="outside-changes", daemon=True)
+        self._thread = Thread(self._run, "outside-changes")
         self._cancel = tree.watch("", self._note)
 
     def settle(self) -> None:
-        """Before anything is led: topics that were made or grown while no broker ran get what they lack."""
+        """Complete the nodes of topics that were created or extended while no broker ran. Before any role is given."""
         for name in self._topics.names():
             self._guarded(paths.topic(name), partial(self._controller.follow, name, lead=False))
 
@@ -71,7 +79,11 @@ class OutsideChanges:
         self._thread.start()
 
     def look_again(self) -> None:
-        """At everything: what happened while there was no session, or another controller, was told to nobody."""
+        """Have all paths read again.
+
+        Needed after the start, a session expiry, or a time when another broker was the controller: nobody handled the
+        changes of that time.
+        """
         for path in _WHOLE:
             self._remember(path)
 
@@ -84,10 +96,13 @@ class OutsideChanges:
             self._thread.join()
 
     def _note(self, event: Event) -> None:
-        """One path for each thing that changed: what there are thousands of is not looked at as a whole."""
+        """Store the path that has to be read after an event.
+
+        After a change of a topic, this is the path of that topic: there may be thousands of topics.
+        """
         path = event.path
         if path in _LISTS and event.kind == CHILDREN:
-            return  # each child has an event of its own
+            return  # there is an event for each child too
         if path in _WHOLE or split_path(path)[0] in (*_LISTS, _BROKER_CONFIGS):
             self._remember(path)
         elif event.kind == DELETED and path.startswith(f"{paths.TOPICS}/") and path.endswith("/state"):
@@ -113,15 +128,19 @@ class OutsideChanges:
                     self._news.wait_for(lambda: self._stopped, _RETRY_S)
 
     def _guarded(self, path: str, work: Callable[[], object]) -> bool:
-        """False if it is to be tried again, because the tree could not be changed just now."""
+        """Do `work` and log its errors. Return False to have it tried again, after an error of the tree."""
         try:
             work()
         except NoNode:
-            pass  # gone again; there is a note of that too
+            pass  # the node was deleted meanwhile, which has an event of its own
         except TreeError as error:
             log.warning("what was changed at %s has to wait: %s", path, error)
             return False
         except KafkaError as error:
+            cause = error.__cause__
+            if isinstance(cause, TreeError) and not_controller_error(cause) is None:
+                log.warning("what was changed at %s has to wait: %s", path, error.message)
+                return False
             if error.code == Errors.NOT_CONTROLLER:
                 log.info("what was changed at %s is another controller's to carry out", path)
             else:
@@ -139,30 +158,37 @@ class OutsideChanges:
             for name in marked:
                 self._delete(name)
             for topic in self._topics.marked():
-                if topic.name not in marked:  # another controller has finished it
+                if topic.name not in marked:  # another controller has finished the deletion
                     self._controller.finish_marked(topic.name)
-                    self._remember(paths.topic(topic.name))  # there may be a new one
+                    self._remember(paths.topic(topic.name))  # there may be a new topic of that name
         elif path == paths.TOPICS:
             for each in self._tree.children(path):
-                self._guarded(paths.topic(each), partial(self._controller.follow, each))
+                self._guarded(paths.topic(each), partial(self._topic, each))
         elif parent == paths.TOPICS:
             self._topic(name)
         elif path == _TOPIC_CONFIGS:
             for each in self._topics.names():
-                self._guarded(paths.config("topics", each), partial(self._controller.follow_config, each))
+                self._guarded(paths.config("topics", each), partial(self._on_topic_settings, each))
         elif parent == _TOPIC_CONFIGS:
-            self._controller.follow_config(name)
+            self._on_topic_settings(name)
+            if name in self._refused:
+                self._topic(name)
         elif path == _BROKER_CONFIGS or parent == _BROKER_CONFIGS:
             self._on_broker_settings()
         elif path in _NOTES:
             for note in self._tree.children(path):
-                self._office.discard(f"{path}/{note}")
+                self._fence.discard(f"{path}/{note}")
         elif path in _REQUESTS:
             self._requests.look(path)
 
     def _topic(self, name: str) -> None:
+        self._refused.discard(name)
         if self._tree.exists(paths.topic(name)):
-            self._controller.follow(name)
+            try:
+                self._controller.follow(name)
+            except KafkaError:
+                self._refused.add(name)
+                raise
         elif name in self._topics:
             log.error(
                 "the node of topic %s is gone without the topic having been deleted: it is served on until this broker "
@@ -177,8 +203,8 @@ class OutsideChanges:
             log.info("topic %s is to be deleted, others have asked", name)
             self._controller.delete(name)
         elif any(topic.name == name for topic in self._topics.marked()):
-            self._controller.finish_marked(name)  # unless that is under way: then it is over when we may look
+            self._controller.finish_marked(name)  # if the deletion is in progress, this waits for its end
         else:
             reason = "delete.topic.enable=false" if name in self._topics else "there is no such topic"
             log.warning("topic %s is not deleted, though others have asked: %s", name, reason)
-            self._office.discard(f"{paths.DELETE_TOPICS}/{name}")
+            self._fence.discard(f"{paths.DELETE_TOPICS}/{name}")

@@ -1,8 +1,10 @@
-"""Moving a partition to other replicas: what may be asked for, and what the topic looks like meanwhile and then.
+"""Partition reassignment: checking a request, and the topic during and after the reassignment.
 
-A partition that is being moved has all its replicas at once, those that come and those that go; `Topic.moves` says
-which are which. The move is over as soon as those that it is to have in the end are in sync. A move that is taken back
-is one to where the partition was. Source: KafkaController.processApiPartitionReassignment, ReplicaAssignment (KIP-455).
+During a reassignment the partition's assignment has the adding and the removing replicas; `Topic.moves` says which are
+which. The reassignment is complete when all target replicas are in sync. To cancel a reassignment is to reassign the
+partition to its original replicas.
+
+Source: KafkaController.processApiPartitionReassignment, ReplicaAssignment (KIP-455).
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ _NOWHERE = Move([], [])
 
 
 def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, brokers: Collection[int]) -> None:
-    """Raises KafkaError for a move that cannot be begun; None takes back the one that is under way."""
+    """Raise KafkaError if the partition cannot be reassigned to `target`.
+
+    None stands for cancelling the reassignment that is in progress.
+    """
     if target is None:
         if topic is None or index not in topic.moves:
             raise KafkaError(Errors.NO_REASSIGNMENT_IN_PROGRESS)
@@ -42,10 +47,10 @@ def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, 
 def moved(
     topic: Topic, index: int, target: Sequence[int] | None, state: PartitionState | None
 ) -> tuple[Topic, PartitionState | None]:
-    """The topic with the move of a partition begun, or over if it can be over at once; and the partition's state, if
-    that changes. `check_target` has let it pass.
+    """Return the topic after the start of a reassignment, and the partition's new state, None if it does not change.
 
-    It is over at once if no replica comes or goes, or if those that stay have all records and their leader.
+    The reassignment is complete at once if no replica is added or removed, or if the target replicas are in sync and
+    the leader is one of them. The caller has called `check_target`.
     """
     origin = _origin(topic, index)
     goal = list(origin if target is None else target)
@@ -65,6 +70,6 @@ def moved(
 
 
 def _origin(topic: Topic, index: int) -> list[int]:
-    """The replicas that the partition had before it was moved."""
+    """Return the replicas that the partition had before the reassignment in progress, if there is one."""
     coming = topic.moves.get(index, _NOWHERE).adding
     return [one for one in topic.assignment.get(index, ()) if one not in coming]

@@ -1,22 +1,22 @@
-"""Making, growing, changing and deleting topics.
+"""Creating, extending and deleting topics, and moving their replicas.
 
-Every change is in the metadata tree before anything happens to a log, so a crash in between leaves work that the
-next start finishes: a topic without logs gets them, a topic marked as deleted loses them. All methods block; they
-run on the disk pool or at the start, one change at a time. Source: kafka.server.ZkAdminManager, KafkaController.
+Every change is written to the metadata tree before it is sent to a broker. So after a crash in between, the next start
+finishes the work: it creates missing logs, and deletes the logs of topics that are marked as deleted. The methods wait.
+They run on the disk pool or at the start, one change at a time. Source: kafka.server.ZkAdminManager, KafkaController.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kafkapy.controller.leading import Leading
+from kafkapy.controller.interface import Assignment
+from kafkapy.controller.partition_states import Brokers, PartitionStates
 from kafkapy.controller.reassignment import check_target, moved
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.config import LogConfig
-from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.producer_ids import ProducerIdBlocks
 from kafkapy.metadata.topics import (
     Topic,
     TopicRegistry,
@@ -25,41 +25,40 @@ from kafkapy.metadata.topics import (
     validate_name,
 )
 from kafkapy.metadata.tree import wait
-from kafkapy.replica.manager import ReplicaManager
 
 log = logging.getLogger("kafkapy.controller.topics")
 
-Assignment = Mapping[int, Sequence[int]]
-# A topic's overrides -> the settings of its logs, or KafkaError INVALID_CONFIG.
-CheckConfig = Callable[[Mapping[str, str]], LogConfig]
-Overrides = dict[str, str]
+# The roles that one call at the start applies. Each may create a log, and a stop of the broker waits for the call.
+_ROLES_AT_ONCE = 100
 
 
 class TopicController:
-    """The topics of a cluster of one: this broker is the controller and leads every partition."""
+    """The controller of a cluster of one broker, in this process. See kafkapy.controller.interface.Controller."""
 
     def __init__(
         self,
         topics: TopicRegistry,
-        configs: ConfigRegistry,
-        replicas: ReplicaManager,
+        producer_ids: ProducerIdBlocks,
+        brokers: Brokers,
         *,
         broker_id: int,
-        check_config: CheckConfig,
+        check_settings: Callable[[Mapping[str, str]], object],
+        check_stored: Callable[[str], object],
         default_partitions: Callable[[], int],
         default_replication: Callable[[], int],
     ) -> None:
+        """`check_settings` checks the settings of a new topic, `check_stored` the stored settings of the topic of that
+        name. Both raise KafkaError INVALID_CONFIG."""
         self._topics = topics
-        self._configs = configs
-        self._replicas = replicas
+        self._producer_ids = producer_ids
+        self._brokers = brokers
         self._broker_id = broker_id
-        self._leading = Leading(topics, replicas, broker_id)
-        self._check_config = check_config
+        self._states = PartitionStates(topics, brokers, [broker_id])
+        self._check_settings = check_settings
+        self._check_stored = check_stored
         self._default_partitions = default_partitions
         self._default_replication = default_replication
         self._changing = threading.Lock()
-        # Told of a deleted topic and its partitions, while nothing else may change: it must not wait.
-        self.on_deleted: Callable[[str, Collection[int]], object] = _nothing
 
     def create(
         self,
@@ -71,7 +70,6 @@ class TopicController:
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Makes a topic and its logs; -1 means the broker's default. Raises KafkaError for what is refused."""
         overrides = dict(overrides or {})
         with self._changing:
             self._topics.check_new(name)
@@ -83,25 +81,25 @@ class TopicController:
                 default_partitions=self._default_partitions(),
                 default_replication=self._default_replication(),
             )
-            config = self._check_config(overrides)
+            self._check_settings(overrides)
             if validate_only:
                 return Topic(name, bytes(16), assignment)
-            _warn(name, config)
             topic: Topic = wait(self._topics.create, name, assignment, overrides)
-            failures = self._leading.lead(topic, topic.assignment, config, is_new=True)
-            if failures:  # a full disk, most often: better no topic than one without logs
+            failures = self._states.lead(topic, topic.assignment, is_new=True)
+            if failures:  # most often a full disk: no topic is better than a topic without logs
                 self._finish_deletion(wait(self._topics.mark_deleted, name))
                 raise failures[0]
         log.info("topic %s made with partitions: %d, settings: %s", name, len(assignment), overrides or "defaults")
         return topic
 
     def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError]:
-        """Makes topics that a client asked the metadata of; gives the errors of those that could not be made."""
         errors = {}
         for name in names:
             try:
                 self.create(name)
             except KafkaError as error:
+                if error.code == Errors.NOT_CONTROLLER:  # after which clients would not fetch the metadata again
+                    error = KafkaError(Errors.LEADER_NOT_AVAILABLE, error.message)
                 if error.code != Errors.TOPIC_ALREADY_EXISTS or name not in self._topics:
                     errors[name] = error
         return errors
@@ -109,64 +107,60 @@ class TopicController:
     def add_partitions(
         self, name: str, count: int, by_hand: Sequence[Sequence[int]] | None, *, validate_only: bool
     ) -> None:
-        """Brings a topic to `count` partitions."""
         with self._changing:
             topic = self._topics.get(name)
             if topic is None:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
             added = plan_more_partitions(name, topic.assignment, [self._broker_id], count, by_hand)
+            self._check_stored(name)
             if validate_only:
                 return
             grown: Topic = wait(self._topics.add_partitions, topic, added)
-            failures = self._leading.lead(grown, added, self._check_config(self._configs.topic(name)), is_new=True)
-            if failures:  # the next start tries again to make their logs
+            failures = self._states.lead(grown, added, is_new=True)
+            if failures:  # the next start tries again to create the logs
                 raise failures[0]
         log.info("topic %s has partitions now: %d", name, count)
 
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
-        """Moves a partition to these replicas, or back (None); see `controller.reassignment`. Raises KafkaError."""
         with self._changing:
             topic = self._topics.get(name)
             check_target(topic, index, target, [self._broker_id])
-            assert topic is not None  # or it would have been refused
+            assert topic is not None  # otherwise `check_target` has raised
             try:
                 changed, state = moved(topic, index, target, self._topics.state(name, index))
             except ValueError as error:
                 raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)) from error
             if changed != topic:
                 wait(self._topics.reassign, topic, changed, {} if state is None else {index: state})
+                self._states.moved(changed, index)
         log.info(
             "%s-%d has replicas %s, and a move: %s", name, index, changed.assignment[index], changed.moves.get(index)
         )
 
     def delete(self, name: str) -> None:
-        """Deletes a topic: gone for clients at once, its directories later (`file.delete.delay.ms`)."""
         with self._changing:
             self._finish_deletion(wait(self._topics.mark_deleted, name))
         log.info("topic %s deleted", name)
 
-    def alter_topic(self, name: str, change: Callable[[Overrides], Overrides], *, validate_only: bool) -> None:
-        """Replaces a topic's overrides by `change(overrides)`, if they pass the check."""
-        with self._changing:
-            if not name:
-                raise KafkaError(Errors.INVALID_REQUEST, "a topic's settings need its name")
-            if name not in self._topics:
-                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-            overrides = change(self._configs.topic(name))
-            config = self._check_config(overrides)
-            if validate_only:
-                return
-            wait(self._configs.set_topic, name, overrides)
-            self._replicas.update_config(name, config)
-        _warn(name, config)
-        log.info("settings of topic %s are now: %s", name, overrides or "defaults")
+    def elect_leader(self, name: str, index: int) -> None:
+        topic = self._topics.get(name)
+        if topic is None or index not in topic.assignment:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        reason = self._brokers.why_not_led(name, index)
+        if reason is not None:
+            raise reason
+        raise KafkaError(Errors.ELECTION_NOT_NEEDED, "the leader is the preferred replica already")
 
-    # --- what others write
+    def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:
+        self._producer_ids.allocate(broker_id, done)
+
+    # --- topics that other programs have written to the tree
 
     def follow(self, name: str, *, lead: bool = True) -> None:
-        """A topic that others have made or grown in the tree: it gets what it lacks, and is led (unless not yet).
+        """Complete the nodes of a topic that another program has created or extended.
 
-        Raises ValueError for nodes that are not those of a topic, KafkaError for what no topic may be.
+        If `lead`, leaders are elected for the new partitions, and the roles are sent to the brokers. Raises
+        ValueError if the nodes are not those of a topic, and KafkaError for an invalid topic.
         """
         with self._changing:
             known = self._topics.get(name)
@@ -177,83 +171,44 @@ class TopicController:
             elif (
                 self._topics.read(name) == known
                 and known.id != ZERO_ID
-                and not self._topics.stateless(known, self._broker_id)
+                and not self._topics.partitions_without_state(known, self._broker_id)
             ):
                 return
-            topic: Topic = wait(self._topics.settle, name, self._broker_id, self._leading.next_epoch)
+            if lead:  # at the start each broker checks the settings of its own topics
+                self._check_stored(name)
+            topic: Topic = wait(self._topics.complete_topic, name, self._broker_id, self._brokers.next_epoch)
             if not lead:
                 return
             added = [index for index in topic.assignment if known is None or index not in known.assignment]
-            self._leading.lead(topic, added, self._check_config(self._configs.topic(name)), is_new=True)
+            self._states.lead(topic, added, is_new=True)
         if added:
             log.info("topic %s was made or grown by others; partitions led now: %s", name, added)
 
-    def follow_config(self, name: str) -> None:
-        """Settings of a topic that others may have changed; raises KafkaError for those that cannot be used."""
-        with self._changing:
-            if name in self._topics:
-                self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
+    # --- the start of the broker, during which topics may be changed
 
-    # --- the start: while logs are loading, topics can be changed
+    def start(self, topics: Iterable[Topic], stopping: Callable[[], bool]) -> bool:
+        """Finish deletions that a stop has interrupted, and send the roles of the partitions of these topics.
 
-    def expect_all(self) -> None:
-        """First of all: what is in the tree is this broker's, and is led as soon as it can be."""
-        for name in self._topics.names():
-            topic = self._topics.get(name)
-            if topic is not None:
-                self._replicas.expect(name, topic.assignment)
-
-    def take_over(self, missing: Iterable[tuple[str, int]], stopping: Callable[[], bool]) -> None:
-        """Finishes deletions, and leads the partitions that have no log yet (`missing`), until `stopping()`."""
+        Returns False, early, if `stopping()` returns True. Takes no lock for the roles, so that a long change of one
+        topic does not delay the other topics. A broker refuses the role of a partition that was deleted meanwhile.
+        """
         for topic in self._topics.marked():
             with self._changing:
                 if not stopping() and topic in self._topics.marked():
                     self._finish_deletion(topic)
-        for name, index in missing:
-            if not stopping():
-                self.lead(name, index)
-
-    def lead(self, name: str, index: int) -> None:
-        """Leads an expected partition whose log is there now, or is known not to be.
-
-        Takes no lock, so that a long change of other topics does not hold it up. If its own topic is deleted
-        meanwhile, the replica manager refuses it; if its settings were changed since the loading began, it gets them
-        anew.
-        """
-        topic = self._topics.get(name)
-        if topic is None or index not in topic.assignment:
-            self.finish_marked(name)
-            return
-        try:
-            config = self._check_config(self._configs.topic(name))
-        except KafkaError as error:
-            log.error("cannot lead %s-%d: %s", name, index, error.message)
-            self._replicas.refuse(name, index, error)
-            return
-        if self._leading.lead(topic, [index], config, is_new=False):
-            self._clear_away(topic, index)
-            return
-        log_config = self._replicas.config_of(name, index)
-        now = self._check_config(self._configs.topic(name))
-        if log_config is not None and log_config is not now and log_config.values != now.values:
-            with self._changing:
-                self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
-
-    def _clear_away(self, topic: Topic, index: int) -> None:
-        """The partition cannot be led: because its topic was deleted meanwhile, after which its log was made anew?
-
-        The deletion was over before there was that log, so nobody else removes it, and a new topic of the name could
-        not have one.
-        """
-        if self._topics.get(topic.name) is topic:
-            return
-        with self._changing:
-            current = self._topics.get(topic.name)
-            if current is None or current.id != topic.id:
-                self._replicas.discard(topic.name, index, topic.id)
+        for topic in topics:
+            indexes = list(topic.assignment)
+            for at in range(0, len(indexes), _ROLES_AT_ONCE):
+                now = self._topics.get(topic.name)
+                if now is None or now.id != topic.id:
+                    break
+                if stopping():
+                    return False
+                self._states.lead(now, indexes[at : at + _ROLES_AT_ONCE], is_new=False)
+        return True
 
     def finish_marked(self, name: str) -> None:
-        """If the topic was deleted while a log of it was being recovered, or its deletion was cut short."""
+        """Finish the deletion of a topic if it was interrupted, or had to leave a log that was being recovered."""
         if all(topic.name != name for topic in self._topics.marked()):
             return
         with self._changing:
@@ -261,28 +216,10 @@ class TopicController:
                 if topic.name == name:
                     self._finish_deletion(topic)
 
-    def refresh_configs(self) -> None:
-        """The broker's defaults changed: gives every log its settings anew."""
-        with self._changing:
-            for name in self._topics.names():
-                self._replicas.update_config(name, self._check_config(self._configs.topic(name)))
-
     def _finish_deletion(self, topic: Topic) -> None:
-        """Removes the logs, then the topic's nodes. With a log out of reach the mark stays, for the next start."""
-        left = self._replicas.delete_topic(topic.name, topic.assignment)
-        self.on_deleted(topic.name, topic.assignment.keys())
+        """Delete the topic's logs, then its nodes. The nodes stay if a log cannot be deleted yet."""
+        left = self._states.delete(topic)
         if left:
             log.warning("topic %s is deleted, but for what is out of reach for now: %s", topic.name, "; ".join(left))
         else:
             wait(self._topics.remove, topic.name)
-
-
-def _nothing(name: str, partitions: Collection[int]) -> None:
-    """Nobody wants to know."""
-
-
-def _warn(name: str, config: LogConfig) -> None:
-    """Says it when a topic's message format is not what its settings ask for."""
-    ignored = config.format_ignored()
-    if ignored is not None:
-        log.warning("topic %s: %s", name, ignored)

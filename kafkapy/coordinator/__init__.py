@@ -1,1 +1,1 @@
-"""Who is in which group, where each group stands, which transactions are open: kept in the internal topics."""
+"""The group and transaction coordinators: their state is kept in the internal topics and rebuilt from them."""

@@ -1,6 +1,6 @@
-"""Records of `__consumer_offsets` that Kafka's newer coordinator writes for groups of KIP-848.
+"""Schemas of the records that Kafka's KIP-848 group coordinator writes to `__consumer_offsets`.
 
-No group of this broker is one, but a directory of a broker in KRaft mode holds them, and tools show them.
+This broker has classic groups only. The tools decode these records in the directories of brokers in KRaft mode.
 """
 
 from kafkapy.protocol.versioned import VersionedMessage
@@ -18,7 +18,7 @@ def _key(schema: str, name: str, record_type: int) -> VersionedMessage:
     return VersionedMessage(schema.format(name=name, type=record_type))
 
 
-# By record type, which is the version of the key: key and value.
+# Record type (the version of the key) to the schemas of its key and its value.
 BY_TYPE: dict[int, tuple[VersionedMessage, VersionedMessage]] = {
     3: (
         _key(_GROUP, "ConsumerGroupMetadata", 3),

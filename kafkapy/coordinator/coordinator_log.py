@@ -1,4 +1,4 @@
-"""How a shard's records get into its partition: one batch an append, in Kafka's form, never waiting."""
+"""Appends a coordinator's records to its partition, one batch an append, without blocking."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.results import COORDINATOR
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.compression import NONE
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.coordinator.log")
 
 NO_SEQUENCE = -1
+ALL = -1  # acks
 
 _TO_CLIENTS = {
     Errors.UNKNOWN_TOPIC_OR_PARTITION: Errors.COORDINATOR_NOT_AVAILABLE,
@@ -34,18 +35,19 @@ _TO_CLIENTS = {
 
 
 def coordinator_error(error: KafkaError) -> int:
-    """The code by which a client is told that an append of its coordinator failed (Kafka's GroupMetadataManager)."""
+    """Return the error code for a client whose coordinator failed to append (Kafka's GroupMetadataManager)."""
     return _TO_CLIENTS.get(error.code, error.code)
 
 
 class CoordinatorLog:
-    """The ShardLog of a partition that is led here.
+    """The ShardLog of a partition whose leader is this broker.
 
-    codec, acks: of the appends, asked at each; acks=all looks at min.insync.replicas. base_sequence: what the batch of
-    these records has as its base sequence; nobody checks it, but Kafka writes one in some.
+    codec, acks, timeout_ms: called at each append; acks=all checks min.insync.replicas and waits up to `timeout_ms`
+    until the records are replicated. base_sequence: returns the base sequence of the records' batch. Nothing checks it,
+    but Kafka sets it in some batches.
     """
 
-    __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_is_told", "_partition")
+    __slots__ = ("_acks", "_base_sequence", "_clock", "_codec", "_partition", "_refusal_is_logged", "_timeout_ms")
 
     def __init__(
         self,
@@ -54,44 +56,54 @@ class CoordinatorLog:
         codec: Callable[[], int],
         base_sequence: Callable[[Sequence[Record]], int],
         acks: Callable[[], int],
+        timeout_ms: Callable[[], int],
     ) -> None:
         self._partition = partition
+        self._timeout_ms = timeout_ms
         self._acks = acks
         self._clock = clock
         self._codec = codec
         self._base_sequence = base_sequence
-        self._is_told = False
+        self._refusal_is_logged = False
 
     def append(
         self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
     ) -> None:
-        """See ShardLog. A full queue, a stalled disk or a flush makes `done` come later, from a pool thread."""
-        refusal = self._partition.refusal(self._acks())
+        """Append the records as one batch and call `done` with None or the error; see ShardLog.
+
+        If the append has to wait for a queue, a slow disk, a flush or other replicas, `done` is called later, on
+        another thread.
+        """
+        acks = self._acks()
+        refusal = self._partition.refusal(acks)
         if refusal is not None:
-            self._tell_refused(refusal)
+            self._log_refusal(refusal)
             done(refusal)
             return
-        self._is_told = False
-        batch = memoryview(self._batch(records, producer))
+        self._refusal_is_logged = False
+        batch = OwnBatch(self._batch(records, producer))
 
         def finished(verdicts: list[Verdict]) -> None:
-            done(verdicts[0] if isinstance(verdicts[0], KafkaError) else None)
+            verdict = verdicts[0]
+            if isinstance(verdict, KafkaError):
+                done(verdict)
+            elif acks == ALL:
+                self._partition.when_replicated(verdict.last_offset + 1, self._timeout_ms() / 1000, done)
+            else:
+                done(None)
 
-        try:
-            verdicts = self._partition.append([batch], finished, COORDINATOR)
-        except RuntimeError as error:  # the append pool was stopped: the broker ends
-            done(KafkaError(Errors.NOT_COORDINATOR, str(error)))
-            return
+        verdicts = self._partition.append([batch], finished)
         if verdicts is not None:
             finished(verdicts)
 
-    def _tell_refused(self, refusal: KafkaError) -> None:
-        """Clients ask again and again, and are only told that there is no coordinator; a person is told why, once."""
-        if not self._is_told:
-            self._is_told = True
-            log.warning("a coordinator cannot write, so its clients find none: %s", refusal)
+    def _log_refusal(self, refusal: KafkaError) -> None:
+        """Log the first of consecutive refused appends: clients retry without end, and their error code does not say
+        why."""
+        if not self._refusal_is_logged:
+            self._refusal_is_logged = True
+            log.warning("a coordinator cannot append, its clients get an error: %s", refusal)
 
-    def _batch(self, records: Sequence[Record], producer: Producer | None) -> bytearray:
+    def _batch(self, records: Sequence[Record], producer: Producer | None) -> bytes | bytearray:
         codec, now_ms, sequence = self._codec(), self._clock.time_ms(), self._base_sequence(records)
         producer_id, producer_epoch = producer or (-1, -1)
         if codec == NONE:
@@ -105,4 +117,4 @@ class CoordinatorLog:
             base_sequence=sequence,
             transactional=producer is not None,
         )
-        return bytearray(batch)
+        return batch

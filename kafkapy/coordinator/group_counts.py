@@ -1,13 +1,13 @@
-"""What Kafka's group-coordinator-metrics count, over all shards of a broker; server.gauges exports it."""
+"""Counters for Kafka's group-coordinator-metrics, over all shards of a broker; server.gauges exports them."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class GroupCounts:
-    """Plain numbers that only grow."""
+    """Counters that only grow."""
 
-    commits: int = 0  # offsets that were committed, those of open transactions too
-    expired: int = 0  # offsets that nobody committed for too long
-    deleted: int = 0  # offsets that somebody asked to be deleted
-    rebalances: int = 0  # those that were completed: the leader's assignment has come
+    commits: int = 0  # committed offsets, including those committed in open transactions
+    expired: int = 0  # offsets deleted by retention
+    deleted: int = 0  # offsets deleted by OffsetDelete
+    rebalances: int = 0  # rebalances for which the leader sent the assignment

@@ -1,7 +1,7 @@
-"""Records of `__consumer_offsets`: where each group stands in each partition, and who is in which group.
+"""Schemas and codecs of the records in `__consumer_offsets`: committed offsets and group metadata.
 
-The version of a key tells the kind of record: 0 and 1 are an offset commit, 2 is a group's metadata. A record
-without a value deletes. Source: Kafka's GroupMetadataManager and its OffsetCommit* and GroupMetadata* schemas.
+The version of a key is the type of the record: 0 and 1 are offset commits, 2 is group metadata. A record with a null
+value is a tombstone. Source: Kafka's GroupMetadataManager and its OffsetCommit* and GroupMetadata* schemas.
 """
 
 from collections.abc import Iterable
@@ -56,13 +56,13 @@ record GroupMetadataValue  versions 0-4  flexible 4+
 """
 )
 
-# Written as Kafka 3.9 does: the last versions that are not flexible, so that older brokers can read them.
+# As in Kafka 3.9, the highest versions that are not flexible, so that older brokers can read the records.
 _OFFSET_KEY_VERSION, _OFFSET_VALUE_VERSION, _EXPIRING_OFFSET_VALUE_VERSION = 1, 3, 1
 _GROUP_KEY_VERSION, _GROUP_VALUE_VERSION = 2, 3
 
 
 class OffsetKey(NamedTuple):
-    """Of an offset commit."""
+    """The key of an offset commit record."""
 
     group: str
     topic: str
@@ -70,19 +70,22 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Of a group's metadata."""
+    """The key of a group metadata record."""
 
     group: str
 
 
 class UnknownKey(NamedTuple):
-    """Of a kind of record that later versions of Kafka write: to be left alone."""
+    """The key of a record type that later versions of Kafka write; such records are ignored."""
 
     version: int
 
 
 class CommittedOffset(NamedTuple):
-    """Times are milliseconds. `expire_timestamp` is given only by commits of old clients that name a retention."""
+    """A committed offset. Times are in milliseconds.
+
+    `expire_timestamp` is set only by old clients that commit with a retention time.
+    """
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -92,7 +95,7 @@ class CommittedOffset(NamedTuple):
 
 
 def decode_key(key: Buffer) -> OffsetKey | GroupKey | UnknownKey:
-    """Raises ProtocolError."""
+    """Decode a record's key. Raises ProtocolError."""
     version = version_of(key, "a key of __consumer_offsets")
     if OFFSET_COMMIT_KEY.has_version(version):
         offset_key = OFFSET_COMMIT_KEY.decode(key)[1]
@@ -109,7 +112,7 @@ def encode_offset_key(key: OffsetKey) -> bytes:
 
 
 def decode_offset(value: Buffer) -> CommittedOffset:
-    """Raises ProtocolError, UnsupportedVersion."""
+    """Decode the value of an offset commit record. Raises ProtocolError, UnsupportedVersion."""
     _, found = OFFSET_COMMIT_VALUE.decode(value)
     return CommittedOffset(
         found.offset, found.leader_epoch, found.metadata, found.commit_timestamp, found.expire_timestamp
@@ -117,7 +120,10 @@ def decode_offset(value: Buffer) -> CommittedOffset:
 
 
 def encode_offset(committed: CommittedOffset) -> bytes:
-    """Only version 1 can carry an expire timestamp; with one, the leader epoch is lost."""
+    """Encode the value of an offset commit record.
+
+    Only version 1 has an expire timestamp, and it has no leader epoch: with an expire timestamp, the epoch is dropped.
+    """
     expires = committed.expire_timestamp != NO_TIMESTAMP
     message = OFFSET_COMMIT_VALUE.Message(**committed._asdict())
     return OFFSET_COMMIT_VALUE.encode(message, _EXPIRING_OFFSET_VALUE_VERSION if expires else _OFFSET_VALUE_VERSION)
@@ -128,7 +134,8 @@ def encode_group_key(group: str) -> bytes:
 
 
 def decode_group(value: Buffer) -> Any:
-    """A GROUP_METADATA_VALUE.Message. Raises ProtocolError, UnsupportedVersion."""
+    """Decode the value of a group metadata record to a GROUP_METADATA_VALUE.Message. Raises ProtocolError,
+    UnsupportedVersion."""
     return GROUP_METADATA_VALUE.decode(value)[1]
 
 
@@ -140,7 +147,7 @@ def encode_group(
     current_state_timestamp: int,
     members: Iterable[Any] = (),
 ) -> bytes:
-    """`members` are GROUP_METADATA_VALUE.Message.Members."""
+    """Encode the value of a group metadata record; `members` are GROUP_METADATA_VALUE.Message.Members."""
     message = GROUP_METADATA_VALUE.Message(
         protocol_type=protocol_type,
         generation=generation,

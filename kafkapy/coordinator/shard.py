@@ -1,9 +1,10 @@
-"""The step machine under both coordinators: one shard is one partition of an internal topic and the state in it.
+"""The step runner of both coordinators. A shard is one partition of an internal topic with its state machine.
 
-A step is a function of the state. It looks, refuses by raising KafkaError, or answers `Effects`: records to append
-and what to do when they are in the log. Records change the state only then, by the same `apply` that rebuilds the
-state at a load; so an append that fails leaves nothing to take back. What is not recorded (who waits for a rebalance,
-a commit under way) is the machine's own, and `then` tells it how the append went. Source: Kafka's CoordinatorRuntime.
+A step is a function that gets the machine. It reads the state, raises KafkaError to refuse the request, or returns
+Effects: records to append and a callback for when they are in the log. Records change the state only after the append,
+through the same logic that rebuilds the state at a load, so a failed append needs no rollback. State without records,
+such as members waiting for a rebalance, is updated by the step itself and by the callback. Source: Kafka's
+CoordinatorRuntime.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.coordinator.shard")
 
-Record = tuple[bytes, "bytes | None"]  # key, value; no value deletes
+Record = tuple[bytes, "bytes | None"]  # key, value; a value of None is a tombstone
 
 TOO_LARGE = (Errors.MESSAGE_TOO_LARGE, Errors.RECORD_LIST_TOO_LARGE, Errors.INVALID_FETCH_SIZE)
 
@@ -31,16 +32,17 @@ LOADING, ACTIVE, FAILED, UNLOADED = "loading", "active", "failed", "unloaded"
 
 
 class Producer(NamedTuple):
-    """Whose transaction a batch belongs to."""
+    """The producer id and epoch of the transaction that a batch belongs to."""
 
     id: int
     epoch: int
 
 
 class Effects(NamedTuple):
-    """What a step wants done. `then(None)` when the records are in the log and applied, `then(error)` if they are not.
+    """The outcome of a step: records to append, and a callback.
 
-    Without records `then(None)` is called at once. `producer`: the records are part of its transaction.
+    `then(None)` is called when the records are in the log and applied, `then(error)` if the append failed. Without
+    records, `then(None)` is called at once. `producer`: append the records in this producer's transaction.
     """
 
     records: Sequence[Record] = ()
@@ -49,37 +51,38 @@ class Effects(NamedTuple):
 
 
 class Machine(Protocol):
-    """The state of one shard. Every method is called by one thread at a time, all but `replay` under the lock.
+    """The state machine of one shard. One thread at a time calls its methods, holding the shard's lock except in
+    `replay`.
 
-    `shard`: set right after both are made.
+    `shard` is set right after both objects are created.
     """
 
     shard: Any
 
     def replay(self, header: BatchHeader, batch: memoryview) -> None:
-        """At the load: the next batch of the log, control batches included. Raises ProtocolError, ValueError."""
+        """Load the next batch of the log, which may be a control batch. Raises ProtocolError, ValueError."""
         ...
 
     def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
-        """Records of a step that are in the log now."""
+        """Update the state with a step's records, which are now in the log."""
         ...
 
     def loaded(self) -> None:
-        """The state is whole; time-outs begin."""
+        """Called when the load is complete: start the time-outs."""
         ...
 
     def unloaded(self, reason: KafkaError) -> None:
-        """The shard ends here: whoever waits is told `reason`, time-outs end."""
+        """Called when the shard ends: answer pending requests with `reason` and cancel the time-outs."""
         ...
 
 
 class ShardLog(Protocol):
-    """Where a shard's records go: a Partition, behind the runtime."""
+    """The log that a shard appends to."""
 
     def append(
         self, records: Sequence[Record], producer: Producer | None, done: Callable[[KafkaError | None], None]
     ) -> None:
-        """Appends one batch; `done` is called once, in the order of the appends, at once or from another thread."""
+        """Append the records as one batch. `done` is called once for each append, now or later on another thread."""
         ...
 
 
@@ -88,21 +91,21 @@ T = TypeVar("T")
 
 
 class _Append:
-    """One under way: what the step wants, and, once it is known, how it went."""
+    """An append in progress: the effects of its step and, once finished, the error."""
 
-    __slots__ = ("effects", "error", "is_known")
+    __slots__ = ("effects", "error", "is_finished")
 
     def __init__(self, effects: Effects) -> None:
         self.effects = effects
         self.error: KafkaError | None = None
-        self.is_known = False
+        self.is_finished = False
 
 
 class Shard(Generic[M]):
-    """Runs steps on one machine, one at a time.
+    """Runs steps on one state machine, one at a time.
 
-    A step may not wait, nor run a step of another shard that could come back here: it holds this shard's lock, as
-    `then` does. From a transaction's shard to a group's is the one way in which locks are taken together.
+    Steps and `then` callbacks run under this shard's lock, so they must not block, nor run a step of another shard that
+    could call back. Locks are only ever taken together in one order: a transaction shard's, then a group shard's.
     """
 
     def __init__(self, topic: str, index: int, machine: M, shard_log: ShardLog, *, clock: Clock, timer: Timer) -> None:
@@ -111,13 +114,14 @@ class Shard(Generic[M]):
         self.machine = machine
         self.clock = clock
         self.state = LOADING
-        self.leader_epoch = 0  # of the partition, set at the load: the coordinator epoch of transaction markers
-        self.load_s = 0.0  # how long the load took
+        self.leader_epoch = 0  # the partition's; used as the coordinator epoch of transaction markers
+        self.load_s = 0.0  # duration of the load
         self._log = shard_log
         self._timer = timer
-        # Reentrant: `then` is part of a step's work and may run the next step.
+        # Reentrant, because a `then` callback may run the next step.
         self._lock = threading.RLock()
-        self._under_way: deque[_Append] = deque()
+        self._pending_appends: deque[_Append] = deque()
+        self._after_load: list[Callable[[], object]] = []
         self._is_open = False
 
     def __repr__(self) -> str:
@@ -125,7 +129,7 @@ class Shard(Generic[M]):
 
     @property
     def name(self) -> str:
-        """TOPIC-INDEX."""
+        """The partition's name, TOPIC-INDEX."""
         return f"{self.topic}-{self.index}"
 
     @property
@@ -134,22 +138,25 @@ class Shard(Generic[M]):
 
     @property
     def is_loading(self) -> bool:
-        """Until the machine is done with `loaded` too: a network thread that came sooner would wait for the lock."""
+        """True until the load has finished, `machine.loaded` included, so that network threads do not wait for the
+        lock."""
         return not (self._is_open or self.has_ended)
 
     def run(self, step: Callable[[M], Effects | None]) -> None:
-        """Runs a step and appends what it answers. Raises KafkaError: what the step refuses, or why none can run."""
+        """Run a step and append the records it returns. Raises KafkaError if the step refuses or the shard is not
+        active."""
         with self._lock:
             self.check()
             effects = step(self.machine)
             if effects is not None:
-                self._carry_out(effects)
+                self._execute(effects)
 
-    def run_together(
-        self, steps: Sequence[tuple[Callable[[M], Effects | None], Callable[[KafkaError], object]]]
-    ) -> None:
-        """As `run` for each (step, refused), but with one append for all of them; a step of a transaction comes alone.
-        `refused(error)` is told what its step refuses, or why none can run."""
+    def run_joined(self, steps: Sequence[tuple[Callable[[M], Effects | None], Callable[[KafkaError], object]]]) -> None:
+        """Run each (step, refused) as `run` would, but append the records of all steps as one batch.
+
+        `refused(error)` is called if its step refuses or the shard is not active. Steps in a transaction must be run
+        alone.
+        """
         wanted = []
         with self._lock:
             for step, refused in steps:
@@ -159,57 +166,71 @@ class Shard(Generic[M]):
                 except KafkaError as error:
                     refused(error)
                     continue
-                except Exception as failure:  # must not keep the others from what they have begun
+                except Exception as failure:  # the other steps have already changed state and must still append
                     log.exception("%s: a step failed", self.name)
                     refused(KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(failure)))
                     continue
                 if effects is not None and effects.records:
                     wanted.append(effects)
                 elif effects is not None:
-                    self._carry_out(effects)
-            self._carry_out_together(wanted)
+                    self._execute(effects)
+            self._append_joined(wanted)
 
-    def _carry_out_together(self, wanted: Sequence[Effects]) -> None:
+    def _append_joined(self, wanted: Sequence[Effects]) -> None:
         def then(error: KafkaError | None) -> None:
-            if error is not None and error.code in TOO_LARGE:  # each alone may not be
-                for one in wanted:
-                    self._carry_out(one)
+            if error is not None and error.code in TOO_LARGE:  # each append alone may be small enough
+                for effects in wanted:
+                    self._execute(effects)
                 return
-            for one in wanted:
-                self._tell(one, error)
+            for effects in wanted:
+                self._call_then(effects, error)
 
         if len(wanted) > 1:
-            self._carry_out(Effects([record for one in wanted for record in one.records], then))
+            self._execute(Effects([record for effects in wanted for record in effects.records], then))
         elif wanted:
-            self._carry_out(wanted[0])
+            self._execute(wanted[0])
 
     def read(self, look: Callable[[M], T]) -> T:
-        """What `look` finds in the state. Raises KafkaError as `run` does."""
+        """Return `look(machine)`, called under the lock. Raises KafkaError if the shard is not active."""
         with self._lock:
             self.check()
             return look(self.machine)
 
-    def in_turn(self, look: Callable[[M], object]) -> None:
-        """Calls `look` behind the appends that are under way, with nothing between: now, or on the thread that tells
-        how the last of them went. Not at all if the shard ends before. Raises KafkaError as `run` does.
+    def after_pending_appends(self, look: Callable[[M], object]) -> None:
+        """Call `look(machine)` after the callbacks of all appends now in progress: at once, or on the thread that
+        finishes the last of them. Never if the shard ends first. Raises KafkaError if the shard is not active.
 
-        For what is in the log by other hands, and may be told of before an append of ours that lies before it.
+        This is for records appended without the shard (transaction markers). The shard may hear of a marker before it
+        hears of its own append in front of the marker; handling the marker first would apply the two in the wrong
+        order.
         """
         with self._lock:
             self.check()
             turn = _Append(Effects(then=lambda error: look(self.machine) if error is None else None))
-            self._under_way.append(turn)
+            self._pending_appends.append(turn)
             self._appended(turn, None)
 
+    def when_loaded(self, act: Callable[[], object]) -> None:
+        """Call `act` now if the shard is loaded, else at the end of the load, before any request's step runs.
+
+        `act` is never called if the shard ends before it is loaded.
+        """
+        with self._lock:
+            if self.state == LOADING:
+                self._after_load.append(act)
+                return
+        if not self.has_ended:
+            act()
+
     def check(self) -> None:
-        """Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless steps can run."""
+        """Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS or NOT_COORDINATOR unless the shard is active."""
         if self.state == LOADING:
             raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{self.name} is being loaded")
         if self.state != ACTIVE:
             raise KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {self.state}")
 
     def after(self, delay_s: float, step: Callable[[M], Effects | None]) -> TimerEntry:
-        """Runs a step in `delay_s` seconds, on the timer's thread, unless the shard has ended by then."""
+        """Run a step after `delay_s` seconds on the timer's thread, unless the shard has ended by then."""
         return self._timer.schedule(delay_s, lambda: self._run_late(step))
 
     def _run_late(self, step: Callable[[M], Effects | None]) -> None:
@@ -218,27 +239,28 @@ class Shard(Generic[M]):
                 if self.state == ACTIVE:
                     self.run(step)
         except KafkaError as error:
-            log.warning("a step of %s that was due was refused: %s", self.name, error)
+            log.warning("a delayed step of %s was refused: %s", self.name, error)
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _execute(self, effects: Effects) -> None:
         if not effects.records:
             if effects.then is not None:
                 effects.then(None)
             return
         append = _Append(effects)
-        self._under_way.append(append)
+        self._pending_appends.append(append)
         try:
             self._log.append(effects.records, effects.producer, lambda error: self._appended(append, error))
-        except Exception as failure:  # else those that come later would wait for this one for ever
+        except Exception as failure:  # later appends would otherwise wait for this one forever
             log.exception("%s: an append failed", self.name)
             self._appended(append, KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(failure)))
 
     def _appended(self, append: _Append, error: KafkaError | None) -> None:
-        """Records change the state in the order of the log, whichever append is known first."""
+        """Note that an append has finished; finish all appends up to the first unfinished one, in the order of the
+        log."""
         with self._lock:
-            append.error, append.is_known = error, True
-            while self._under_way and self._under_way[0].is_known:
-                first = self._under_way.popleft()
+            append.error, append.is_finished = error, True
+            while self._pending_appends and self._pending_appends[0].is_finished:
+                first = self._pending_appends.popleft()
                 self._finish(first.effects, first.error)
 
     def _finish(self, effects: Effects, error: KafkaError | None) -> None:
@@ -247,27 +269,29 @@ class Shard(Generic[M]):
                 self.machine.apply(effects.records, effects.producer)
             elif error is None:
                 error = KafkaError(Errors.NOT_COORDINATOR, f"{self.name} is {self.state}")
-        except Exception as failure:  # in the log, and not in the state: only a new load can make it whole
-            log.exception("%s cannot go on: records that it has appended cannot be applied", self.name)
+        # the records are in the log but not in the state: only a reload makes the state complete
+        except Exception as failure:
+            log.exception("%s stops: its appended records cannot be applied to its state", self.name)
             self.end(FAILED)
             error = KafkaError(Errors.NOT_COORDINATOR, str(failure))
-        self._tell(effects, error)
+        self._call_then(effects, error)
 
-    def _tell(self, effects: Effects, error: KafkaError | None) -> None:
+    def _call_then(self, effects: Effects, error: KafkaError | None) -> None:
         if effects.then is None:
             return
         try:
             effects.then(error)
-        except Exception:  # the next append's outcome must be told all the same
-            log.exception("%s: what follows an append failed", self.name)
+        except Exception:  # the callbacks of the next appends must still run
+            log.exception("%s: the callback of an append failed", self.name)
 
-    # --- life, of which the runtime decides
+    # --- loading and unloading
 
     def begin(self, is_complete: Callable[[], bool] | None = None) -> bool:
-        """Ends the load, unless `is_complete()` says that there is more; whether there is nothing left to load.
+        """End the load and return True, or return False if `is_complete()` says that there is more to load.
 
-        It is asked under the lock. So whoever appends to the partition without the shard (the markers of a
-        transaction), and then tells the shard: the load has seen the append, or the step comes after the load.
+        `is_complete` is called under the lock. A thread that appends a transaction marker to the partition and then
+        calls `after_pending_appends` is therefore safe: either the load sees the marker, or the call comes after the
+        load.
         """
         with self._lock:
             if self.state == LOADING:
@@ -275,11 +299,14 @@ class Shard(Generic[M]):
                     return False
                 self.state = ACTIVE
                 self.machine.loaded()
+                for act in self._after_load:
+                    act()
+                self._after_load.clear()
                 self._is_open = True
             return True
 
     def end(self, state: str = UNLOADED) -> None:
-        """No step runs any more; whoever waits is told NOT_COORDINATOR."""
+        """Stop running steps and answer all pending requests with NOT_COORDINATOR."""
         with self._lock:
             was = self.state
             if not self.has_ended:

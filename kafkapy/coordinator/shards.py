@@ -1,7 +1,7 @@
-"""The shards of one internal topic on this broker: which of them a key belongs to, and their coming and going.
+"""The shards of one internal topic on this broker: finds the shard of a key, loads and unloads shards.
 
-A shard comes when this broker begins to lead the partition, and goes with it (a deleted topic, a directory that
-fails). Each time it is a new one, made and loaded anew.
+A new shard is created and loaded each time this broker becomes leader of a partition. The shard ends when the broker
+stops being the leader, when the topic is deleted, or when the log directory fails.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from kafkapy._ext.java_hash import hash_of_string
-from kafkapy.coordinator.coordinator_log import NO_SEQUENCE, CoordinatorLog
-from kafkapy.coordinator.loading import LoadQueue, Replay, load, replay_batches
+from kafkapy.coordinator.coordinator_log import ALL, NO_SEQUENCE, CoordinatorLog
 from kafkapy.coordinator.shard import ACTIVE, Machine, Record, Shard
+from kafkapy.coordinator.shard_loader import LoadQueue, Replay, load, replay_batches
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.compression import NONE
 
@@ -30,9 +30,12 @@ M = TypeVar("M", bound=Machine)
 _LOWEST = -(1 << 31)
 
 
-@lru_cache(maxsize=4096)  # each request of a client names the same group again
+@lru_cache(maxsize=4096)  # every request of a client names the same group
 def partition_of(key: str, partitions: int) -> int:
-    """The partition that holds a group or a transactional id (Kafka's Utils.abs makes the lowest number 0)."""
+    """Return the partition for a group or transactional id: Java's hash modulo `partitions`, as in Kafka.
+
+    Like Kafka's Utils.abs, the absolute value of the lowest int32 is 0.
+    """
     value = hash_of_string(key)
     return (0 if value == _LOWEST else abs(value)) % partitions
 
@@ -46,14 +49,21 @@ def not_compressed() -> int:
 
 
 def all_replicas() -> int:
-    return -1
+    return ALL
+
+
+def default_timeout_ms() -> int:
+    return 30_000
 
 
 class Shards(Generic[M]):
-    """`make_machine(index)` makes the state of a shard, empty; it gets its shard as `machine.shard`.
+    """The shards of an internal topic whose partitions this broker leads.
 
-    partitions: how many a topic that is not there will have. block_bytes: how much a load reads at once.
-    replay: how a block is shown to a machine. codec, base_sequence, acks: see CoordinatorLog.
+    make_machine   creates the empty state machine of a partition; its `shard` attribute is set afterwards
+    partitions     the partition count that the topic will be created with, used while it does not exist
+    block_bytes    how many bytes a load reads at a time
+    replay         loads a block into a machine
+    codec, base_sequence, acks   see CoordinatorLog
     """
 
     def __init__(
@@ -72,6 +82,7 @@ class Shards(Generic[M]):
         codec: Callable[[], int] = not_compressed,
         base_sequence: Callable[[Sequence[Record]], int] = no_sequence,
         acks: Callable[[], int] = all_replicas,
+        timeout_ms: Callable[[], int] = default_timeout_ms,
     ) -> None:
         self.topic = topic
         self._make_machine = make_machine
@@ -86,109 +97,139 @@ class Shards(Generic[M]):
         self._codec = codec
         self._base_sequence = base_sequence
         self._acks = acks
+        self._timeout_ms = timeout_ms
         self._lock = threading.Lock()
         self._shards: dict[int, tuple[Partition, Shard[M]]] = {}
+        # By partition: calls that `each` makes when the shard, not created yet, is loaded.
+        self._waiting_calls: dict[int, list[Callable[[Shard[M]], object]]] = {}
         self._counted: tuple[bytes, int] = (b"", 0)
         self._stopped = False
 
     # --- finding
 
     def partition_for(self, key: str) -> int:
-        """Where a group or a transactional id is kept, whether or not this broker leads the partition."""
+        """Return the partition that stores a group or transactional id, whether or not this broker leads it."""
         topic = self._topics.get(self.topic)
         if topic is None:
             return partition_of(key, self._partitions())
-        # Partitions that the topic gets later count from the next start on, as in Kafka: what is in the others would
-        # be looked for in the wrong place at once.
+        # As in Kafka, partitions added to the topic are used only after a restart: most keys would move to another
+        # partition at once, where their state is not.
         if self._counted[0] != topic.id:
             self._counted = (topic.id, len(topic.assignment))
         return partition_of(key, self._counted[1])
 
     def of(self, key: str) -> Shard[M]:
-        """The shard of a key, active.
+        """Return the active shard of a key.
 
-        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and COORDINATOR_NOT_AVAILABLE at a stop.
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, or COORDINATOR_NOT_AVAILABLE while stopping.
         """
         index = self.partition_for(key)
         shard = self.at(index)
         if shard is None:
-            raise self._why_absent(index)
+            raise self._absence_error(index)
         if shard.is_loading:
-            self._queue.hasten(shard)
+            self._queue.prioritize(shard)
             raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{shard.name} is being loaded")
         shard.check()
         return shard
 
     def at(self, index: int) -> Shard[M] | None:
-        """The shard of a partition, in whatever state; None if it is not led here."""
+        """Return the shard of a partition in any state, or None if this broker does not lead the partition."""
         found = self._shards.get(index)
         return found[1] if found is not None else None
 
     def active(self) -> list[Shard[M]]:
-        """Those that are loaded, by index."""
+        """Return the loaded shards in order of their partitions."""
         return [
             shard for _, (_, shard) in sorted(self._shards.items()) if shard.state == ACTIVE and not shard.is_loading
         ]
 
     @property
     def is_loading(self) -> bool:
-        """Whether some shard is not loaded yet: who lists everything would miss what is in it."""
+        """True if a shard is not loaded yet, so that a list of all groups or transactions would be incomplete."""
         if any(shard.is_loading for _, shard in self._shards.values()):
             return True
         topic = self._topics.get(self.topic)
-        return topic is not None and any(self._is_coming(index) for index in topic.assignment)
+        return topic is not None and any(self._will_load(index) for index in topic.assignment)
 
-    def _is_coming(self, index: int) -> bool:
-        return index not in self._shards and self._replicas.is_expected(self.topic, index)
+    def _will_load(self, index: int) -> bool:
+        """Return True if this broker leads the partition, or is about to, and its shard does not exist yet."""
+        if index in self._shards:
+            return False
+        # `is_expected` must be checked first: the replica manager adds the partition before it clears `is_expected`,
+        # and calls `start_loading` after both. In the other order, both could be False for a partition that is just
+        # getting this broker as leader.
+        return self._replicas.is_expected(self.topic, index) or self._replicas.holds(self.topic, index)
 
-    def _why_absent(self, index: int) -> KafkaError:
+    def each(self, act: Callable[[Shard[M]], object]) -> None:
+        """Call `act` with every shard: now for loaded shards, at the end of the load for the others."""
+        with self._lock:
+            present = [shard for _, shard in self._shards.values()]
+            topic = self._topics.get(self.topic)
+            for index in topic.assignment if topic is not None else ():
+                if self._will_load(index):
+                    self._waiting_calls.setdefault(index, []).append(act)
+        for shard in present:
+            shard.when_loaded(partial(act, shard))
+
+    def _absence_error(self, index: int) -> KafkaError:
         if self._stopped:
             return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "this broker is stopping")
         name = f"{self.topic}-{index}"
         try:
-            self._replicas.get(self.topic, index)  # which hastens its log
+            # this also moves the partition's log to the front of the loading queue
+            self._replicas.get(self.topic, index)
         except KafkaError as error:
-            if error.code != Errors.NOT_LEADER_OR_FOLLOWER:
+            if not self._replicas.is_expected(self.topic, index) and not self._replicas.holds(self.topic, index):
                 return KafkaError(Errors.NOT_COORDINATOR, f"{name} is not led by this broker: {error.message}")
         return KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, f"{name} is about to be loaded")
 
-    # --- coming and going
+    # --- loading and unloading
 
-    def led(self, partition: Partition) -> None:
-        """This broker leads the partition from now on: its shard begins to load."""
+    def start_loading(self, partition: Partition) -> None:
+        """Create the shard of a partition that this broker now leads, and start to load it.
+
+        Does nothing if the shard of a later leader epoch is there: the calls of two threads may come in any order.
+        """
         machine = self._make_machine(partition.index)
-        shard_log = CoordinatorLog(partition, self._clock, self._codec, self._base_sequence, self._acks)
+        shard_log = CoordinatorLog(
+            partition, self._clock, self._codec, self._base_sequence, self._acks, self._timeout_ms
+        )
         shard: Shard[M] = Shard(self.topic, partition.index, machine, shard_log, clock=self._clock, timer=self._timer)
         shard.leader_epoch = partition.leader_epoch
         machine.shard = shard
         with self._lock:
             before = self._shards.get(partition.index)
+            if before is not None and before[0].leader_epoch > partition.leader_epoch:
+                return
             self._shards = {**self._shards, partition.index: (partition, shard)}
+            for act in self._waiting_calls.pop(partition.index, ()):
+                shard.when_loaded(partial(act, shard))
         if before is not None:
             before[1].end()
-        if partition.gone is not None or self._stopped:  # meanwhile: `lost` may have come before this
-            self.lost(partition)
+        if partition.gone is not None or self._stopped:  # `unload` may have been called before the shard was registered
+            self.unload(partition)
         elif partition.log.log_start_offset == partition.log.log_end_offset:
             load(shard, partition, self._replay, 0, self._is_stopped)
         else:
             self._queue.put(shard, partial(load, shard, partition, self._replay, self._block_bytes(), self._is_stopped))
 
-    def lost(self, partition: Partition) -> None:
-        """This broker does not lead the partition any more: its shard ends, soon, on another thread.
+    def unload(self, partition: Partition) -> None:
+        """End the shard of a partition that this broker no longer leads, on a load thread.
 
-        Nothing is waited for here: a directory fails in the middle of an append, under the lock of whatever shard has
-        made it, and others of its shards may wait for that one.
+        This must not wait for a lock. A directory fails in the middle of an append, under the lock of the shard that
+        appends; another shard of the directory may hold its own lock and fail too, and each would wait for the other.
         """
         with self._lock:
             found = self._shards.get(partition.index)
             if found is None or found[0] is not partition:
                 return
-            self._shards = {index: one for index, one in self._shards.items() if index != partition.index}
+            self._shards = {index: entry for index, entry in self._shards.items() if index != partition.index}
         self._queue.put(found[1], found[1].end)
-        self._queue.hasten(found[1])
+        self._queue.prioritize(found[1])
 
     def stop(self) -> None:
-        """Ends every shard: whoever waits is answered, and nobody appends any more."""
+        """End every shard: pending requests are answered and no more records are appended."""
         self._stopped = True
         with self._lock:
             shards, self._shards = self._shards, {}

@@ -1,6 +1,7 @@
-"""Records of `__transaction_state`: each transactional id with its producer id and how far its transaction is.
+"""Schemas and codecs of the records in `__transaction_state`: the producer and transaction state of each transactional
+id.
 
-A record without a value deletes. Source: Kafka's TransactionLog and its TransactionLog* schemas.
+A record with a null value is a tombstone. Source: Kafka's TransactionLog and its TransactionLog* schemas.
 """
 
 from typing import NamedTuple
@@ -29,7 +30,6 @@ record TransactionLogValue  versions 0-1  flexible 1+
 """
 )
 
-# The numbers of the states are their places here (Kafka's TransactionState).
 STATES = (
     "Empty",
     "Ongoing",
@@ -42,14 +42,14 @@ STATES = (
 )
 EMPTY = STATES.index("Empty")
 
-# Version 1 is flexible, and Kafka writes it only where `transaction.version` says so, which ZooKeeper mode has not.
+# Kafka writes version 1 (flexible) only if the feature `transaction.version` is enabled, which needs KRaft.
 _VERSION = 0
 
 
 class TransactionState(NamedTuple):
-    """What is known of a transactional id. Times are milliseconds; `state` is the number of one of STATES.
+    """The recorded state of a transactional id. Times are in milliseconds; `state` is an index into STATES.
 
-    `partitions`: (topic, partition ids) of the transaction; an empty one has none.
+    `partitions`: (topic, partition ids) of the current transaction; none in state Empty.
     """
 
     producer_id: int
@@ -66,7 +66,7 @@ class TransactionState(NamedTuple):
 
 
 def decode_key(key: Buffer) -> str | None:
-    """The transactional id; None for a key of a later version. Raises ProtocolError."""
+    """Return the transactional id of a key, or None for a later key version. Raises ProtocolError."""
     if not TRANSACTION_LOG_KEY.has_version(version_of(key, "a key of __transaction_state")):
         return None
     transactional_id: str = TRANSACTION_LOG_KEY.decode(key)[1].transactional_id
@@ -78,28 +78,31 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_state(value: Buffer) -> TransactionState:
-    """Raises ProtocolError (a state that is none, too), UnsupportedVersion."""
+    """Decode a record's value. Raises ProtocolError (also for an invalid state number), UnsupportedVersion."""
     _, found = TRANSACTION_LOG_VALUE.decode(value)
     if not 0 <= found.transaction_status < len(STATES):
-        raise ProtocolError(f"{found.transaction_status} is not the number of a transaction's state")
+        raise ProtocolError(f"{found.transaction_status} is not a transaction state from 0 to {len(STATES) - 1}")
     if found.transaction_partitions is None and found.transaction_status != EMPTY:
-        raise ProtocolError(f"a transaction in the state {STATES[found.transaction_status]} has null as its partitions")
+        raise ProtocolError(f"the partitions of a transaction in state {STATES[found.transaction_status]} are null")
     partitions = () if found.transaction_status == EMPTY else found.transaction_partitions
     return TransactionState(
         found.producer_id,
         found.producer_epoch,
         found.transaction_timeout_ms,
         found.transaction_status,
-        tuple((one.topic, tuple(one.partition_ids)) for one in partitions),
+        tuple((entry.topic, tuple(entry.partition_ids)) for entry in partitions),
         found.transaction_last_update_timestamp_ms,
         found.transaction_start_timestamp_ms,
     )
 
 
 def encode_state(state: TransactionState) -> bytes:
-    """An empty transaction has null as its partitions, as Kafka writes it. Raises ValueError if it has some."""
+    """Encode a state as a record's value. As in Kafka, the partitions are null in state Empty.
+
+    Raises ValueError for a state Empty that has partitions.
+    """
     if state.state == EMPTY and state.partitions:
-        raise ValueError(f"an empty transaction has no partitions, not {state.partitions}")
+        raise ValueError(f"a transaction in state Empty cannot have partitions: {state.partitions}")
     message = TRANSACTION_LOG_VALUE.Message
     partitions = [
         message.TransactionPartitions(topic=topic, partition_ids=list(ids)) for topic, ids in state.partitions

@@ -1,4 +1,4 @@
-"""What a topic's settings ask of produced batches, ready for the validator."""
+"""Validate the record sets of an append against the topic's settings, before the log's lock is taken."""
 
 from __future__ import annotations
 
@@ -10,71 +10,79 @@ from kafkapy._ext.batch import HEADER
 from kafkapy._ext.validation import built_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
-from kafkapy.log.results import CLIENT
 from kafkapy.record.compression import NONE, ZSTD, codec_of
 from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, Validator
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
 _FOREVER = (1 << 63) - 1
 
-# What may be held of sets that were built anew, before they are appended.
+# How many bytes of rebuilt record sets may be in memory before they are appended.
 MOST_HELD = 4 << 20
+
+
+class OwnBatch(bytearray):
+    """A batch of format 2 that this broker has built: a coordinator's records, or a transaction marker.
+
+    No validation is needed unless the topic's settings require batches to be changed. Unlike a client's batch, an
+    OwnBatch may be a control batch, and its producer's sequence is not checked (Kafka's AppendOrigin.COORDINATOR). The
+    log writes the offset into the buffer.
+    """
+
+
+Records = memoryview | OwnBatch  # a record set to append; a memoryview comes from a client
 
 
 @lru_cache(maxsize=256)
 def rules_of(config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> AppendRules:
-    """The same for all logs that share their settings: there may be thousands."""
+    """Return the rules for these settings. Logs with equal settings share them, as there may be thousands of logs."""
     return AppendRules(config, max_decompressed)
 
 
 class AppendRules:
-    """Made once for each change of the settings."""
+    """The validation rules for one combination of settings. `stamps`: the topic uses LogAppendTime."""
 
-    __slots__ = ("_any", "_any_own", "_own_limit", "_plain", "_plain_own", "_zstd", "older")
+    __slots__ = ("_client", "_own", "_own_limit", "_zstd", "older", "stamps")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
+        self.stamps = config.message_timestamp_type == "LogAppendTime"
         settings: dict[str, Any] = {
             "max_decompressed": max_decompressed,
-            "timestamp_type": _APPEND_TIME if config.message_timestamp_type == "LogAppendTime" else _CREATE_TIME,
+            "timestamp_type": _APPEND_TIME if self.stamps else _CREATE_TIME,
             "before_max_ms": config.message_timestamp_before_max_ms,
             "after_max_ms": config.message_timestamp_after_max_ms,
             "compact": config.compact,
             "max_message_bytes": config.max_message_bytes,
         }
         self._zstd = config.stores_zstd
-        self.older = config.record_magic != 2  # whether the topic is of message format 0 or 1
+        self.older = config.record_magic != 2  # the topic uses message format 0 or 1
         if config.compression_type != "producer":
             settings["target_codec"] = codec_of(config.compression_type)
             settings["target_level"] = config.compression_level
-        self._plain = Validator(**settings)
-        self._plain_own = Validator(**settings, of_client=False)
-        # Which formats a request may carry was looked at when it came.
+        # The produce handler has checked which formats the request may carry.
         settings |= {"target_magic": config.record_magic, "any_magic": True}
-        self._any = Validator(**settings)
-        self._any_own = Validator(**settings, of_client=False)
-        # Up to how many bytes a batch of this broker's own goes into the log as it was built just now, without a walk
-        # over its records; 0 where the topic wants something of it that the builder does not know of.
+        self._client = Validator(**settings)
+        self._own = Validator(**settings, of_client=False)
+        # An OwnBatch of up to this size is appended as it was built. 0 if the topic's settings require batches to be
+        # changed.
         as_built = (
             config.record_magic == 2
             and "target_codec" not in settings
-            and settings["timestamp_type"] == _CREATE_TIME
+            and not self.stamps
             and min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == _FOREVER
         )
         self._own_limit = config.max_message_bytes if as_built else 0
 
-    def validate_all(
-        self, sets: Sequence[memoryview], now_ms: int, zstd_allowed: bool, any_format: bool, origin: int = CLIENT
-    ) -> Iterator[list[ValidatedBatch | KafkaError]]:
-        """Several record sets in groups, each to be appended, and cleared, before the next is asked for.
+    def validate_all(self, sets: Sequence[Records], now_ms: int) -> Iterator[list[ValidatedBatch | KafkaError]]:
+        """Yield the validated batch of each record set, or the error that refuses it, in groups to append one after the
+        other.
 
-        A set of some kilobytes can be built anew as a hundred megabytes: the groups bound what of that is there at a
-        time. `any_format`: as `validate_any`.
+        A set of a few kilobytes can be rebuilt as a hundred megabytes; groups limit how much of that is in memory. The
+        caller must clear each group before requesting the next one.
         """
-        validate = self.validate_any if any_format else self.validate
         group: list[ValidatedBatch | KafkaError] = []
         held = 0
         for records in sets:
-            batch = validate(records, now_ms, zstd_allowed, origin)
+            batch = self._validate(records, now_ms)
             group.append(batch)
             if isinstance(batch, ValidatedBatch) and batch.rebuilt:
                 held += batch.size if batch.remake is None else MOST_HELD  # its size is not known yet
@@ -85,33 +93,17 @@ class AppendRules:
         if group:
             yield group
 
-    def validate(
-        self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
-    ) -> ValidatedBatch | KafkaError:
-        """The batch, checked and with timestamps as the topic wants them, or why it is refused. Format 2 alone."""
-        own = self.own(records) if origin != CLIENT else None
-        if own is not None:
-            return own
-        return self._checked(self._plain if origin == CLIENT else self._plain_own, records, now_ms, zstd_allowed)
-
-    def own(self, records: memoryview) -> ValidatedBatch | None:
-        """A batch that this broker has built itself, in a buffer of its own; None where it has to be looked into."""
-        if not HEADER <= len(records) <= self._own_limit:
-            return None
-        batch = built_batch(records)
-        return batch if batch.codec == NONE else None
-
-    def validate_any(
-        self, records: memoryview, now_ms: int, zstd_allowed: bool, origin: int = CLIENT
-    ) -> ValidatedBatch | KafkaError:
-        """The same for records and topics of any message format; may take long."""
-        return self._checked(self._any if origin == CLIENT else self._any_own, records, now_ms, zstd_allowed)
-
-    def _checked(
-        self, validate: Validator, records: memoryview, now_ms: int, zstd_allowed: bool
-    ) -> ValidatedBatch | KafkaError:
+    def _validate(self, records: Records, now_ms: int) -> ValidatedBatch | KafkaError:
+        """Return the validated batch, with timestamps as the topic's settings require, or the error that refuses it."""
+        validate = self._client
+        if type(records) is OwnBatch:
+            if HEADER <= len(records) <= self._own_limit:
+                batch = built_batch(memoryview(records))
+                if batch.codec == NONE:
+                    return batch
+            validate = self._own
         try:
-            batch = validate(records, now_ms, zstd_allowed)
+            batch = validate(records, now_ms)
         except KafkaError as error:
             return error.as_value()
         if not self._zstd and batch.codec == ZSTD:

@@ -1,7 +1,7 @@
-"""Checkpoint files: a version line, a line with the number of entries, a line an entry.
+"""Checkpoint files: a version line, a line with the number of entries, and one line per entry.
 
-Source: Kafka's CheckpointFile and OffsetCheckpointFile. A write goes to a temporary file that replaces the old
-one, so a crash leaves one or the other.
+Source: Kafka's CheckpointFile and OffsetCheckpointFile. Files are replaced atomically, so a crash leaves either the old
+or the new content.
 """
 
 from __future__ import annotations
@@ -18,20 +18,24 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 
 _VERSION = 0
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
-_SHOWN = 60  # characters of a line that is no entry
+_SHOWN = 60  # how many characters of an invalid line an error shows
 
 
 class CheckpointError(ValueError):
-    """The file is not a checkpoint: says which file and which line."""
+    """The file is not a valid checkpoint. Says which file and which line."""
 
 
 def format_lines(lines: Iterable[str]) -> bytes:
+    """Return the content of a checkpoint file with these entry lines."""
     body = list(lines)
     return "".join(f"{line}\n" for line in (_VERSION, len(body), *body)).encode()
 
 
 def parse_lines(data: bytes, path: str) -> list[str]:
-    """The entries' lines; a file that ends before them is an empty checkpoint, as Kafka has it."""
+    """Return the entry lines. As in Kafka, a file that ends before them is an empty checkpoint.
+
+    Raises CheckpointError.
+    """
     lines = text_lines(data)
     if not lines:
         return []
@@ -46,13 +50,13 @@ def parse_lines(data: bytes, path: str) -> list[str]:
 
 
 def text_lines(data: bytes) -> list[str]:
-    """Lines as Java's readers see them. Python's would also end one at bytes that are only damage here."""
+    """Return the lines as Java's readers split them. Python's splitlines also splits at other control characters."""
     lines = data.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def numbers(line: str, count: int, path: str) -> list[int]:
-    """The fields of a line of `count` numbers."""
+    """Return the numbers in a line that has exactly `count` of them. Raises CheckpointError."""
     fields = line.split()
     if len(fields) != count:
         raise CheckpointError(f"{path} has a line that is not {count} numbers: {line[:_SHOWN]!r}")
@@ -66,16 +70,19 @@ def _number(text: str, path: str) -> int:
 
 
 class OffsetCheckpoint:
-    """One of the files at the top of a log directory: `TOPIC PARTITION OFFSET` lines."""
+    """A checkpoint file of a log directory with lines `TOPIC PARTITION OFFSET`."""
 
     def __init__(self, files: Files, log_dir: str, name: str) -> None:
         self._files = files
         self.path = os.path.join(log_dir, name)
-        self.stale: set[tuple[str, int]] = set()  # logs that are gone and may still be in the file
+        self.stale: set[tuple[str, int]] = set()  # removed logs that may still be in the file
         self._written: bytes | None = None
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Offsets by (topic, partition), in file order; empty if there is no file; raises CheckpointError."""
+        """Return offsets by (topic, partition), in file order; empty if there is no file.
+
+        Raises CheckpointError, OSError.
+        """
         try:
             data = self._files.read(self.path)
         except FileNotFoundError:
@@ -90,7 +97,7 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Replaces the file; does nothing if it would say the same as the last write."""
+        """Replace the file, unless the content is the same as that of the last write."""
         data = format_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
         if data != self._written:
             self._files.replace(self.path, data)

@@ -1,7 +1,7 @@
-"""cleaner-offset-checkpoint: up to which offset each compacted log of a log directory is clean.
+"""cleaner-offset-checkpoint: the offset up to which each compacted log of a log directory is clean.
 
-The file is Kafka's, byte for byte. It is read when somebody first asks, and written at every change: an offset that
-outlives its log, or a truncation, would hide records from the cleaner.
+The file is identical to Kafka's. It is read on first use and written at every change, because an offset that outlives
+its log or a truncation would keep the cleaner from records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class CleanerOffsets:
-    """One a log directory. Every method may wait for the disk; those that change something raise OSError."""
+    """The cleaner offsets of one log directory.
+
+    Every method may wait for the disk; those that change an offset raise OSError.
+    """
 
     __slots__ = ("_checkpoint", "_lock", "_offsets")
 
@@ -28,25 +31,33 @@ class CleanerOffsets:
         self._offsets: dict[tuple[str, int], int] | None = None
 
     def get(self, key: tuple[str, int]) -> int | None:
-        """The first offset that is not clean; None: the log was never cleaned. Raises OSError."""
+        """Return the first offset that is not clean, None if the log was never cleaned. Raises OSError."""
         with self._lock:
             return self._read().get(key)
 
     def put(self, key: tuple[str, int], offset: int) -> None:
+        """Set the offset of a log."""
         with self._lock:
             offsets = self._read()
             if offsets.get(key) != offset:
                 self._write({**offsets, key: offset})
 
+    def correct(self, key: tuple[str, int], wrong: int, offset: int) -> None:
+        """Replace `wrong` by `offset`, unless the offset has changed because the log was cleaned or created again."""
+        with self._lock:
+            offsets = self._read()
+            if offsets.get(key) == wrong:
+                self._write({**offsets, key: offset})
+
     def lower(self, key: tuple[str, int], offset: int) -> None:
-        """The log was cut off at `offset`."""
+        """Lower the offset of a log that is truncated to `offset`."""
         with self._lock:
             offsets = self._read()
             if offsets.get(key, offset) > offset:
                 self._write({**offsets, key: offset})
 
     def remove(self, key: tuple[str, int]) -> None:
-        """The log goes, or a new one of this name comes."""
+        """Remove the offset of a log that is deleted, or about to be created."""
         with self._lock:
             offsets = self._read()
             if key in offsets:

@@ -1,7 +1,7 @@
-"""Removing records: whole segments from the front (retention), any number from the end (truncation).
+"""Remove records: whole segments at the start of the log (retention), any records at its end (truncation).
 
-All of it runs under the log's lock and raises OSError. Readers are never waited for: they have the list of
-segments as it was, and what they have open stays readable. Source: Kafka's UnifiedLog and LocalLog.
+The functions are called with the log's lock held and raise OSError. They do not wait for readers: a reader keeps using
+the old list of segments, and its open files stay readable. Source: Kafka's UnifiedLog and LocalLog.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from kafkapy.log.segment_deletion import delete_segments
 from kafkapy.log.segment_list import SegmentList
 
 if TYPE_CHECKING:
-    from kafkapy.log.log_state import LogState
+    from kafkapy.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: LogState, policy: RetentionPolicy) -> int:
-    """Asks the policy, one rule after the other; returns how many segments went."""
+def delete_old_segments(log: PartitionLog, policy: RetentionPolicy) -> int:
+    """Delete the segments that the policy's rules select, and return how many."""
     return sum(_delete(log, _deletable(log, rule), rule.reason) for rule in policy.rules(log, log.clock.time_ms()))
 
 
-def _deletable(log: LogState, rule: Rule) -> list[Segment]:
-    """From the oldest on, without those that reach the high watermark, and never an empty active segment."""
+def _deletable(log: PartitionLog, rule: Rule) -> list[Segment]:
+    """Return the oldest segments that the rule selects.
+
+    Never returns a segment that reaches above the high watermark, nor an empty active segment.
+    """
     found = []
     items = log.segments.items
     for at, segment in enumerate(items):
@@ -41,22 +44,18 @@ def _deletable(log: LogState, rule: Rule) -> list[Segment]:
     return found
 
 
-def _delete(log: LogState, gone: list[Segment], why: str) -> int:
+def _delete(log: PartitionLog, gone: list[Segment], why: str) -> int:
     if not gone:
         return 0
     if len(gone) == len(log.segments):
         log.roll_locked()  # there is always an active segment
-    following = log.segments.after(gone[-1])
-    assert following is not None
-    # First the start, then the list, then the names: a reader finds the records, or is told they are gone.
-    log.move_start_locked(following.base_offset)
-    log.segments = log.segments.without(gone)
+    log.remove_first_locked(gone)
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name}: {why}")
     return len(gone)
 
 
-def truncate_to(log: LogState, offset: int) -> bool:
-    """Removes the batches that reach `offset` and later ones; whether there were any."""
+def truncate_to(log: PartitionLog, offset: int) -> bool:
+    """Remove the batch that contains `offset` and all later ones. Return whether there were any."""
     if offset < 0:
         raise ValueError(f"{log.name} cannot be truncated to {offset}")
     if offset >= log.log_end_offset:
@@ -68,42 +67,57 @@ def truncate_to(log: LogState, offset: int) -> bool:
         return True
     gone = [segment for segment in log.segments if segment.base_offset > offset]
     kept = log.segments.without(gone)
-    # First the end, then the file: nobody finds what is about to be cut off.
+    # The log's end moves before the file is cut, so that no reader finds a batch that is about to be cut off.
     cut = kept.active.locate(offset, kept.active.size)
-    log.set_segments_locked(kept, offset, cut[0] if cut is not None else kept.active.size)
-    # The later segments before: a crash in between must not leave them behind one that is cut, a gap nobody notices.
+    log.cut_end_locked(kept, offset, cut[0] if cut is not None else kept.active.size)
+    # Later segments are deleted before this one is cut. After a crash in between, the log is just longer; the other way
+    # round, a later segment could follow a segment that was cut, and nothing would detect the gap.
     delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} truncated to {offset}")
     kept.active.truncate_to(offset)
-    # At once: after a power cut nothing of it may be found behind, or beside, what is appended from now on.
+    # Synced at once: after a power cut no removed record may reappear after or between those that are appended next.
     kept.active.sync_records()
     log.env.files.sync_dir(log.directory)
     log.leader_epochs.truncate_from_end(offset)
-    log.log_start_offset = min(log.log_start_offset, offset)
     _rebuild_producers(log)
     return True
 
 
-def truncate_fully(log: LogState, offset: int) -> None:
-    """Removes everything and goes on, empty, at `offset`."""
+def truncate_fully(log: PartitionLog, offset: int) -> None:
+    """Remove all records. The empty log begins at `offset`."""
     gone = log.segments.items
-    # A new segment may need the name of an old one, so the names change before the list does: until then nobody who
-    # has the old list must open a file by its name.
+    # The new segment may get the name of an old one, so the old files are renamed before the list changes. A reader
+    # that still has the old list could then open the new file by that name. So all files are opened and pinned now.
     for segment in gone:
         segment.pin_all()
-    delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} begins anew")
+    delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} is emptied")
     new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
     log.leader_epochs.clear()
     log.snapshots.delete_all()
     log.env.files.sync_dir(log.directory)
     log.producers.clear(offset)
-    log.log_start_offset = offset
-    log.set_segments_locked(SegmentList([new]), offset, 0)
-    log.high_watermark = offset
-    log.recovery_point = offset
+    log.restart_locked(new)
     _rebuild_producers(log)
 
 
-def _rebuild_producers(log: LogState) -> None:
+def undo_append(log: PartitionLog, *, producers: bool) -> None:
+    """Remove what an append that failed halfway, for instance for lack of memory, has left after the end of the log.
+
+    Otherwise the next append would write its records, with the same offsets, after those of the failed append.
+    `producers`: the append may have changed the producer state, which is rebuilt. Raises LogDirFailure if undoing
+    fails.
+    """
+    offset, segment, position = log.end
+    try:
+        log.replace_segments_locked(SegmentList(log.segments.items))  # a new list has no cached positions
+        segment.cut(offset, position)
+        if producers:
+            log.producers.end_offset = -1  # forces a rebuild: the state must not count as that of the log's end
+            _rebuild_producers(log)
+    except Exception as error:
+        raise log.env.failed(f"undoing an append to {log.name}", error) from error
+
+
+def _rebuild_producers(log: PartitionLog) -> None:
     rebuild_producer_state(
         log.producers,
         log.snapshots,

@@ -1,6 +1,6 @@
-"""The log cleaner as the log manager has it: loaded and started when the first compacted log is there.
+"""Loads and starts the log cleaner when the first compacted log appears.
 
-A broker without one spares the threads, the memory and the time at the start.
+Until then the broker saves the cleaner's threads, memory and import time.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from kafkapy.log.environment import SchedulerLike
     from kafkapy.log.partition_log import PartitionLog
 
-# How often is looked for the first compacted log: as a cleaner does that has nothing to do, within these limits.
+# How often to look for the first compacted log, and to retry threads that could not be started: log.cleaner.backoff.ms
+# within these limits.
 _LEAST_S, _MOST_S = 0.1, 15.0
 
 
 class Compaction:
-    """Life: construct, `configure`, `start`, `configure` again at any time, `stop`."""
+    """Starts the LogCleaner on demand. Call `configure`, `start`, then `configure` again at any time, `stop`."""
 
     def __init__(self, logs: Iterable[PartitionLog], scheduler: SchedulerLike, clock: Clock) -> None:
-        """`logs`: those of the broker, as they are whenever it is iterated."""
+        """`logs`: the broker's logs. Each iteration returns the logs of that moment."""
         self.settings = CleanerSettings()
-        self.cleaner: LogCleaner | None = None  # once there was a compacted log
+        self.cleaner: LogCleaner | None = None  # None until the first compacted log
         self._logs = logs
         self._scheduler = scheduler
         self._clock = clock
@@ -38,18 +39,22 @@ class Compaction:
     def start(self) -> None:
         with self._lock:
             if self.settings.enable and not self._stopped:
-                period = min(max(self.settings.backoff_ms / 1000, _LEAST_S), _MOST_S)
-                self._watch = self._scheduler.schedule("log-cleaner-start", self._look, period, period)
+                self._look_often()
+
+    def _look_often(self) -> None:
+        if self._watch is None:
+            period = min(max(self.settings.backoff_ms / 1000, _LEAST_S), _MOST_S)
+            self._watch = self._scheduler.schedule("log-cleaner-start", self._look, period, period)
 
     def configure(self, settings: CleanerSettings) -> None:
-        """New settings; a running cleaner begins anew with them."""
+        """Use new settings. A running cleaner is restarted with them."""
         with self._lock:
             self.settings = settings
-            if self.cleaner is not None:
-                self.cleaner.reconfigure(settings)
+            if self.cleaner is not None and not self.cleaner.reconfigure(settings):
+                self._look_often()
 
     def stop(self) -> None:
-        """Gives up what is being cleaned; returns when nothing is cleaned any more. Idempotent."""
+        """Abort the cleanings in progress, and return when all threads have ended. Idempotent."""
         with self._lock:
             self._stopped = True
             self._unwatch()
@@ -61,10 +66,12 @@ class Compaction:
             from kafkapy.log.cleaner.service import LogCleaner
 
             with self._lock:
-                self._unwatch()
-                if self.cleaner is None and not self._stopped:
+                if self._stopped:
+                    return
+                if self.cleaner is None:
                     self.cleaner = LogCleaner(self._logs, self._clock, self.settings)
-                    self.cleaner.start()
+                if self.cleaner.start():
+                    self._unwatch()
 
     def _unwatch(self) -> None:
         if self._watch is not None:

@@ -1,8 +1,7 @@
-"""Topic settings: the table of every topic key of Kafka 3.9 and the parsed settings of one log.
+"""Topic settings: the table of every topic key of Kafka 3.9, and the parsed settings of one log.
 
-A log's settings are the broker's log.* settings (Kafka's ServerTopicConfigSynonyms, TOPIC_SYNONYMS here) with
-the topic's own overrides on top. Sizes are bytes, times are milliseconds; -1 means no limit where a limit may
-be absent.
+A log's settings are the topic's overrides on top of the broker's log.* settings (Kafka's ServerTopicConfigSynonyms,
+here TOPIC_SYNONYMS). Sizes are bytes and times milliseconds; for a limit, -1 means no limit.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ def _throttled_problem(value: list[str]) -> str | None:
 
 THROTTLED_REPLICAS = Rule("[partitionId]:[brokerId],[partitionId]:[brokerId],...", _throttled_problem)
 
-# name, type, default, validator, has an effect here, meaning. Importance is MEDIUM but for one.
+# name, type, default, validator, has an effect here, meaning. Importance is MEDIUM except for one key.
 _TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
     ("cleanup.policy", T.LIST, ["delete"], CLEANUP_POLICIES, True,
      "What happens to old segments: delete removes them by age and size, compact keeps the last value of each key."),
@@ -67,7 +66,8 @@ _TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
      "Wait between taking a segment out of the log and removing its files."),
     ("flush.messages", T.LONG, LONG_MAX, Range(1), True,
      "Records appended between two fsyncs; 1 makes every acknowledged batch survive a power cut."),
-    ("flush.ms", T.LONG, LONG_MAX, Range(0), True, "Longest time a record waits for its fsync."),
+    ("flush.ms", T.LONG, LONG_MAX, Range(0), True,
+     "Longest time a record waits for its fsync to begin; less than 10 is 10."),
     ("follower.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, False,
      "Replicas whose incoming replication traffic is throttled."),
     ("index.interval.bytes", T.INT, 4096, Range(0), True, "Bytes of log between two entries of the offset index."),
@@ -129,8 +129,8 @@ TOPIC_KEYS: dict[str, ConfigKey] = key_table(
     for name, type, default, validator, effect, doc in _TOPIC_ROWS
 )
 
-# Broker settings behind each topic setting, in order of precedence, with the factor to milliseconds. A broker
-# setting without a value gives way to the next one.
+# The broker settings for each topic setting, in order of precedence, each with its factor to milliseconds. A broker
+# setting without a value is skipped.
 TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "segment.bytes": (("log.segment.bytes", 1),),
     "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
@@ -165,16 +165,18 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
 }
 
+_REMOTE = ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable")
+
 _DEFAULTS = {name: key.default for name, key in TOPIC_KEYS.items()}
 
 
 class LogConfig:
-    """The settings of one log, read-only: an attribute per topic key, dots as underscores.
+    """The settings of one log, read-only, with one attribute per topic key (dots become underscores).
 
-    cleanup_policy is a frozenset of "delete" and "compact". The two message_timestamp limits already have the
-    deprecated difference in them. `overridden` names the keys that the topic sets itself; `values` has every
-    parsed value by key. `record_magic` is the message format that appends are stored in, 0 to 2; `protocol_version`
-    the broker's inter.broker.protocol.version, full ("2.8-IV1").
+    cleanup_policy is a frozenset of "delete" and "compact". The deprecated message.timestamp.difference.max.ms is
+    already included in the two message_timestamp limits. `overridden` contains the keys that the topic sets itself;
+    `values` maps every key to its parsed value. `record_magic` is the message format of appends, 0 to 2;
+    `protocol_version` is the broker's inter.broker.protocol.version in full ("2.8-IV1").
     """
 
     __slots__ = (
@@ -232,7 +234,7 @@ class LogConfig:
         overridden: frozenset[str] = frozenset(),
         protocol_version: str = LATEST,
     ) -> None:
-        """From parsed values by topic key; a missing one is Kafka's default. Does not check them."""
+        """`values`: parsed values by topic key, which are not checked. Missing keys get Kafka's defaults."""
         merged = {**_DEFAULTS, **values} if values else _DEFAULTS
         for name, value in merged.items():
             setattr(self, name.replace(".", "_"), value)
@@ -251,20 +253,29 @@ class LogConfig:
 
     @classmethod
     def from_overrides(cls, broker_defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
-        """The broker's settings with a topic's overrides (text) on top; raises ConfigError."""
+        """Return the broker's settings with a topic's stored overrides on top. Raises ConfigError for an invalid value.
+
+        As in Kafka, unknown names are ignored and rules between settings are not checked: `check_overrides` does both
+        before overrides are stored. A later change of the broker's defaults may violate such a rule for existing
+        topics.
+        """
         if not overrides:
             return broker_defaults
-        values = dict(broker_defaults.values)
-        values.update(parse_topic_values(overrides))
-        check_topic_values(values)
-        config = cls(values, frozenset(overrides), broker_defaults.protocol_version)
+        parsed = {name: TOPIC_KEYS[name].parse(text) for name, text in overrides.items() if name in TOPIC_KEYS}
+        for name in _REMOTE:
+            if parsed.get(name):
+                raise ConfigError(name, "true", "must be false: this broker has no remote storage")
+        config = cls({**broker_defaults.values, **parsed}, frozenset(parsed), broker_defaults.protocol_version)
         if config.format_ignored() is not None:
             config.record_magic = broker_defaults.record_magic
         return config
 
     @classmethod
     def from_broker(cls, broker_values: Mapping[str, Any]) -> LogConfig:
-        """The settings of a topic without overrides, from parsed broker settings by key (None or absent: not set)."""
+        """Return the settings of a topic without overrides.
+
+        `broker_values`: parsed broker settings, None or absent if not set.
+        """
         values: dict[str, Any] = {}
         for name, synonyms in TOPIC_SYNONYMS.items():
             for broker_name, factor in synonyms:
@@ -276,7 +287,7 @@ class LogConfig:
             values["retention.ms"] = -1
         protocol_version = metadata_version(broker_values.get("inter.broker.protocol.version") or LATEST) or LATEST
         if "message.format.version" in values:
-            # As KafkaConfig.logMessageFormatVersion: in full, and the default where it does not count.
+            # As in KafkaConfig.logMessageFormatVersion: the full name, or the default if the setting has no effect.
             chosen = metadata_version(values["message.format.version"])
             values["message.format.version"] = (
                 chosen if chosen and format_can_be_chosen(protocol_version) else DEFAULT_FORMAT
@@ -292,7 +303,7 @@ class LogConfig:
         return "delete" in self.cleanup_policy
 
     def format_ignored(self) -> str | None:
-        """Why the topic's own message.format.version does not count, in a sentence; None if it does or is not set."""
+        """Return a sentence that says why the topic's message.format.version is ignored. None if it is not."""
         if "message.format.version" not in self.overridden:
             return None
         chosen, protocol_version = self.message_format_version, self.protocol_version
@@ -301,33 +312,33 @@ class LogConfig:
                 return None
             why = "is newer than"
         elif newest_format(chosen) == 2:
-            return None  # ignored too, and nothing is lost by it
+            return None  # also ignored, but format 2 is used anyway
         else:
             why = "cannot be chosen any more with"
         return f"message.format.version={chosen} is ignored: it {why} inter.broker.protocol.version={protocol_version}"
 
     @property
     def stores_zstd(self) -> bool:
-        """Whether every broker of the cluster can read zstd (KIP-110)."""
+        """Return True if every broker of the cluster can read zstd (KIP-110)."""
         return rank(self.protocol_version) >= rank("2.1-IV0")
 
     @property
     def compression_level(self) -> int | None:
-        """The level for compression_type, None where it has none."""
+        """Return the level for compression_type, None if it has no level."""
         level: int | None = self.values.get(f"compression.{self.compression_type}.level")
         return level
 
     @property
     def max_segment_ms(self) -> int:
-        """Age at which the active segment rolls: compaction must not wait longer than its own limit."""
+        """Return the age at which the active segment rolls; in a compacted log never above max.compaction.lag.ms."""
         return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
     def random_segment_jitter(self) -> int:
-        """Milliseconds to take off max_segment_ms for one segment."""
+        """Return the milliseconds to subtract from max_segment_ms for one segment."""
         limit = min(self.segment_jitter_ms, self.segment_ms)
         if limit <= 0:
             return 0
-        import random  # rarely needed, and a start that does without it is shorter
+        import random  # rarely needed: not imported at every start
 
         return random.randrange(limit)
 
@@ -335,22 +346,18 @@ class LogConfig:
         return "LogConfig(" + ", ".join(f"{name}={self.values[name]!r}" for name in sorted(self.overridden)) + ")"
 
 
-def parse_topic_values(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Parsed and checked values of a topic's own settings; raises ConfigError for an unknown key or a wrong value."""
-    values = {}
-    for name, text in overrides.items():
-        key = TOPIC_KEYS.get(name)
-        if key is None:
-            raise ConfigError(name, text, "is not a topic setting")
-        values[name] = key.parse(text)
-    return values
+def check_overrides(broker_defaults: LogConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """Return the settings of a topic that is being created or altered. Raises ConfigError if any setting is wrong."""
+    for name in overrides:
+        if name not in TOPIC_KEYS:
+            raise ConfigError(name, overrides[name], "is not a topic setting")
+    config = LogConfig.from_overrides(broker_defaults, overrides)
+    check_topic_values(config.values)
+    return config
 
 
 def check_topic_values(values: Mapping[str, Any]) -> None:
-    """Rules between the settings of one topic, `values` being complete; raises ConfigError."""
+    """Raise ConfigError if the settings of a topic violate a rule between them. `values` must be complete."""
     low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if low > high:
         raise ConfigError("min.compaction.lag.ms", low, f"must be at most max.compaction.lag.ms, which is {high}")
-    for name in ("remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"):
-        if values[name]:
-            raise ConfigError(name, "true", "must be false: this broker has no remote storage")

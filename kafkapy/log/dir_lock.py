@@ -1,8 +1,8 @@
-"""The lock file of a log directory: one broker at a time, in this process or another, Apache Kafka included.
+"""The lock file of a log directory, which keeps a second broker, including Apache Kafka, from using the directory.
 
-Kafka's FileLock takes a POSIX record lock through java.nio; this is the same kind, so the two exclude each
-other. Such a lock belongs to the process, and closing any descriptor of the file drops it: that is why the
-directories that this process holds are also remembered here.
+Kafka's FileLock takes a POSIX record lock through java.nio, and so does this module, so each excludes the other. A
+POSIX record lock belongs to the process and does not exclude a second broker in the same process. Closing any
+descriptor of the file drops the lock. So the directories that this process has locked are also kept in a set.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _guard = threading.Lock()
 
 
 class DirLocked(RuntimeError):
-    """Another broker uses the directory."""
+    """Raised when another broker uses the directory."""
 
 
 class DirLock:
-    """Held from construction to `release`; raises DirLocked, or OSError if the file cannot be made."""
+    """A lock on a log directory, held from construction to `release`. The constructor raises DirLocked, OSError."""
 
     def __init__(self, log_dir: str) -> None:
         self._key = os.path.realpath(log_dir)
@@ -44,7 +44,7 @@ class DirLock:
             _held.add(self._key)
 
     def release(self) -> None:
-        """Idempotent."""
+        """Release the lock. Idempotent."""
         with _guard:
             if self._fd >= 0:
                 os.close(self._fd)

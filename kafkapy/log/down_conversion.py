@@ -1,9 +1,10 @@
-"""Records for clients that know older message formats only: converted while they are sent, in bounded memory.
+"""Convert records for clients that only know older message formats, while they are sent and in bounded memory.
 
-The client is promised as many bytes as the log has, or as the first batch takes when it is converted, if that is
-more, so that it always gets one whole. What the converted records do not fill is made up by a message that claims to
-be longer than there is room for, which every client takes for one that was cut off. Source: Kafka's
-LazyDownConversionRecords and LazyDownConversionRecordsSend (KIP-283).
+The response announces a fixed length before anything but the first batch is converted: the length of the region in the
+log, or that of the first converted batch if it is larger, so that the client always gets at least one whole batch. If
+the converted records are shorter, the rest is filled with a message that claims to be longer than the space left, which
+every client treats as a cut-off message. Source: Kafka's LazyDownConversionRecords and LazyDownConversionRecordsSend
+(KIP-283).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.conversion import down_convert
 from kafkapy.record.file_region import FileRegion
 
-CHUNK = 128 << 10  # bytes of the log that are converted at once, unless a batch alone is larger
-LEAST_FILLER = 12  # offset and length of the message that stands for what there is no room for
+CHUNK = 128 << 10  # bytes of the log that are converted at a time; a larger batch is converted whole
+LEAST_FILLER = 12  # the offset and length fields of the filler message
 _FILLER = struct.Struct(">qi")
 _SMALLEST_BATCH = 61
 
@@ -26,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Chunks:
-    """The entries of a region, some at a time; what is not whole at its end is left out."""
+    """Reads the whole entries of a region, chunk by chunk. An incomplete entry at the end is skipped."""
 
     def __init__(self, region: FileRegion) -> None:
         self._fd = region.handle.fd
@@ -35,7 +36,10 @@ class Chunks:
         self.position = region.position
 
     def next(self, most: int) -> memoryview:
-        """Whole entries of at most `most` bytes, but at least one; nothing at the end. Raises OSError, KafkaError."""
+        """Return whole entries of at most `most` bytes, but at least one entry; empty at the end.
+
+        Raises OSError, KafkaError.
+        """
         data = os.pread(self._fd, min(most, self._end - self.position), self.position)
         whole, size, _ = whole_entries(data)
         if size < 0:
@@ -48,7 +52,10 @@ class Chunks:
         return memoryview(data)[:whole]
 
     def all_known(self, magic: int) -> bool:
-        """Whether no whole entry from here on is of a newer format than `magic`. Reads headers only."""
+        """Return True if no whole entry from the current position on has a newer format than `magic`.
+
+        Reads headers only.
+        """
         position = self.position
         while position < self._end:
             data = os.pread(self._fd, min(CHUNK, self._end - position), position)
@@ -67,7 +74,7 @@ class Chunks:
         return True
 
     def end(self) -> None:
-        """Goes to the end."""
+        """Move to the end of the region."""
         self.position = self._end
 
     def _corrupt(self, at: int) -> KafkaError:
@@ -77,11 +84,12 @@ class Chunks:
 
 
 class DownConversion:
-    """A region's records in a format up to `magic`: `length` bytes, which `make` gives one piece after the other.
+    """The `length` bytes of a region's records in message format `magic` or older, which `make` returns in pieces.
 
-    Uncompressed records before `first_offset` are left out: some clients rely on it. The first batch is converted at
-    once; `take_first` gives it. Raises OSError, and KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the first batch cannot
-    be told to such a client, CORRUPT_MESSAGE. Runs where it may wait for the disk; not for two threads at a time.
+    Uncompressed records before `first_offset` are dropped, because some clients rely on that. The constructor converts
+    the first batch, which `take_first` returns. Raises OSError and KafkaError: UNSUPPORTED_COMPRESSION_TYPE if the
+    first batch has a codec that such a client does not know, or CORRUPT_MESSAGE. May wait for the disk. Not
+    thread-safe.
     """
 
     def __init__(self, region: FileRegion, magic: int, first_offset: int, max_decompressed: int) -> None:
@@ -93,26 +101,34 @@ class DownConversion:
         self._first = self._converted(_SMALLEST_BATCH)
         any_whole = self._chunks.position > region.position
         self.length = max(region.length, len(self._first)) if self._first else LEAST_FILLER if any_whole else 0
-        # Where the last piece begins and ends, and where in the file the entries begin that it was made of.
+        # Where the last piece begins and ends in the response, and where in the file the entries it was made from
+        # begin.
         self._begin, self._end = 0, len(self._first)
         self._source = region.position
 
     def take_first(self, most: int) -> bytes:
-        """The first batch, which is let go of; nothing if it has more than `most` bytes: `make` makes it once more."""
+        """Return the first batch and drop it from memory.
+
+        Empty if it is longer than `most` bytes: `make` converts it again.
+        """
         first, self._first = self._first, b""
         return first if len(first) <= most else b""
 
     def make(self, offset: int) -> bytes | memoryview:
-        """The bytes from `offset` on: where the last piece ended, or inside of it; may go beyond the length."""
+        """Return bytes of the response from `offset` on, possibly beyond `length`.
+
+        `offset` is the end of the last piece, or a position inside it.
+        """
         if offset < self._end:
             self._chunks.position, self._end = self._source, self._begin
         self._begin, self._source = self._end, self._chunks.position
         try:
-            # The first one alone: one behind it that cannot be converted would take it along.
+            # The first batch is converted alone: if a batch after it in the same chunk could not be converted, it would
+            # be lost with that one.
             piece = self._converted(CHUNK if self._begin else _SMALLEST_BATCH)
         except KafkaError as error:
-            # The reply's size is out already, and what came before is of use to the client. It asks again for what
-            # it did not get, up to this batch, and is told.
+            # The response's length is already sent, and the client can use the records before this batch. The client
+            # fetches the rest again, and gets the error when this batch is the first one.
             _log.log(
                 logging.DEBUG if error.code == Errors.UNSUPPORTED_COMPRESSION_TYPE else logging.WARNING,
                 "the reply to an old client ends before byte %d of %s: %s",
@@ -128,7 +144,7 @@ class DownConversion:
         return memoryview(piece)[offset - self._begin :]
 
     def _converted(self, most: int) -> bytes:
-        """The next of the log's entries that are something in the older format; nothing at the end."""
+        """Return the next entries, converted. Chunks of which nothing is left are skipped; empty at the end."""
         while chunk := self._chunks.next(most):
             converted = down_convert(chunk, self._magic, self._first_offset, max_decompressed=self._max_decompressed)
             if converted:
@@ -137,5 +153,8 @@ class DownConversion:
 
     @staticmethod
     def _filler(left: int) -> bytes:
+        """Return the start of a message that claims to be longer than the `left` bytes, in pieces of at most CHUNK
+        bytes.
+        """
         size = max(LEAST_FILLER, min(left, CHUNK))
         return _FILLER.pack(-1, max(left + 1, _SMALLEST_BATCH)) + bytes(size - LEAST_FILLER)

@@ -1,4 +1,4 @@
-"""What the logs of one log directory share: the disk, the clock, background work, whom to tell of a failure."""
+"""The objects that all logs of one log directory share: files, clock, background work, failure handling."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
 from kafkapy.log.files import Files
 from kafkapy.record.validation import MAX_DECOMPRESSED
 from kafkapy.runtime.clock import Clock
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.shortage_report import ShortageReport
+from kafkapy.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from kafkapy.log.retention import RetentionPolicy
@@ -23,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class SchedulerLike(Protocol):
-    """As runtime.scheduler.Scheduler."""
+    """The interface of runtime.scheduler.Scheduler."""
 
     def schedule(
         self, name: str, fn: Callable[[], object], delay_s: float = 0.0, period_s: float | None = None
@@ -31,13 +34,13 @@ class SchedulerLike(Protocol):
 
 
 class PoolLike(Protocol):
-    """As runtime.disk_pool.DiskPool."""
+    """The interface of runtime.disk_pool.DiskPool."""
 
     def submit(self, fn: Callable[..., Any], *args: Any) -> None: ...
 
 
 class Environment:
-    """One per log directory; read-only after construction but for `failure`."""
+    """The shared objects of one log directory. Constant after construction, except for `failure`."""
 
     __slots__ = (
         "_on_failure",
@@ -49,8 +52,10 @@ class Environment:
         "files",
         "log_dir",
         "max_decompressed",
+        "on_flush_ms",
         "producer_expiration_ms",
         "retention",
+        "shortage",
         "upkeep",
     )
 
@@ -66,7 +71,9 @@ class Environment:
         max_decompressed: int = MAX_DECOMPRESSED,
         retention: RetentionPolicy | None = None,
         on_failure: Callable[[LogDirFailure], None] | None = None,
+        on_flush_ms: Callable[[int], object] = lambda flush_ms: None,
     ) -> None:
+        """`on_flush_ms` is called with the new flush.ms of a log whose settings change (see TimedFlush)."""
         self.log_dir = log_dir
         self.files = files
         self.clock = clock
@@ -77,11 +84,13 @@ class Environment:
         self.retention = retention
         self.failure: LogDirFailure | None = None
         self.cleaner_offsets = CleanerOffsets(files, log_dir)
-        self.upkeep = threading.Condition(threading.Lock())  # of all logs: see Upkeep
+        self.upkeep = threading.Condition(threading.Lock())  # shared by all logs of the directory: see Upkeep
+        self.shortage = ShortageReport(log_dir, clock)
         self._on_failure = on_failure
+        self.on_flush_ms = on_flush_ms
 
     def failed(self, doing: str, cause: BaseException) -> LogDirFailure:
-        """Takes the directory offline and returns the exception to raise. The first failure is the one that counts."""
+        """Take the directory offline, and return the exception to raise. Only the first failure is recorded."""
         failure = LogDirFailure(self.log_dir, doing, cause)
         if self.failure is None:
             self.failure = failure
@@ -90,18 +99,23 @@ class Environment:
         return failure
 
     def disk_error(self, doing: str, error: OSError) -> KafkaError:
-        """The exception to raise: of a shortage just that, of all else `failed`."""
-        return shortage(doing, error) if is_shortage(error) else self.failed(doing, error)
+        """Return the exception to raise: for a shortage a KafkaError, for any other error the one of `failed`."""
+        return self.refuse(doing, error) if is_shortage(error) else self.failed(doing, error)
+
+    def refuse(self, doing: str, error: OSError, count: int = 1) -> KafkaError:
+        """Return the error for the clients whose `count` writes met a shortage, and report the shortage."""
+        self.shortage.refused(doing, error.strerror or str(error), count)
+        return shortage(doing, error)
 
     def check(self) -> None:
-        """Raises LogDirFailure once the directory is offline: nothing more is read or written there."""
+        """Raise LogDirFailure if the directory is offline, so that nothing more is read or written in it."""
         if self.failure is not None:
             raise LogDirFailure(self.log_dir, "it failed before", self.failure.cause)
 
     def later(self, name: str, fn: Callable[[], object], delay_ms: int = 0) -> None:
-        """Runs `fn` in the background; an OSError of it that is no shortage takes the directory offline.
+        """Run `fn` in the background. An OSError in `fn` that is not a shortage takes the directory offline.
 
-        What begins at once goes to the disk pool, so that a slow sync does not hold up the scheduler.
+        Without a delay it runs in the disk pool, so that a slow sync does not hold up the scheduler.
         """
 
         def guarded() -> None:
@@ -109,16 +123,21 @@ class Environment:
                 try:
                     fn()
                 except LogDirFailure:
-                    return  # told already
+                    return  # already reported by `failed`
                 except OSError as error:
-                    _log.error("%s", self.disk_error(name, error).message)
+                    refusal = self.disk_error(name, error)  # a shortage is reported by `refuse`
+                    level = logging.ERROR if isinstance(refusal, LogDirFailure) else logging.DEBUG
+                    _log.log(level, "%s", refusal.message)
                 except KafkaError as error:
                     _log.error("%s: %s", name, error.message)
 
         if self._pool is not None and delay_ms == 0:
             try:
                 self._pool.submit(guarded)
-            except RuntimeError:
+                return
+            except PoolStopped:
                 _log.debug("not done, the broker stops: %s", name)
-        else:
-            self._scheduler.schedule(name, guarded, delay_ms / 1000)
+                return
+            except NoThread as error:
+                _log.warning("done by the scheduler: %s: %s", name, error)
+        self._scheduler.schedule(name, guarded, delay_ms / 1000)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import errno
+import os
 
 from kafkapy.errors import Errors, KafkaError
 
-# The system refuses for now (bytes, descriptors, memory), but what is there stays good: the log goes on.
+# The system refuses the operation for now (space, descriptors, memory), but files stay valid and the log stays usable.
 _SHORT = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 class LogDirFailure(KafkaError):
-    """A read, write or sync of `log_dir` failed; nothing in that directory can be trusted until a restart.
+    """A read, write or sync in `log_dir` failed. Nothing in that directory is used again until a restart.
 
-    Carries KAFKA_STORAGE_ERROR, so a handler that knows nothing better answers with the right code.
+    Has the code KAFKA_STORAGE_ERROR, so that a request handler without special treatment returns the correct error.
     """
 
     def __init__(self, log_dir: str, doing: str, cause: BaseException) -> None:
@@ -23,10 +24,15 @@ class LogDirFailure(KafkaError):
 
 
 def is_shortage(error: OSError) -> bool:
-    """Whether the disk is full or the process has too many files open, rather than the disk being broken."""
+    """Return True if the disk is full, or memory or descriptors are exhausted, rather than the disk being broken."""
     return error.errno in _SHORT
 
 
+def no_memory() -> OSError:
+    """Return the OSError (ENOMEM) that stands for a MemoryError."""
+    return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+
 def shortage(doing: str, error: OSError) -> KafkaError:
-    """The answer to a client whose request met a shortage; clients may try again."""
+    """Return the retriable error for a client whose request met a shortage."""
     return KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{doing}: {error}")

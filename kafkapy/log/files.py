@@ -1,11 +1,12 @@
-"""The file operations of the log, in one object that is handed in.
+"""All file operations of the log, in one replaceable object.
 
-Everything that the log does to a disk goes through a Files, so that a test can fill the disk, tear a write or
-break a sync at any of them. The methods are thin: the log keeps sizes and positions itself and never asks the
-file system for what it knows.
+The log accesses the disk only through a Files object, so that a test can simulate a full disk, a torn write or a
+failing sync at any operation. The methods are thin: the log tracks sizes and positions itself and does not ask the file
+system for them.
 
-An open file is a FileHandle, not a number: while an operation runs its argument keeps the file open, so a segment
-that another thread deletes meanwhile cannot have its descriptor closed, and given to another file, under a reader.
+An open file is a FileHandle, not a descriptor number. While an operation runs, its argument keeps the file open. With a
+plain number, another thread could delete the segment and close the descriptor during the operation, and the number
+could be given to another file, which the operation would then read or write.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ F = TypeVar("F", bound="Files")
 
 
 class Entry(NamedTuple):
-    """A name in a directory, with what one stat says of it: zeros where that was not wanted.
+    """A name in a directory with its stat data; zeros if those were not requested.
 
-    `content` is what a small file holds, where that was wanted and could be read.
+    `content` is the content of a small file, if it was requested and could be read.
     """
 
     name: str
@@ -42,14 +43,15 @@ class Entry(NamedTuple):
 
 
 class Files:
-    """The real file system. Every method raises OSError as the system does.
+    """The real file system. Every method raises OSError as the system call does.
 
-    Where the process has no descriptor left, files that the logs only keep open are closed, and it is tried again.
+    If the process has no descriptor left, files that the logs only keep open are closed, and the operation is retried.
     """
 
-    open_files: OpenFiles  # those that are kept open; whoever wants a limit puts another one here
+    open_files: OpenFiles  # the files that are kept open; assign another OpenFiles to set a limit
 
-    def __new__(cls: type[F], *_: Any, **__: Any) -> F:  # those who replace methods need not know of it
+    # subclasses with their own __init__ need not call super().__init__
+    def __new__(cls: type[F], *_: Any, **__: Any) -> F:
         made = super().__new__(cls)
         made.open_files = OpenFiles()
         return made
@@ -57,7 +59,10 @@ class Files:
     # --- names and whole files
 
     def entries(self, path: str, sizes_of: tuple[str, ...] = ("",)) -> list[Entry]:
-        """What the directory holds, by name; size and time are asked only of names that end so."""
+        """Return the directory's entries sorted by name.
+
+        Only names that end with one of `sizes_of` get sizes and times.
+        """
         found = []
         with os.scandir(path) as scan:
             for item in scan:
@@ -73,7 +78,7 @@ class Files:
         return sorted(found)
 
     def look(self, path: str) -> dict[str, Entry]:
-        """What the directory holds, by name and in the order of names, with the content of small files."""
+        """Return the directory's entries by name, in sorted order, with the content of small files."""
         try:
             found = dir_look.look(path)
         except OSError as error:
@@ -86,14 +91,14 @@ class Files:
         return os.path.exists(path)
 
     def make_dir(self, path: str) -> None:
-        """Makes the directory and those above it; it may be there already."""
+        """Create the directory and its parents if they do not exist."""
         os.makedirs(path, exist_ok=True)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
 
     def unlink(self, path: str) -> bool:
-        """Whether the file was there."""
+        """Remove the file. Return False if it did not exist."""
         try:
             os.unlink(path)
         except FileNotFoundError:
@@ -101,8 +106,8 @@ class Files:
         return True
 
     def remove_tree(self, path: str) -> None:
-        """Removes the directory and all in it; it may be gone already."""
-        import shutil  # loads the compression modules: not at the start
+        """Remove the directory and everything in it, if it exists."""
+        import shutil  # imported here because it loads the compression modules
 
         try:
             shutil.rmtree(path)
@@ -110,10 +115,11 @@ class Files:
             return
 
     def read(self, path: str) -> bytes:
+        """Return the whole content of a file."""
         fd = self._open_fd(path, os.O_RDONLY)
         try:
             data = os.read(fd, _READ)
-            if len(data) < _READ:  # of a file, that is its end
+            if len(data) < _READ:  # a short read of a regular file is its end
                 return data
             parts = [data]
             while part := os.read(fd, _READ):
@@ -123,7 +129,7 @@ class Files:
             os.close(fd)
 
     def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Makes or replaces the file, not atomically."""
+        """Create or overwrite the file. Not atomic."""
         file = self.open(path, create=True)
         self.truncate(file, 0)
         self.write_all(file, [data], 0)
@@ -131,14 +137,17 @@ class Files:
             self.sync(file)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Replaces the file so that a crash leaves the old or the new one: temporary file, sync, rename, sync."""
+        """Replace the file atomically: a crash leaves either the old or the new content.
+
+        Writes a temporary file, syncs it, renames it, and syncs the directory.
+        """
         temporary = path + ".tmp"
         self.write(temporary, data)
         self.rename(temporary, path)
         self.sync_dir(os.path.dirname(path))
 
     def sync_path(self, path: str) -> None:
-        """Syncs a file that is not open; one that is gone is passed over."""
+        """Sync a file that is not open. Does nothing if the file does not exist."""
         try:
             file = self.open(path)
         except FileNotFoundError:
@@ -146,7 +155,7 @@ class Files:
         self.sync(file)
 
     def sync_dir(self, path: str) -> None:
-        """Makes names (creations, renames) in the directory durable."""
+        """Make file creations and renames in the directory durable."""
         fd = self._open_fd(path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
@@ -156,7 +165,7 @@ class Files:
     # --- an open file
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
-        """For reading and writing; closed when nobody holds the handle any more."""
+        """Open a file for reading and writing. The descriptor closes when the last reference to the handle is gone."""
         return FileHandle(self._open_fd(path, os.O_RDWR | (os.O_CREAT if create else 0)), path)
 
     def _open_fd(self, path: str, flags: int) -> int:
@@ -168,11 +177,11 @@ class Files:
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def pwritev(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
-        """One system call; may write less than all."""
+        """Make one system call, which may write less than all buffers. Return how many bytes were written."""
         return syscalls.pwritev(file.fd, buffers, position)
 
     def write_all(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
-        """Writes every byte and returns their number, or raises; what was written before the error stays."""
+        """Write every byte and return their number. If this raises, a part may have been written."""
         total = sum(map(len, buffers))
         done = self.pwritev(file, buffers, position) if len(buffers) <= _IOV_MAX else 0
         while done < total:
@@ -186,11 +195,11 @@ class Files:
         return os.pread(file.fd, size, position)
 
     def read_into(self, file: FileHandle, buffer: memoryview, position: int) -> int:
-        """Reads at most as much as `buffer` holds, without the interpreter's lock; 0 at the end of the file."""
+        """Read into `buffer`, at most its size, without holding the GIL. Return 0 at the end of the file."""
         return os.preadv(file.fd, [buffer], position)
 
     def in_memory(self, file: FileHandle, position: int) -> bool:
-        """Whether the byte can be read without waiting; never waits itself."""
+        """Return True if the byte at `position` can be read without waiting for the disk. Never waits itself."""
         return residency.ready(file.fd, position, 1)
 
     def truncate(self, file: FileHandle, size: int) -> None:
@@ -205,7 +214,7 @@ class Files:
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
-    # --- searches that read the file themselves, in C: see kafkapy._ext.segment_scan
+    # --- searches in C, which read the file themselves: see kafkapy._ext.segment_scan
 
     def locate(
         self, file: FileHandle, position: int, end: int, offset: int, nowait: bool = False
@@ -234,7 +243,7 @@ class Files:
 
 
 def _after(buffers: Sequence[Buffer], skip: int) -> list[memoryview]:
-    """What remains of the buffers after `skip` bytes, at most as many as one call takes."""
+    """Return the buffers without their first `skip` bytes, at most as many buffers as one system call takes."""
     rest: list[memoryview] = []
     for buffer in buffers:
         if skip >= len(buffer):

@@ -1,4 +1,4 @@
-"""Which cluster and which broker the log directories belong to, by the meta.properties in each."""
+"""Which cluster and which broker the log directories belong to, according to meta.properties in each directory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from kafkapy.log.meta_properties import MetaProperties, MetaPropertiesError, che
 
 
 def stored(log_dirs: Iterable[LogDir]) -> MetaProperties | None:
-    """What the files say; None if there are none. Raises MetaPropertiesError if they disagree."""
+    """Return the content of the meta.properties files, None if there are none.
+
+    Raises MetaPropertiesError if they disagree.
+    """
     found = {meta.identity: (log_dir, meta) for log_dir, meta in _read(log_dirs).items() if meta is not None}
     if len(found) > 1:
         told = "; ".join(
@@ -19,13 +22,16 @@ def stored(log_dirs: Iterable[LogDir]) -> MetaProperties | None:
     return next((meta for _, meta in found.values()), None)
 
 
-def stamp(log_dirs: Iterable[LogDir], wanted: MetaProperties, now_ms: int) -> None:
-    """Checks every file, then writes those that are missing. Raises MetaPropertiesError before anything is written."""
-    metas = _read(log_dirs)
-    for log_dir, meta in metas.items():
+def check(log_dirs: Iterable[LogDir], wanted: MetaProperties) -> None:
+    """Raise MetaPropertiesError if a meta.properties file names another broker or another cluster. Writes nothing."""
+    for log_dir, meta in _read(log_dirs).items():
         if meta is not None:
             check_meta(meta, wanted, log_dir.env.log_dir)
-    for log_dir, meta in metas.items():
+
+
+def write(log_dirs: Iterable[LogDir], wanted: MetaProperties, now_ms: int) -> None:
+    """Write the meta.properties files that are missing or name no cluster. Call `check` first."""
+    for log_dir, meta in _read(log_dirs).items():
         if meta is None or meta.identity != wanted.identity:
             try:
                 write_meta(log_dir.env.files, log_dir.env.log_dir, wanted, now_ms / 1000)

@@ -1,14 +1,15 @@
-"""What the offset index and the time index have in common: the file, and how it grows and is trimmed.
+"""The common part of the offset index and the time index: the file, how entries are added to it, and how it is trimmed.
 
-The index of the active segment grows in memory and is written behind it, a page at a time, into a file of full
-length (segment.index.bytes, a hole until it is written), as Kafka preallocates it. Kafka writes through a
-mapping; we do not, since on a full disk a store into a mapped hole kills the process, and a page of an index that
-is not in memory would be read under the interpreter's lock. What a crash of the process loses of it does not
-matter: the segment was not flushed either, and recovery builds its indexes anew.
+Entries of the active segment's index are appended in memory and written to the file a page at a time. The file has its
+full length (segment.index.bytes) from the start and is sparse until written, as in Kafka, which preallocates it. Kafka
+writes through a memory mapping. kafkapy does not, for two reasons: on a full disk a store into an unwritten page of a
+mapping kills the process (SIGBUS), and a page fault on a mapping would wait for the disk while holding the GIL. Entries
+that a crash of the process loses do not matter: the segment was not flushed either, and recovery rebuilds its indexes.
 
-A sealed index is only in its file, trimmed to its entries, and searched there. One that was there before this start is
-checked when it is first searched: it may be another broker's, or come from a disk that lost a part of it. Damage is
-no disaster, for every search can begin at the segment's start; the segment is told, which has it made anew.
+A sealed index exists only as its file, trimmed to its entries, and is searched there. An index that was already there
+when the broker started is checked before its first search: another broker may have written it, or the disk may have
+lost a part. A damaged index is not fatal, because every search can begin at the start of the segment. The segment is
+notified, and the index is rebuilt in the background.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from kafkapy.log.files import Files
 from kafkapy.log.named_file import NamedFile
 from kafkapy.record.file_region import FileHandle
 
-_PAGE = 512  # entries that wait in memory before they are written
-_PART = 16384  # entries that are made into bytes, or of bytes, at a time
+_PAGE = 512  # entries that are buffered in memory before they are written
+_PART = 16384  # entries that are encoded or decoded at a time
 
 _log = logging.getLogger(__name__)
 
 
 def parts_of(data: bytes, width: int) -> Iterator[memoryview]:
-    """Some entries of `width` bytes at a time, for what would hold the interpreter's lock too long over all of them."""
+    """Yield `data` in parts of whole `width`-byte entries, for work that would hold the GIL too long over all of it."""
     view = memoryview(data)
     for at in range(0, len(view), _PART * width):
         yield view[at : at + _PART * width]
 
 
 def numbers_in(code: str, data: bytes) -> array[int]:
-    """As array(code, data)."""
+    """Return array(code, data), built in parts so that the GIL is never held for long."""
     numbers = array(code)
     for part in parts_of(data, numbers.itemsize):
         numbers.frombytes(part)
@@ -46,21 +47,21 @@ def numbers_in(code: str, data: bytes) -> array[int]:
 
 
 class Place(Protocol):
-    """Where an index is: with its segment, which may move."""
+    """The location of an index file: the segment that the index belongs to, which may be renamed."""
 
     @property
     def size(self) -> int:
-        """Bytes of the segment."""
+        """The size of the segment's .log file in bytes."""
         ...
 
     def path(self, suffix: str) -> str: ...
     def damaged(self) -> None:
-        """A search has found that the index is damaged; it may be told more than once."""
+        """Called when a search finds that the index is damaged. May be called more than once."""
         ...
 
 
 class _Nowhere:
-    """Where the index of a deleted segment is."""
+    """The Place of an index whose segment is deleted."""
 
     size = 0
 
@@ -75,14 +76,14 @@ NOWHERE: Place = _Nowhere()
 
 
 class IndexFile(NamedFile):
-    """One writer; readers need no lock. Sizes are entries unless the name says bytes."""
+    """An index file with one writer and readers that take no lock. Sizes are in entries unless the name says bytes."""
 
     __slots__ = (
         "_changed",
-        "_max_bytes",
         "_trusted",
         "_written",
         "base_offset",
+        "capacity",
         "count",
         "damage",
         "growing",
@@ -95,12 +96,12 @@ class IndexFile(NamedFile):
     def __init__(self, files: Files, place: Place, base_offset: int, max_bytes: int) -> None:
         super().__init__(files)
         self._trusted = True
-        self.damage: str | None = None  # a sentence, if the entries cannot be right
+        self.damage: str | None = None  # what is wrong with the index, None while no damage is known
         self.base_offset = base_offset
+        self.capacity = max_bytes // self.width
         self.count = 0
         self.growing = False
         self.place = place
-        self._max_bytes = max_bytes
         self._written = 0
         self._changed = False  # since the last sync
 
@@ -108,50 +109,49 @@ class IndexFile(NamedFile):
     def path(self) -> str:
         return self.place.path(self.suffix)
 
-    @property
-    def capacity(self) -> int:
-        return self._max_bytes // self.width
-
     # --- where the entries are: for the subclasses
 
     def _clear(self) -> None:
-        """Begins with no entries in memory."""
+        """Start an empty in-memory list of entries."""
         raise NotImplementedError
 
     def _load(self, data: bytes) -> None:
-        """Takes the entries of a file into memory."""
+        """Load the entries of a file into memory."""
         raise NotImplementedError
 
     def _encoded(self, first: int, end: int) -> bytes:
-        """The entries from `first` up to and without `end`, as they are in the file."""
+        """Return the entries from number `first` up to, but not including, `end` as they are encoded in the file."""
         raise NotImplementedError
 
     def _drop(self) -> None:
-        """Forgets the entries in memory: they are in the file now."""
+        """Drop the in-memory entries, all of which are in the file now."""
         raise NotImplementedError
 
     def _first_bad(self, data: bytes) -> int:
-        """The number of the first entry that cannot be right; -1 if there is none."""
+        """Return the number of the first entry that cannot be right, -1 if there is none."""
         raise NotImplementedError
 
     # --- life
 
     def create(self) -> None:
-        """A new file of full length; an old one of that name is emptied."""
+        """Create the file at full length. An existing file of that name is emptied."""
         file = self._emptied()
         self.files.truncate(file, self.capacity * self.width)
 
     def open(self, size_bytes: int, data: bytes | None = None) -> None:
-        """An index that was closed; the file is opened when it is first asked. `data`: its bytes, if they are known."""
+        """Take over a sealed index of `size_bytes` bytes without opening the file, which the first search does.
+
+        `data`: the content of the file, if the caller has read it already.
+        """
         self.count = self._written = size_bytes // self.width
         self.growing = False
         self.damage = f"its {size_bytes} bytes are not whole entries" if size_bytes % self.width else None
         self._trusted = not size_bytes or (data is not None and not self.damage and self._first_bad(data) < 0)
 
     def check(self, nowait: bool = False) -> bool:
-        """Whether the entries may be used; looks at all of them, the first time.
+        """Return True if the entries may be used. The first call reads and checks all of them.
 
-        Raises OSError; with `nowait` BlockingIOError where it would have to read them.
+        Raises OSError; with `nowait`, BlockingIOError if the entries would have to be read.
         """
         if self._trusted:
             return True
@@ -168,7 +168,7 @@ class IndexFile(NamedFile):
         return False
 
     def reopen_to_grow(self) -> None:
-        """Makes a sealed index that of the active segment again; a damaged one begins anew, without its entries."""
+        """Let a sealed index take entries again, as the active segment's. A damaged index starts empty."""
         if not self.growing:
             data = self.files.pread(self.handle(), self.count * self.width, 0) if self.check() else b""
             self.let_go()
@@ -179,7 +179,7 @@ class IndexFile(NamedFile):
         self._reserve()
 
     def rebuild(self) -> None:
-        """Empties the index, to be filled anew."""
+        """Empty the index so that it can be rebuilt."""
         self._emptied()
 
     def _emptied(self) -> FileHandle:
@@ -194,14 +194,14 @@ class IndexFile(NamedFile):
         return file
 
     def trim(self) -> None:
-        """Writes what is in memory and cuts the file to its entries; the index may still grow."""
+        """Write the in-memory entries and cut the file to the length of its entries. Entries may still be added."""
         if self.growing:
             self.write_behind()
             self.files.truncate(self._opened(), self.count * self.width)
             self._changed = True
 
     def seal(self) -> None:
-        """After `trim`: the entries are only in the file from now on. Cannot fail."""
+        """Drop the in-memory entries: from now on they are only in the file. Call `trim` first. Cannot fail."""
         self.growing = False
         self._drop()
 
@@ -209,7 +209,10 @@ class IndexFile(NamedFile):
         return self.path
 
     def _opened(self, *, create: bool = False) -> FileHandle:
-        """The open file for one operation: an index that grows keeps no descriptor, for there may be thousands."""
+        """Return the open file for one operation.
+
+        Growing indexes keep no descriptor, as there may be thousands of them.
+        """
         return self._handle or self.files.open(self.path, create=create)
 
     # --- writing
@@ -218,10 +221,10 @@ class IndexFile(NamedFile):
         self.files.truncate(self._opened(), max(self.capacity, self.count) * self.width)
 
     def _added(self) -> None:
-        """After each entry that was added in memory."""
+        """Count an entry that was added in memory, and write out a full page of entries."""
         self.count += 1
-        # The first one at once: Kafka's tools, on the files of a running broker, take zeros behind an entry for the
-        # end, but zeros at the start for entries.
+        # The first entry is written at once. Kafka's tools, run on the files of a live broker, take zeros after an
+        # entry for the end of the index, but zeros at the start of the file for entries.
         if self.count == 1 or self.count - self._written >= _PAGE:
             try:
                 self.write_behind()
@@ -231,21 +234,29 @@ class IndexFile(NamedFile):
                 _log.warning("%s: %s; its last %d entries stay in memory", self.path, error, self.count - self._written)
 
     def write_behind(self) -> None:
-        """Writes the entries that are only in memory; the file is not synced."""
+        """Write the entries that are only in memory. Does not sync the file."""
         while self._written < self.count:
-            # Those of a whole segment in parts: none of the steps may hold the interpreter's lock for long.
+            # In parts: encoding the entries of a whole segment at once would hold the GIL for long.
             first, end = self._written, min(self.count, self._written + _PART)
             self.files.write_all(self._opened(), [self._encoded(first, end)], first * self.width)
             self._changed = True
             self._written = end
 
+    def mark_unsynced(self) -> None:
+        """Have the next sync write the file, even if it is unchanged: a killed process may not have synced it."""
+        self._changed = True
+
     def sync(self) -> None:
-        """What is only in memory is not looked at: `write_behind` before, under the log's lock."""
+        """Sync what is written to the file. For in-memory entries call `write_behind` first, under the log's lock."""
         if self._changed:
-            self._changed = False  # first: what is written while the sync runs is for the next one
-            self.files.sync(self._opened())
+            self._changed = False  # cleared first: a write during the sync must set it again for the next sync
+            try:
+                self.files.sync(self._opened())
+            except BaseException:
+                self._changed = True  # for instance no descriptor or memory was left, so nothing was synced
+                raise
 
     def _cut(self, count: int) -> None:
-        """After the entries in memory were cut down to `count`."""
+        """Adjust the counters after the in-memory entries were cut down to `count`."""
         self.count = count
         self._written = min(self._written, count)

@@ -1,4 +1,6 @@
-"""Making the indexes of a rolled segment anew while the log serves; until then its searches begin at its start."""
+"""Rebuild the damaged indexes of a rolled segment in the background. Meanwhile searches scan from the segment's
+start.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,18 @@ from kafkapy.log.segment import Segment
 from kafkapy.log.time_index import TimeIndex
 
 if TYPE_CHECKING:
-    from kafkapy.log.log_state import LogState
+    from kafkapy.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
 TEMPORARY = ".tmp"
 
 
-def repair_indexes(log: LogState, segment: Segment) -> None:
-    """In the background. Nothing happens if the segment is gone meanwhile, or the whole log. Raises OSError."""
+def repair_indexes(log: PartitionLog, segment: Segment) -> None:
+    """Rebuild the segment's offset index and time index if they are damaged. Runs in the background.
+
+    Does nothing if the segment or the log was deleted meanwhile. Raises OSError.
+    """
     try:
         _repair(log, segment)
     except FileNotFoundError:
@@ -28,7 +33,8 @@ def repair_indexes(log: LogState, segment: Segment) -> None:
             raise
 
 
-def _repair(log: LogState, segment: Segment) -> None:
+def _repair(log: PartitionLog, segment: Segment) -> None:
+    """Rebuild the indexes under temporary names, and replace the damaged ones under the log's lock."""
     size, damage = segment.size, segment.damage()
     if damage is None:
         return
@@ -49,7 +55,9 @@ def _repair(log: LogState, segment: Segment) -> None:
         index.trim()
         index.sync()
     with log.lock:
-        # A cleaning, a deletion or a truncation may have come first; the active segment has its indexes in memory.
+        # During the scan, which holds no lock, a cleaning or deletion may have removed the segment, or a truncation
+        # made it shorter or the active one. The new indexes would not fit. The active segment has its indexes in
+        # memory.
         if log.closed or segment not in log.segments.items or segment is log.segments.active or segment.size != size:
             for index in (offsets, times):
                 segment.files.unlink(index.path)
@@ -63,7 +71,7 @@ def _repair(log: LogState, segment: Segment) -> None:
 
 
 class _Beside:
-    """Where the new indexes are, until they take the names of the old ones."""
+    """The Place of the new indexes: temporary file names, until they replace the old indexes."""
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
@@ -73,4 +81,4 @@ class _Beside:
         return os.path.join(self._segment.directory, names.file_name(self._segment.base_offset, suffix) + TEMPORARY)
 
     def damaged(self) -> None:
-        """They are new, and in memory."""
+        """Do nothing: the new indexes are in memory and cannot be damaged."""

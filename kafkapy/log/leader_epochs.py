@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset (Kafka's LeaderEpochFileCache, KIP-101 and KIP-279).
+"""The start offsets of leader epochs (Kafka's LeaderEpochFileCache, KIP-101 and KIP-279).
 
-The file `leader-epoch-checkpoint` is written when an epoch begins, before a record of that epoch can be in the
-log; what truncation removes may stay in the file for a while, since loading removes it again.
+The file `leader-epoch-checkpoint` is written when an epoch begins, before a record of that epoch can be in the log.
+Entries that a truncation removes may stay in the file for a while, because loading removes them again.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class EpochStart(NamedTuple):
 
 
 class LeaderEpochCache:
-    """The epochs of one log, ascending in epoch and in start offset.
+    """The leader epochs of one log, ascending by epoch and start offset.
 
-    Readers take no lock: `entries` is an immutable tuple that changes replace.
+    Readers take no lock: `entries` is an immutable tuple that is replaced at every change.
     """
 
     __slots__ = ("_closed", "_directory", "_files", "_later", "_lock", "entries", "latest_epoch")
 
     def __init__(self, files: Files, directory: str, later: Callable[[str, Callable[[], None]], object] | None = None):
-        """`later(name, function)` runs it in the background; None: at once."""
+        """`later(name, function)` runs the function in the background; None runs it at once."""
         self._files = files
         self._directory = directory
         self._later = later
@@ -53,14 +53,14 @@ class LeaderEpochCache:
         return os.path.join(self._directory, NAME)
 
     def load(self, data: bytes | None = None) -> None:
-        """Reads the file, if there is one and its content is not given; raises CheckpointError."""
+        """Read the entries from `data`, or from the file if there is one. Raises CheckpointError."""
         path = self.path
         if data is None:
             try:
                 data = self._files.read(path)
             except FileNotFoundError:
                 return
-        if data == _ONLY_THE_FIRST:  # nearly all of the logs of a broker that never lost its lead
+        if data == _ONLY_THE_FIRST:  # true for nearly all logs whose leader never changed
             self._assign(0, 0)
             return
         found = [numbers(line, 2, path) for line in parse_lines(data, path)]
@@ -70,7 +70,7 @@ class LeaderEpochCache:
             self._assign(epoch, start)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`; durable when this returns. Cheap if it is the latest one already."""
+        """Begin `epoch` at `start_offset`. Durable when this returns. Cheap if `epoch` is the latest one already."""
         if epoch == self.latest_epoch and self.entries[-1].start_offset <= start_offset:
             return
         with self._lock:
@@ -92,14 +92,14 @@ class LeaderEpochCache:
         while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
             kept = kept[:-1]
         removed = entries[len(kept) :]
-        # An epoch in which nothing was written makes way for the next one at the same offset; all else is odd.
+        # An epoch without records is replaced by the next one at the same offset. Any other removal is unexpected.
         if len(removed) > 1 or (removed and removed[0].start_offset != start_offset):
             _log.warning("epoch %d at offset %d removes %s from %s", epoch, start_offset, removed, self.path)
         self._set((*kept, EpochStart(epoch, start_offset)))
         return True
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forgets the epochs that began at `end_offset` or later."""
+        """Remove the epochs that began at `end_offset` or later."""
         with self._lock:
             kept = tuple(entry for entry in self.entries if entry.start_offset < end_offset)
             if end_offset >= 0 and len(kept) < len(self.entries):
@@ -107,7 +107,10 @@ class LeaderEpochCache:
                 self._write_later()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets the epochs that ended at or before `start_offset`; the one it lies in begins there."""
+        """Remove the epochs that ended at or before `start_offset`.
+
+        The epoch that contains this offset now begins there.
+        """
         with self._lock:
             gone = [entry for entry in self.entries if entry.start_offset <= start_offset]
             if gone:
@@ -118,26 +121,27 @@ class LeaderEpochCache:
                 self._write_later()
 
     def clear(self) -> None:
+        """Remove all epochs."""
         with self._lock:
             self._set(())
             self._write()
 
     def discard(self) -> None:
-        """Forgets the epochs and removes the file: message formats 0 and 1 have none, so that they would be wrong."""
+        """Remove all epochs and the file, because batches of message formats 0 and 1 carry no leader epoch."""
         with self._lock:
             self._set(())
             if self._files.unlink(self.path):
                 _log.warning("%s is removed: the topic's message format has no leader epochs", self.path)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written; UNDEFINED_EPOCH if that is before the first."""
+        """Return the epoch in which the record at `offset` was written, UNDEFINED_EPOCH below the first epoch."""
         at = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
         return self.entries[at - 1].epoch if at else UNDEFINED_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch up to the asked one; undefined values where there is none.
+        """Return (epoch, end offset) of the largest known epoch up to `epoch`; undefined values if there is none.
 
-        Below the first known epoch the asked epoch ends where the first known begins (KIP-279).
+        An epoch below the first known one ends where the first known epoch begins (KIP-279).
         """
         entries = self.entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -161,7 +165,7 @@ class LeaderEpochCache:
             self._later(f"leader epochs of {self._directory}", self._write_if_there)
 
     def close(self) -> None:
-        """What still waits to be written is not: the directory goes, and a new log may take its name."""
+        """Cancel pending background writes: the directory is being removed, and a new log may take its name."""
         with self._lock:
             self._closed = True
 

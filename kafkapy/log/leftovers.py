@@ -1,8 +1,8 @@
-"""What a crash may leave in a partition's directory, cleared away before its segments are loaded.
+"""Clear away what a crash may leave in a partition's directory, before its segments are loaded.
 
-`.deleted` files were to be removed. `.cleaned` files belong to a cleaning that had not come to its swap, and so do
-`.swap` files at or behind the first of them. The other `.swap` files replace the segments whose offsets they
-cover. Source: Kafka's LogLoader.
+`.deleted` files were about to be removed. `.cleaned` files belong to a cleaning that had not finished the new segment,
+and so do `.swap` files at or after the first `.cleaned` offset. The other `.swap` files replace the segments whose
+offsets they cover. Source: Kafka's LogLoader.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import os
 
 from kafkapy.log import names
 from kafkapy.log.files import Entry, Files
-from kafkapy.log.load_report import LoadReport
+from kafkapy.log.load_progress import LoadReport
 from kafkapy.log.segment import WITHOUT_ENTRIES
 
-# What a crash may leave at the end of names; `.tmp`: a file that was to replace another one.
+# Suffixes that a crash may leave. A `.tmp` file was about to replace another file.
 _MARKS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
 
 
 def clear_leftovers(files: Files, directory: str, report: LoadReport) -> dict[str, Entry]:
-    """Returns what the directory holds afterwards, in the order of names. Raises OSError."""
+    """Remove or finish the leftovers, and return the directory's entries sorted by name. Raises OSError."""
     entries = _listed(files, directory)
     marked = [name for name in entries if name.endswith(_MARKS)]
     if not marked:
@@ -48,6 +48,9 @@ def _offset(name: str) -> int:
 
 
 def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[str, Entry], report: LoadReport) -> None:
+    # The process may have been killed before it synced the `.swap` names. If the old files were removed first, a power
+    # cut could turn the names back to `.cleaned`, which the next start discards, and the records would be lost.
+    files.sync_dir(directory)
     replaced = 0
     logs = [name for name in swaps if name.endswith(names.LOG + names.SWAP)]
     if logs:
@@ -60,13 +63,13 @@ def _finish_swap(files: Files, directory: str, swaps: list[str], entries: dict[s
                 replaced += 1
     report.note(f"a cleaning or a split is finished: {len(swaps)} files take the place of {replaced}", serious=False)
     if replaced:
-        files.sync_dir(directory)  # a power cut must not leave the new ones under their names beside some of the old
+        files.sync_dir(directory)  # a power cut must not leave new files under final names together with old ones
     for name in swaps:
         path = os.path.join(directory, name)
         files.rename(path, path[: -len(names.SWAP)])
 
 
 def _end_offset(files: Files, path: str, size: int) -> int:
-    """The offset behind the last batch of a segment file; its base offset if it is empty."""
+    """Return the offset after the last batch of a segment file; its base offset if the file is empty."""
     base = _offset(os.path.basename(path))
     return max(base, files.scan(files.open(path), 0, size, base, WITHOUT_ENTRIES, False).next_offset)

@@ -1,4 +1,4 @@
-"""How far the loading of a log directory is: numbers for the metrics, and a line from time to time.
+"""Progress and report of loading: how far a log directory is, and which repairs a log needed.
 
 Source: the metrics remainingLogsToRecover and remainingSegmentsToRecover of Kafka's LogManager (KIP-831).
 """
@@ -10,48 +10,50 @@ from collections.abc import Callable
 
 _LINE_EVERY_S = 10.0
 _MIB = 1 << 20
+_NOTES_SHOWN = 8
 
 _log = logging.getLogger(__name__)
 
 
 class LoadStopped(Exception):
-    """The loading of a log ends between two segments: the broker stops, or the log is to be deleted."""
+    """Raised when loading a log ends between two segments because the broker stops or the log will be deleted."""
 
 
 class LoadWatch:
-    """What a loader tells while it recovers. This one listens to nothing."""
+    """Callbacks of a LogLoader during recovery. This base class does nothing."""
 
     def recovering(self, segments: int) -> None:
-        """So many segments are going to be checked."""
+        """Called before recovery with the number of segments that will be checked."""
 
     def checked(self, size: int) -> None:
-        """One of them is, of so many bytes. Raises LoadStopped."""
+        """Called when a segment of `size` bytes was checked. Raises LoadStopped if loading must end."""
 
     def finished(self) -> None:
-        """None of them is checked any more."""
+        """Called when no more segments will be checked."""
 
 
 class DirProgress:
-    """The numbers of one directory; read from any thread. Bytes are those that have to be checked."""
+    """The loading progress of one log directory, readable from any thread. Bytes are those that have to be checked."""
 
     def __init__(self, path: str, threads: int, logs: int, monotonic: Callable[[], float]) -> None:
         self._path = path
         self._monotonic = monotonic
-        self._began = self._told = monotonic()
+        self._began = self._logged = monotonic()
         self.logs = self.logs_left = logs
         self.segments_left = [0] * threads
         self.bytes = self.bytes_left = 0
 
-    def tell(self) -> None:
-        """A line, if the last one is long ago."""
+    def maybe_log(self) -> None:
+        """Log the progress if ten seconds have passed since the last line."""
         now = self._monotonic()
-        if now - self._told >= _LINE_EVERY_S:
-            self._told = now
+        if now - self._logged >= _LINE_EVERY_S:
+            self._logged = now
             _log.info(
                 "%s: loaded %d of %d partitions%s", self._path, self.logs - self.logs_left, self.logs, self._checked()
             )
 
-    def tell_end(self, not_recovered: int) -> None:
+    def log_end(self, not_recovered: int) -> None:
+        """Log the last line. `not_recovered`: how many logs could not be loaded."""
         _log.info(
             "%s: loaded %d partitions in %.2f s%s%s",
             self._path,
@@ -65,3 +67,33 @@ class DirProgress:
         if not self.bytes:
             return ""
         return f", {(self.bytes - self.bytes_left) / _MIB:.0f} of {self.bytes / _MIB:.0f} MiB checked"
+
+
+class LoadReport:
+    """The repairs that one log needed while it was loaded, for one log line at the end."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []  # the first few notes
+        self._more = 0
+        self._serious = False
+
+    def note(self, text: str, *, serious: bool = True) -> None:
+        """Add a note about something that was found and repaired.
+
+        `serious`: it is damage, and not normal after a crash.
+        """
+        self._serious |= serious
+        if len(self.notes) < _NOTES_SHOWN:
+            self.notes.append(text)
+        else:
+            self._more += 1
+
+    def log(self, name: str, start: int, end: int, ms: float, *, recovered: bool) -> None:
+        """Log one line about the log `name`. After a clean shutdown (not `recovered`), only if there are notes."""
+        if not recovered and not self.notes:
+            return
+        done = "recovered" if recovered else "repaired"
+        line = [f"{name}: {done} offsets {start} to {end} in {ms:.1f} ms", *self.notes]
+        if self._more:
+            line.append(f"and {self._more} more of the kind")
+        _log.log(logging.WARNING if self._serious else logging.INFO, "%s", "; ".join(line))

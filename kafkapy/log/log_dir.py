@@ -1,4 +1,4 @@
-"""One of the directories in log.dirs: its lock, its checkpoints, the logs in it."""
+"""One of the directories in log.dirs: its lock, its checkpoints, and which logs it contains."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _log = logging.getLogger(__name__)
 
 
 class LogDir:
-    """A directory that could be opened. `env.failure` tells whether it went offline since."""
+    """A log directory that could be opened. `env.failure` is set if it went offline since."""
 
     def __init__(self, env: Environment) -> None:
-        """Makes the directory if it is not there and locks it; raises OSError, DirLocked."""
+        """Create the directory if necessary, and lock it. Raises OSError, DirLocked."""
         path = env.log_dir
         files = env.files
         if not files.exists(path):
@@ -35,19 +35,20 @@ class LogDir:
         self.path = Path(path)
         self.env = env
         self._lock = DirLock(path)
-        # The periodic checkpoint and that of a deletion may come at the same time, and share a temporary file.
+        # The periodic checkpoint and the one at a deletion may run at the same time, and use the same temporary file.
         self._writing = threading.Lock()
         self._recovery_points = OffsetCheckpoint(files, path, checkpoints.RECOVERY_POINTS)
         self._start_offsets = OffsetCheckpoint(files, path, checkpoints.LOG_START_OFFSETS)
         self._high_watermarks = OffsetCheckpoint(files, path, checkpoints.HIGH_WATERMARKS)
         self._checkpoints = (self._recovery_points, self._start_offsets, self._high_watermarks)
         self.open_logs = 0  # changed by the manager, under its lock
-        self.listed = False  # begin_loading has been here: marker and checkpoints are ours to write
+        self.listed = False  # begin_loading was called, so this broker may write marker and checkpoints
         self.was_clean = False
         self.all_loaded = False
-        # Logs that are in the directory and not open: what the checkpoints say of them has to stay.
+        # Logs in the directory that are not open. Their entries in the checkpoints must be preserved.
         self.not_loaded: set[TopicPartition] = set()
-        self.not_recovered: set[TopicPartition] = set()  # those of them that cannot be loaded and were not closed
+        # logs of `not_loaded` that could not be loaded and were not closed cleanly
+        self.not_recovered: set[TopicPartition] = set()
         self.recovery_points: dict[TopicPartition, int] = {}
         self.start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -57,9 +58,9 @@ class LogDir:
         return self.env.failure is None
 
     def begin_loading(self) -> list[tuple[str, names.LogDirName]]:
-        """Reads marker and checkpoints; returns the partitions' directories. Raises OSError.
+        """Read the clean-shutdown marker and the checkpoints, and return the partition directories. Raises OSError.
 
-        From here on a crash means recovery, whatever the stop before was.
+        The marker is removed: from now on a crash means recovery, even if the last shutdown was clean.
         """
         self.was_clean = clean_shutdown.take_marker(self.env.files, self.env.log_dir)
         self.recovery_points = self._read(self._recovery_points, "recovery begins at the start of each log")
@@ -76,23 +77,29 @@ class LogDir:
 
     @property
     def is_clean(self) -> bool:
-        """Whether every log that is not open may count as stopped cleanly, and all others are closed."""
+        """Return True if every log that is not open may count as cleanly closed. Close all open logs first."""
         return (self.was_clean or self.all_loaded) and not self.not_recovered
 
     def forget(self, key: TopicPartition) -> None:
-        """A log that is not open leaves the directory; the checkpoints speak of it until they are next written."""
+        """Forget a log that is not open, because its directory is renamed or deleted.
+
+        The checkpoint files still contain the log until they are next written.
+        """
         self.not_loaded.discard(key)
         self.not_recovered.discard(key)
         for checkpoint in self._checkpoints:
             checkpoint.stale.add(key)
 
     def is_in_checkpoints(self, key: TopicPartition) -> bool:
-        """Whether they may still speak of a log that has left: they must not, when a new one takes its name."""
-        with self._writing:  # one that is being written counts when it is there
+        """Return True if a checkpoint file may still contain a log that was removed.
+
+        A new log of that name must not be created before the file is written again.
+        """
+        with self._writing:  # wait for a write in progress, which may remove the entry
             return any(key in checkpoint.stale for checkpoint in self._checkpoints)
 
     def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
-        """(path, name taken apart) of every directory that is named as a partition's. Raises OSError."""
+        """Return (path, parsed name) of every directory that is named like a partition's. Raises OSError."""
         found = []
         for entry in self.env.files.entries(self.env.log_dir, sizes_of=()):
             name = names.parse_dir_name(entry.name) if entry.is_dir else None
@@ -107,10 +114,10 @@ class LogDir:
             _log.warning("%s; %s", reason, instead)
             return {}
 
-    # --- checkpoints: of the logs that are in this directory now, open (`logs` gives those) or not
+    # --- checkpoints: they contain all logs in this directory, open (which `logs` returns) or not
 
     def write_recovery_points(self, logs: OpenLogs) -> None:
-        """Each after what it promises has been synced: may wait for the disk a while."""
+        """Write the recovery points. Each log first syncs what its recovery point promises, which may take a while."""
         self._write(
             self._recovery_points,
             self.recovery_points,
@@ -118,7 +125,7 @@ class LogDir:
         )
 
     def write_start_offsets(self, logs: OpenLogs) -> None:
-        """Only those that the first segment's name does not tell."""
+        """Write the log start offsets that are above the base offset of the log's first segment."""
         self._write(
             self._start_offsets,
             self.start_offsets,
@@ -142,12 +149,17 @@ class LogDir:
         read: Mapping[TopicPartition, int],
         offsets: Callable[[], dict[TopicPartition, int]],
     ) -> None:
-        """A full disk is no reason to go offline: the old file stays, which costs a longer recovery at most."""
+        """Write a checkpoint.
+
+        A full disk does not take the directory offline, as the old file only makes recovery longer.
+        """
         try:
-            # All is read under the lock, so that an older state never replaces a newer one: a log that was deleted
-            # meanwhile must not come back into the file. First who is not open: a log that becomes ready is in both.
+            # Offsets are read under the lock, so that an older state never replaces a newer one: else a log that is
+            # deleted during the write could get back into the file. Logs that are not open are read first: a log that
+            # finishes loading in between is then in both, and not in neither.
             with self._writing:
-                stale, checkpoint.stale = checkpoint.stale, set()  # who leaves from here on may be in what is written
+                # a log that is removed after this line may be in this write, and is added to the new set
+                stale, checkpoint.stale = checkpoint.stale, set()
                 try:
                     kept = {key: offset for key, offset in read.items() if key in self.not_loaded}
                     checkpoint.write({**kept, **offsets()})
@@ -158,10 +170,10 @@ class LogDir:
             refusal = self.env.disk_error(f"writing {checkpoint.path}", error)
             if isinstance(refusal, LogDirFailure):
                 raise refusal from error
-            _log.warning("%s", refusal.message)
+            _log.debug("%s", refusal.message)  # the shortage itself is already reported
 
     def mark_clean(self) -> None:
-        """Raises OSError."""
+        """Write the clean-shutdown marker. Raises OSError."""
         clean_shutdown.write_marker(self.env.files, self.env.log_dir)
 
     def release(self) -> None:

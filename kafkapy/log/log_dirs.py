@@ -1,4 +1,4 @@
-"""The directories of log.dirs: those that could be opened, and which cluster and broker they belong to."""
+"""The directories of log.dirs: which of them could be opened, and which cluster and broker they belong to."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _log = logging.getLogger(__name__)
 
 
 class NoLogDir(RuntimeError):
-    """None of the log directories can be used."""
+    """Raised when none of the log directories can be used."""
 
 
 class LogDirs:
-    """Locked from construction to `unlock`."""
+    """The opened log directories of a broker, locked from construction to `unlock`."""
 
     def __init__(self, dirs: Sequence[Path | str], environment: Callable[[str], Environment]) -> None:
-        """Raises DirLocked if another broker has one of the directories, NoLogDir if none can be used."""
+        """Raises DirLocked if another broker uses one of the directories, NoLogDir if none can be used."""
         self.opened: list[LogDir] = []
-        self._refused: dict[Path, BaseException] = {}  # could not even be opened
+        self._refused: dict[Path, BaseException] = {}  # directories that could not be opened
         try:
             self._open([os.path.abspath(path) for path in dirs], environment)
         except BaseException:
@@ -57,28 +57,35 @@ class LogDirs:
         return next(one for one in self.opened if one.env is env)
 
     def states(self) -> list[tuple[Path, BaseException | None]]:
-        """Every directory of log.dirs, with why it is offline."""
+        """Return every directory of log.dirs with the error that took it offline, or None."""
         opened: list[tuple[Path, BaseException | None]] = [(one.path, one.env.failure) for one in self.opened]
         return opened + list(self._refused.items())
 
-    # --- what they hold already
+    # --- the content of the directories
 
     def stored_cluster_id(self) -> str | None:
-        """The cluster id in meta.properties; None in new directories. Raises MetaPropertiesError."""
+        """Return the cluster id in meta.properties, None in new directories. Raises MetaPropertiesError."""
         stored = identity.stored(self.online)
         return stored.cluster_id if stored is not None else None
 
     def stored_broker_id(self) -> int | None:
-        """The broker id in meta.properties; None in new directories. Raises MetaPropertiesError."""
+        """Return the broker id in meta.properties, None in new directories. Raises MetaPropertiesError."""
         stored = identity.stored(self.online)
         return stored.broker_id if stored is not None else None
 
-    def stamp(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
-        """Checks meta.properties in every directory and writes it where there is none. Raises MetaPropertiesError."""
-        identity.stamp(self.online, MetaProperties(broker_id, cluster_id), now_ms)
+    def check_identity(self, broker_id: int, cluster_id: str) -> None:
+        """Raise MetaPropertiesError if a directory belongs to another broker or another cluster."""
+        identity.check(self.online, MetaProperties(broker_id, cluster_id))
+
+    def write_identity(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
+        """Write meta.properties in every directory whose file is missing or names no cluster.
+
+        Call `check_identity` first.
+        """
+        identity.write(self.online, MetaProperties(broker_id, cluster_id), now_ms)
 
     def stored_partitions(self) -> list[TopicPartition]:
-        """The partitions that the directories hold: without those set aside or marked for deletion."""
+        """Return the partitions in the directories, without stray ones and those marked for deletion."""
         found: list[TopicPartition] = []
         for log_dir in self.online:
             try:

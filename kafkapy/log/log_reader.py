@@ -1,8 +1,7 @@
-"""Reading a log by offset (Kafka's LocalLog.read and LogSegment.read), without a lock.
+"""Read a log by offset, without a lock (Kafka's LocalLog.read and LogSegment.read).
 
-Where a batch begins is found through the segment's offset index and then from header to header in the file. The
-tail does without: the log remembers where its last appends began (`starts`), and a consumer that keeps up always
-asks for one of those.
+The position of a batch is found through the segment's offset index and then by scanning headers in the file. A read at
+the end of the log needs neither, because SegmentList caches the positions of the last appends.
 """
 
 from __future__ import annotations
@@ -14,19 +13,20 @@ from kafkapy._ext.segment_scan import CorruptSegment
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.results import ReadResult
 from kafkapy.log.segment import Segment
+from kafkapy.log.segment_list import SegmentList
 from kafkapy.record.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from kafkapy.log.log_state import LogState
+    from kafkapy.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
 
 def read(
-    log: LogState, offset: int, max_bytes: int, min_one: bool, cut: bool, max_offset: int, nowait: bool
+    log: PartitionLog, offset: int, max_bytes: int, min_one: bool, cut: bool, max_offset: int, nowait: bool
 ) -> ReadResult:
-    """See PartitionLog.read. Raises also what the file operations raise."""
-    end_offset, active, end_position = log.end
+    """Read as PartitionLog.read describes. Also raises OSError and BlockingIOError of the file operations."""
+    segments, (end_offset, active, end_position) = log.snapshot()
     if offset < log.log_start_offset or offset > end_offset:
         raise KafkaError(
             Errors.OFFSET_OUT_OF_RANGE,
@@ -37,13 +37,17 @@ def read(
     if max_offset >= end_offset:
         last, limit = active, end_position
     else:
-        last, limit = _place(log, max_offset, nowait)
+        place = segments.position(max_offset)
+        if place is None:
+            found = _find(log, segments, max_offset, active, end_position, nowait)
+            segments.remember(max_offset, place := found[:2])
+        last, limit = place
     first_size = None
-    place = log.starts.get(offset)
+    place = segments.position(offset)
     if place is not None:
         segment, position = place
     else:
-        segment, position, first_size = _find(log, offset, last, limit, nowait)
+        segment, position, first_size = _find(log, segments, offset, last, limit, nowait)
         if first_size == 0:
             return ReadResult(None, offset)
     end = limit if segment is last else segment.size
@@ -67,9 +71,10 @@ def read(
     return ReadResult(FileRegion(segment.handle(nowait), position, length), offset, segment.base_offset, position)
 
 
-def _find(log: LogState, offset: int, last: Segment, limit: int, nowait: bool) -> tuple[Segment, int, int]:
-    """The batch that reaches `offset`: (segment, position, size); size 0 if there is none before the limit."""
-    segments = log.segments
+def _find(
+    log: PartitionLog, segments: SegmentList, offset: int, last: Segment, limit: int, nowait: bool
+) -> tuple[Segment, int, int]:
+    """Return (segment, position, size) of the first batch that ends at `offset` or later; size 0 if there is none."""
     at = segments.floor(offset)
     if at < 0:
         raise KafkaError(Errors.OFFSET_OUT_OF_RANGE, f"offset {offset} lies before the segments of {log.name}")
@@ -83,33 +88,20 @@ def _find(log: LogState, offset: int, last: Segment, limit: int, nowait: bool) -
     return last, limit, 0
 
 
-def _place(log: LogState, offset: int, nowait: bool) -> tuple[Segment, int]:
-    """Where the batch with `offset`, which is below the log's end, begins: readers may go up to there."""
-    place = log.starts.get(offset) or log.limit_place(offset)
-    if place is None:
-        end_offset, active, end_position = log.end
-        if offset >= end_offset:
-            return active, end_position
-        segment, position, _ = _find(log, offset, active, end_position, nowait)
-        place = (segment, position)
-        log.remember_limit(offset, place)
-    return place
-
-
-def locate(log: LogState, segment: Segment, offset: int, end: int, nowait: bool) -> tuple[int, int, int] | None:
-    """As Segment.locate; an index that leads astray is passed over, and only a broken log is an error."""
+def locate(log: PartitionLog, segment: Segment, offset: int, end: int, nowait: bool) -> tuple[int, int, int] | None:
+    """Return the result of Segment.locate; if the index is wrong, scan from the start. Raises KafkaError for damage."""
     try:
         return segment.locate(offset, end, nowait)
     except CorruptSegment as reason:
-        _log.warning("%s: the index led astray to offset %d: %s; searching from the start", segment, offset, reason)
+        _log.warning("%s: the index is wrong for offset %d: %s; searching from the start", segment, offset, reason)
     try:
         return segment.files.locate(segment.handle(nowait), 0, end, offset, nowait)
     except CorruptSegment as reason:
         raise KafkaError(Errors.CORRUPT_MESSAGE, f"{segment.handle().path} of {log.name}: {reason}") from None
 
 
-def aborted_transactions(log: LogState, offset: int, read: ReadResult, nowait: bool) -> list[tuple[int, int]]:
-    """See PartitionLog.aborted_transactions (Kafka's LocalLog.addAbortedTransactions)."""
+def aborted_transactions(log: PartitionLog, offset: int, read: ReadResult, nowait: bool) -> list[tuple[int, int]]:
+    """Return the result of PartitionLog.aborted_transactions (Kafka's LocalLog.addAbortedTransactions)."""
     segments = log.segments
     later = segments.items[max(segments.floor(read.segment_base), 0) :]
     found: list[tuple[int, int]] = []

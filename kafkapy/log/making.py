@@ -1,4 +1,4 @@
-"""Making a log that is not there yet, in the first log directory that takes it."""
+"""Create a log in the first log directory that has room for it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ _log = logging.getLogger(__name__)
 def make_log(
     log_dirs: Iterable[LogDir], files: Files, key: TopicPartition, topic_id: bytes | None, config: LogConfig
 ) -> PartitionLog:
-    """Tries the directories in turn. Raises KafkaError: KAFKA_STORAGE_ERROR if none of them can take it."""
+    """Create a log in the first directory that has room. Raises KafkaError KAFKA_STORAGE_ERROR if none has."""
     reason = "no log directory is online"
     for log_dir in log_dirs:
         path = os.path.join(log_dir.env.log_dir, names.dir_name(*key))
         was_there = files.exists(path)
         try:
             if not was_there:
-                log_dir.env.cleaner_offsets.remove(key)  # of one that went without our help
-            return PartitionLog.load(log_dir.env, path, *key, config, topic_id=topic_id)
+                log_dir.env.cleaner_offsets.remove(key)  # may be left from a log that was deleted by hand
+            # A directory that appeared after the start is recovered: the clean-shutdown marker, which is read at the
+            # start, does not cover it.
+            return PartitionLog.load(log_dir.env, path, *key, config, clean=not was_there, topic_id=topic_id)
         except OSError as error:
             reason = log_dir.env.disk_error(f"making {path}", error).message
         except KafkaError as refusal:
@@ -41,7 +43,7 @@ def make_log(
 
 
 def _remove_half_made(files: Files, path: str) -> None:
-    """The log is made in another directory now, or later: the next start must not find it in two."""
+    """Remove the directory, because the log will be created elsewhere. A start fails if a log is in two directories."""
     try:
         files.remove_tree(path)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""All logs of a broker, over several directories (Kafka's LogManager).
+"""All logs of a broker, in one or more log directories (Kafka's LogManager).
 
-A directory whose disk fails goes offline with its logs and the others go on. `on_dir_failure(directory, error)` is
-called once for each, on the thread that noticed. Every method may wait for a disk, but for `get`, `is_loading`,
-iteration and `directories`.
+If a disk fails, its log directory goes offline with all its logs, and the other directories stay online.
+`on_dir_failure(directory, error)` is called once per directory, on the thread that found the failure. Every method may
+wait for a disk, except `get`, `is_loading`, iteration and `directories`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
+from kafkapy.log.background_load import ConfigOf, IsStray, Loading
 from kafkapy.log.checkpoints import CheckpointError
 from kafkapy.log.compaction import Compaction
 from kafkapy.log.config import LogConfig
@@ -24,7 +25,6 @@ from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.files import Files
 from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
-from kafkapy.log.loading import ConfigOf, IsStray, Loading
 from kafkapy.log.log_dir import LogDir, TopicPartition
 from kafkapy.log.log_dirs import LogDirs, NoLogDir
 from kafkapy.log.making import make_log
@@ -33,19 +33,20 @@ from kafkapy.log.open_files import OpenFiles
 from kafkapy.log.parallel import run_all
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
+from kafkapy.log.timed_flush import TimedFlush
 from kafkapy.runtime.clock import Clock
 
 __all__ = ["LogManager", "NoLogDir"]
 
-# A stop waits for a handful of syncs a log. Those that wait at the same time share a commit of the file system's
-# journal: 8 ms a log on one thread, 0.5 on four, hardly less on more (ext4).
+# Closing a log waits for several syncs. Syncs that wait at the same time share a commit of the file system's journal: 8
+# ms per log with one thread, 0.5 ms with four, hardly less with more (ext4).
 _CLOSING_THREADS = 8
 
 _log = logging.getLogger(__name__)
 
 
 class RefusedLog(NamedTuple):
-    """A log that is there and cannot be served."""
+    """A log that exists on disk but cannot be served, and why."""
 
     log_dir: LogDir
     path: str
@@ -53,7 +54,10 @@ class RefusedLog(NamedTuple):
 
 
 class LogManager:
-    """Life: construct (locks the directories), `dirs.stamp`, `load` or the steps of `loading`, `start`, `close`."""
+    """The logs of a broker. The constructor locks the directories.
+
+    Call `dirs.check_identity` and `dirs.write_identity`, then `load` (or the steps of `loading`), `start`, `close`.
+    """
 
     def __init__(
         self,
@@ -67,8 +71,8 @@ class LogManager:
         files: Files | None = None,
         on_dir_failure: Callable[[Path, BaseException], None] | None = None,
     ) -> None:
-        """Raises DirLocked if another broker has one of the directories, NoLogDir if none can be used."""
-        self.defaults = defaults  # may be replaced; open logs get theirs by update_config
+        """Raises DirLocked if another broker uses one of the directories, NoLogDir if none can be used."""
+        self.defaults = defaults  # may be replaced; open logs change only by update_config
         self.clock = clock
         self.settings = settings if settings is not None else LogSettings()
         self.on_dir_failure = on_dir_failure
@@ -80,6 +84,7 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._refused: dict[TopicPartition, RefusedLog] = {}
         self._tasks: ManagerTasks | None = None
+        self._timed_flush = TimedFlush(self, scheduler, clock, self.settings.flush_check_ms)
         self.dirs = LogDirs(dirs, self._environment)
         self.loading = Loading(self)
         self.compaction = Compaction(self, scheduler, clock)
@@ -95,30 +100,31 @@ class LogManager:
             max_decompressed=self.settings.max_decompressed,
             retention=self.settings.retention,
             on_failure=self._dir_failed,
+            on_flush_ms=self._timed_flush.wanted,
         )
 
     def load(self, config_of: ConfigOf | None = None, is_stray: IsStray | None = None) -> None:
-        """Opens every log, recovering those that were not closed; returns when all are ready. See Loading."""
+        """Open every log, recovering those that were not closed, and return when all are ready. See Loading."""
         self.loading.begin(config_of, is_stray)
         self.loading.start()
         self.loading.wait()
 
     def is_loading(self, topic: str, partition: int) -> bool:
-        """Whether there is such a log and it is not ready yet. Takes no lock."""
+        """Return True if the log exists but is not ready yet. Takes no lock."""
         return (topic, partition) in self.loading
 
     # --- logs
 
     @property
     def open_files(self) -> int:
-        """Files of logs that are kept open."""
+        """Return how many log files are kept open."""
         return len(self._files.open_files)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         return self._logs.get((topic, partition))
 
     def last_leader_epoch(self, topic: str, partition: int) -> int:
-        """The last that the partition's log has seen, as its file says before it is loaded; -1 for none."""
+        """Return the last leader epoch that the partition's log has seen, -1 for none. The log need not be loaded."""
         log = self.get(topic, partition)
         if log is not None:
             return log.leader_epochs.latest_epoch
@@ -139,32 +145,34 @@ class LogManager:
         return self.dirs.online
 
     def directories(self) -> list[tuple[Path, BaseException | None]]:
-        """Every directory of log.dirs, with why it is offline."""
+        """Return every directory of log.dirs with the error that took it offline, or None."""
         return self.dirs.states()
 
     def logs_in(self, directory: Path) -> list[PartitionLog]:
-        """The logs in one of log.dirs."""
+        """Return the logs in one of log.dirs."""
         wanted = os.path.abspath(directory)
         return [log for log in self if log.env.log_dir == wanted]
 
     def take_in(self, log: PartitionLog) -> None:
-        """A log is ready."""
+        """Add a log that is ready to be used."""
         with self._lock:
             self._logs[log.topic, log.partition] = log
             self.dirs.of(log.env).open_logs += 1
+        self._timed_flush.wanted(log.config.flush_ms)
 
     def refuse(self, key: TopicPartition, log_dir: LogDir, path: str, reason: KafkaError) -> None:
-        """A log cannot be served, and must not be made anew."""
+        """Record that a log cannot be served, so that no new log is created in its place."""
         with self._lock:
             self._refused[key] = RefusedLog(log_dir, path, reason)
 
     def create(
         self, topic: str, partition: int, topic_id: bytes | None, config: LogConfig, *, is_new: bool = False
     ) -> PartitionLog:
-        """The log, made if there is none, in the directory with the fewest. Raises KafkaError.
+        """Return the partition's log, creating it in the directory with the fewest logs if needed. Raises KafkaError.
 
-        While a directory is offline only a partition that the caller knows to be new (`is_new`) is made: the log of
-        any other may be in that directory, and an empty one in its place would look like the loss of all records.
+        While a directory is offline, only a partition that the caller knows to be new (`is_new`) is created. The log of
+        any other partition may be in the offline directory, and an empty log in its place would look like the loss of
+        all records.
         """
         key = (topic, partition)
         self.loading.make_way(key)
@@ -180,20 +188,24 @@ class LogManager:
                         Errors.KAFKA_STORAGE_ERROR,
                         f"{topic}-{partition} is not made: it may be in {', '.join(offline)}, which is offline",
                     )
-                # An old start offset that a crash leaves in a checkpoint would be taken for that of the new log, whose
-                # records all lie below it.
+                # A log of the same name may have been deleted. If its start offset were still in a checkpoint after a
+                # crash, the new log would begin at that offset, and all its records below would be lost. So the
+                # checkpoints are written first.
                 self.checkpoint([one for one in self.online_dirs() if one.is_in_checkpoints(key)])
                 emptiest_first = sorted(self.online_dirs(), key=lambda one: one.open_logs + len(one.not_loaded))
                 log = self._logs[key] = make_log(emptiest_first, self._files, key, topic_id, config)
                 self.dirs.of(log.env).open_logs += 1
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)
+        self._timed_flush.wanted(log.config.flush_ms)
         return log
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> bool:
-        """See PartitionLog.truncate_to. First the recovery point goes back, and is written down (in Kafka afterwards).
+        """Truncate a log (see PartitionLog.truncate_to).
 
-        A start after a crash trusts what lies below the point that it finds, and would take half a truncation for it.
+        The lower recovery point is checkpointed first; Kafka does it last. A start after a crash trusts everything
+        below the checkpointed recovery point, so with the old one it would not notice that a truncation was only half
+        done.
         """
         log = self._logs[topic, partition]
         if log.recovery_point > offset:
@@ -202,10 +214,10 @@ class LogManager:
         return log.truncate_to(offset)
 
     def delete(self, topic: str, partition: int) -> None:
-        """Renames the log's directory `-delete`; its files go after file.delete.delay.ms. Nothing if there is none.
+        """Rename the log's directory to `-delete`, and remove the files after file.delete.delay.ms.
 
-        Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the log is being recovered: that is stopped, and
-        the deletion has to be asked for again when the log is no longer loading.
+        Does nothing if there is none. Raises LogDirFailure, or KafkaError NOT_LEADER_OR_FOLLOWER if the log is being
+        recovered. The recovery is then stopped, and the caller must retry when the log is no longer loading.
         """
         key = (topic, partition)
         with self.loading.taken(key) as job:
@@ -228,12 +240,12 @@ class LogManager:
         self.remove_later(log_dir, self._rename(key, log_dir, path, names.DELETE_DIR))
 
     def set_aside(self, key: TopicPartition, log_dir: LogDir, path: str) -> None:
-        """Renames the directory of a log that the cluster does not know `-stray`; nothing deletes it."""
+        """Rename the directory of a log that the cluster does not know to `-stray`. Nothing deletes that directory."""
         new = self._rename(key, log_dir, path, names.STRAY_DIR)
         _log.warning("%s-%d is not known to the cluster: set aside as %s", *key, new)
 
     def _rename(self, key: TopicPartition, log_dir: LogDir, path: str, kind: str) -> str:
-        """Returns the new path. Raises LogDirFailure, KafkaError."""
+        """Rename a log's directory and return the new path. Raises LogDirFailure, KafkaError."""
         new = os.path.join(log_dir.env.log_dir, names.marked_dir_name(*key, kind))
         log_dir.forget(key)
         try:
@@ -245,7 +257,7 @@ class LogManager:
         return new
 
     def remove_later(self, log_dir: LogDir, path: str) -> None:
-        """Removes a directory that is marked for deletion."""
+        """Remove a directory that is marked for deletion, after file.delete.delay.ms."""
         _log.info("%s is deleted in %d ms", path, self.defaults.file_delete_delay_ms)
         log_dir.env.later(
             f"delete {path}", lambda: self._files.remove_tree(path), max(self.defaults.file_delete_delay_ms, 1)
@@ -253,13 +265,26 @@ class LogManager:
 
     # --- upkeep
 
+    def each_log(self, act: Callable[[PartitionLog], object], what: str) -> None:
+        """Call `act` with every open log of an online directory. An exception is logged, and the next log follows."""
+        for log in self:
+            if log.env.failure is None and not log.closed:
+                try:
+                    act(log)
+                except LogDirFailure:
+                    continue  # reported by Environment.failed
+                except KafkaError as error:
+                    _log.warning("%s of %s: %s", what, log.name, error.message)
+                except Exception:  # for instance in a retention policy that a user wrote
+                    _log.exception("%s of %s", what, log.name)
+
     def start(self) -> None:
-        """Begins retention, flushes by time, checkpoints and the expiry of producers."""
+        """Start the background tasks: retention, checkpoints, producer expiry and log cleaning."""
         self._tasks = ManagerTasks(self, self._scheduler)
         self.compaction.start()
 
     def checkpoint(self, log_dirs: Iterable[LogDir] | None = None) -> None:
-        """Writes recovery points, log start offsets and high watermarks."""
+        """Write recovery points, log start offsets and high watermarks to the checkpoint files."""
         for log_dir in self.online_dirs() if log_dirs is None else log_dirs:
             logs = partial(self.logs_in, log_dir.path)
             try:
@@ -267,7 +292,7 @@ class LogManager:
                 log_dir.write_start_offsets(logs)
                 log_dir.write_high_watermarks(logs)
             except LogDirFailure:
-                continue  # told already; the other directories go on
+                continue  # already reported by Environment.failed; continue with the other directories
 
     def _dir_failed(self, failure: LogDirFailure) -> None:
         _log.error("%s", failure.message)
@@ -277,15 +302,17 @@ class LogManager:
     # --- the end
 
     def close(self) -> None:
-        """Flushes and closes every log, marks the directories as stopped cleanly where that is true, unlocks them.
+        """Flush and close every log, write a clean-shutdown marker for each cleanly closed directory, unlock the
+        directories.
 
-        A directory with a log that was not recovered to the end is not marked, whatever stopped that. Idempotent.
+        A directory with a log whose recovery did not finish, for whatever reason, gets no marker. Idempotent.
         """
         self.loading.stop()
         self.compaction.stop()
         if self._tasks is not None:
             self._tasks.cancel()
             self._tasks = None
+        self._timed_flush.stop()
         try:
             for log_dir in self.online_dirs():
                 self._close_dir(log_dir)

@@ -1,13 +1,11 @@
-"""What the log manager does in the background, and how often."""
+"""The periodic background tasks of the log manager."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.errors import KafkaError
 from kafkapy.log.environment import SchedulerLike
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.settings import NEVER_MS
@@ -15,13 +13,10 @@ from kafkapy.log.settings import NEVER_MS
 if TYPE_CHECKING:
     from kafkapy.log.log_dir import LogDir, OpenLogs
     from kafkapy.log.manager import LogManager
-    from kafkapy.log.partition_log import PartitionLog
-
-_log = logging.getLogger(__name__)
 
 
 class ManagerTasks:
-    """Scheduled from construction to `cancel`."""
+    """The background tasks, scheduled from construction to `cancel`."""
 
     def __init__(self, manager: LogManager, scheduler: SchedulerLike) -> None:
         self._manager = manager
@@ -30,7 +25,6 @@ class ManagerTasks:
         self._tasks: list[Any] = []
         for name, task, period_ms in (
             ("log-retention", self.apply_retention, settings.retention_check_ms),
-            ("log-flusher", self.flush_old, settings.flush_check_ms),
             ("recovery-point-checkpoint", self.write_recovery_points, settings.recovery_checkpoint_ms),
             (
                 "log-start-offset-checkpoint",
@@ -48,20 +42,11 @@ class ManagerTasks:
             task.cancel()
 
     def apply_retention(self) -> None:
-        """Of compacted logs the cleaner does it, as in Kafka."""
-        self._each_log(lambda log: log.config.compact or log.delete_old_segments(), "retention")
-
-    def flush_old(self) -> None:
-        """Flushes the logs whose flush.ms is over."""
-
-        def flush(log: PartitionLog) -> None:
-            if log.flusher.ms_since_flush >= log.config.flush_ms:
-                log.flush()
-
-        self._each_log(flush, "the flush by time")
+        """Delete old segments of logs that are not compacted. For compacted logs the cleaner does it, as in Kafka."""
+        self._manager.each_log(lambda log: log.config.compact or log.delete_old_segments(), "retention")
 
     def expire_producers(self) -> None:
-        self._each_log(lambda log: log.expire_producers(), "the expiry of producers")
+        self._manager.each_log(lambda log: log.expire_producers(), "the expiry of producers")
 
     def write_recovery_points(self) -> None:
         self._each_dir(lambda log_dir, logs: log_dir.write_recovery_points(logs))
@@ -72,21 +57,9 @@ class ManagerTasks:
     def write_high_watermarks(self) -> None:
         self._each_dir(lambda log_dir, logs: log_dir.write_high_watermarks(logs))
 
-    def _each_log(self, act: Callable[[PartitionLog], object], what: str) -> None:
-        for log in self._manager:
-            if log.env.failure is None and not log.closed:
-                try:
-                    act(log)
-                except LogDirFailure:
-                    continue  # told already
-                except KafkaError as error:
-                    _log.warning("%s of %s: %s", what, log.name, error.message)
-                except Exception:  # of a retention policy that somebody wrote, say: the other logs get theirs
-                    _log.exception("%s of %s", what, log.name)
-
     def _each_dir(self, act: Callable[[LogDir, OpenLogs], None]) -> None:
         for log_dir in self._manager.online_dirs():
             try:
                 act(log_dir, partial(self._manager.logs_in, log_dir.path))
             except LogDirFailure:
-                continue  # told already
+                continue  # already reported by Environment.failed

@@ -1,7 +1,7 @@
 """`meta.properties`: which cluster and broker a log directory belongs to (Kafka's MetaProperties).
 
-Version 0 is of ZooKeeper mode and what is written here. Version 1 is of KRaft: it is read, and left as it is in a
-directory that was adopted, so that Kafka still knows its directory.
+This broker writes version 0, which is that of ZooKeeper mode. Version 1 is that of KRaft: it is read, and the file is
+not changed, so that Kafka can use the directory again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ _KRAFT = 1
 
 
 class MetaPropertiesError(ValueError):
-    """The file contradicts itself or the broker: names the file, the key and the values."""
+    """The file is invalid or contradicts the broker. Names the file, the key and the values."""
 
 
 class MetaProperties(NamedTuple):
-    """`cluster_id` is 22 characters of URL-safe base64; None in files of brokers before 0.10.1."""
+    """The content of the file.
+
+    `cluster_id` is 22 characters of URL-safe base64, None in files of brokers before 0.10.1.
+    """
 
     broker_id: int
     cluster_id: str | None
@@ -30,7 +33,7 @@ class MetaProperties(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, str | None]:
-        """What files of both versions say."""
+        """Return the fields that both versions of the file have."""
         return self.broker_id, self.cluster_id
 
     @property
@@ -39,6 +42,7 @@ class MetaProperties(NamedTuple):
 
 
 def parse_properties(data: bytes, path: str) -> MetaProperties:
+    """Return the parsed content of the file. Raises MetaPropertiesError."""
     fields = {}
     for raw in data.decode("utf-8", "replace").splitlines():
         line = raw.strip()
@@ -57,7 +61,10 @@ def parse_properties(data: bytes, path: str) -> MetaProperties:
 
 
 def format_properties(properties: MetaProperties, at: float) -> bytes:
-    """As Java's Properties.store writes it: an empty comment, the time (`at`, seconds since 1970), the keys."""
+    """Return the file as Java's Properties.store writes it: an empty comment, the time, the keys.
+
+    `at` is the time in seconds since 1970.
+    """
     lines = ["#", time.strftime("#%a %b %d %H:%M:%S UTC %Y", time.gmtime(at)), f"broker.id={properties.broker_id}"]
     lines.append("version=0")
     if properties.cluster_id is not None:
@@ -66,7 +73,7 @@ def format_properties(properties: MetaProperties, at: float) -> bytes:
 
 
 def read_meta(files: Files, log_dir: str) -> MetaProperties | None:
-    """None if the directory has no such file, i.e. no broker has used it."""
+    """Return the file's content, None if there is no file, that is, no broker has used the directory."""
     path = os.path.join(log_dir, NAME)
     try:
         data = files.read(path)
@@ -80,7 +87,7 @@ def write_meta(files: Files, log_dir: str, properties: MetaProperties, at: float
 
 
 def check_meta(found: MetaProperties, wanted: MetaProperties, log_dir: str) -> None:
-    """Raises MetaPropertiesError if the directory belongs to another broker or another cluster."""
+    """Raise MetaPropertiesError if the directory belongs to another broker or another cluster."""
     path = os.path.join(log_dir, NAME)
     if found.broker_id != wanted.broker_id:
         raise MetaPropertiesError(

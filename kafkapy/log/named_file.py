@@ -1,8 +1,8 @@
-"""A file that is opened by its name when somebody needs it, and stays open until there are too many (see OpenFiles).
+"""A file that is opened by its name on first use, and stays open until OpenFiles closes it.
 
-Readers take no lock, so between the name and the opening all may happen: the file gets another name, or goes, and
-another one gets its name (the cleaned segment in its place, the log of a new topic). Then that one must not be taken
-for it.
+Readers take no lock. Between reading the name and opening the file another thread may rename or remove the file, and
+another file may take its name: a cleaned segment takes the name of an old one, and a topic that is created again uses
+the old file names. A reader must not use that other file.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from kafkapy.record.file_region import FileHandle
 
 
 class NamedFile:
-    """Subclasses know the name, and rename only what is pinned or does not take another's name."""
+    """A file known by name. A subclass may give its name to another file only after pinning or retiring the file."""
 
     __slots__ = ("_gone", "_handle", "_pinned", "files", "used")
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.used = False  # since OpenFiles last looked
+        self.used = False  # set by users, cleared when OpenFiles looks for a file to close
         self._handle: FileHandle | None = None
         self._pinned = False
         self._gone = False
 
     def _name(self) -> str:
-        """The path, as it is now."""
+        """Return the present path."""
         raise NotImplementedError
 
     def handle(self, nowait: bool = False) -> FileHandle:
-        """The open file; raises OSError, FileNotFoundError once it is gone. Who works with it keeps the answer.
+        """Return the open file, which the caller must hold while using it.
 
-        With `nowait` BlockingIOError where it is not open: to find it by its name may take a read of its directory.
+        Raises OSError; FileNotFoundError once it is gone. With `nowait`, raises BlockingIOError if the file is not
+        open: opening it by name may read its directory from the disk.
         """
         handle = self._handle
         if handle is None:
@@ -45,8 +46,17 @@ class NamedFile:
     def _open(self) -> FileHandle:
         while True:
             name = self._name()
-            opened = self.files.open(name)
-            # Who gives a name away has pinned the file before, has retired it, or tells its new name.
+            try:
+                opened = self.files.open(name)
+            except FileNotFoundError:
+                # The file was renamed after `name` was read. The renaming thread had pinned it, so an open handle
+                # exists.
+                if (handle := self._handle) is not None:
+                    return handle
+                raise
+            # Another file may have taken `name` between reading and opening it. But a thread that gives a name to
+            # another file first pins this one (there is a handle), retires it (`_gone`), or changes the name that
+            # _name() returns.
             handle = self._handle
             if handle is not None:
                 return handle
@@ -62,24 +72,24 @@ class NamedFile:
             self.files.open_files.opened(self)
 
     def pin(self) -> None:
-        """Opens the file, and keeps it open until it is let go: its name changes hands."""
+        """Open the file and keep it open until `let_go`, because another file is about to take its name."""
         self._pinned = True
-        self.files.open_files.closed(self)  # which is over: from here on nobody closes it
+        self.files.open_files.closed(self)  # now OpenFiles cannot close it
         self._handle = self.handle()
 
     def handle_dropped(self) -> None:
-        """By OpenFiles: there are too many."""
+        """Drop the handle, unless the file is pinned. OpenFiles calls this when too many files are open."""
         if not self._pinned:
             self._handle = None
 
     def let_go(self) -> None:
-        """The descriptor closes when the last reader is done with it; who asks again opens the file again."""
+        """Drop the handle. The descriptor closes when its last user is done, and the next use opens the file again."""
         self._pinned = False
         if self._handle is not None:
             self._handle = None
             self.files.open_files.closed(self)
 
     def retire(self) -> None:
-        """The file is removed, or its directory gets another name: it is never opened again."""
+        """Drop the handle for good, because the file is removed or its directory renamed. It is never opened again."""
         self._gone = True
         self.let_go()

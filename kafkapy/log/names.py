@@ -22,7 +22,7 @@ DELETE_DIR = "-delete"
 STRAY_DIR = "-stray"
 FUTURE_DIR = "-future"
 
-# The topic whose directory is the own log of a KRaft broker: not one of the cluster's, and never loaded.
+# The topic whose directory is a KRaft broker's metadata log. It is not a topic of the cluster and never loaded.
 KRAFT_METADATA = "__cluster_metadata"
 
 MAX_OFFSET = (1 << 63) - 1
@@ -33,7 +33,7 @@ _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-stray|-future)")
 
 
 class LogDirName(NamedTuple):
-    """A partition's directory name taken apart; `kind` is LIVE_DIR, DELETE_DIR, STRAY_DIR or FUTURE_DIR."""
+    """A parsed partition directory name; `kind` is LIVE_DIR, DELETE_DIR, STRAY_DIR or FUTURE_DIR."""
 
     topic: str
     partition: int
@@ -41,12 +41,12 @@ class LogDirName(NamedTuple):
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """Twenty digits, so that names sort as the offsets do."""
+    """Return the file name for an offset: twenty digits, so that names sort like offsets, and the suffix."""
     return f"{offset:020d}{suffix}"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset at the front of a file name; None for a file that is not named by one."""
+    """Return the offset at the start of a file name, None if the name has another form."""
     match = _OFFSET.fullmatch(name)
     return offset if match and (offset := int(match[1])) <= MAX_OFFSET else None
 
@@ -56,13 +56,13 @@ def dir_name(topic: str, partition: int) -> str:
 
 
 def marked_dir_name(topic: str, partition: int, kind: str) -> str:
-    """TOPIC-PARTITION.UNIQUE-delete (or -stray), the topic cut so that the whole has at most 255 bytes."""
+    """Return TOPIC-PARTITION.UNIQUE-delete (or -stray). The topic is shortened if the name would exceed 255 bytes."""
     ending = f"-{partition}.{os.urandom(16).hex()}{kind}"
     return topic[: _NAME_MAX - len(ending)] + ending
 
 
 def parse_dir_name(name: str) -> LogDirName | None:
-    """None if this is not the name of a partition's directory; the own log of KRaft is none."""
+    """Return the parsed name, None if it is not a partition directory's or is that of KRaft's metadata log."""
     kind = LIVE_DIR
     for marker in (DELETE_DIR, STRAY_DIR, FUTURE_DIR):
         if name.endswith(marker):

@@ -1,9 +1,9 @@
-"""The offset index: from an offset to a position in the segment (Kafka's OffsetIndex).
+"""The offset index: maps an offset to a position in the segment (Kafka's OffsetIndex).
 
-An entry is 8 bytes, big-endian: relative offset and position. The offset is the last one of an append, the
-position is where that append began; so the entry for the greatest offset up to the one looked for is where a
-search may begin. In memory an entry is one 64-bit number (relative offset << 32 | position), which sorts as the
-entries do and, byte-swapped, is the entry itself.
+An entry is 8 bytes, big-endian: relative offset and position. The offset is the last offset of an append, and the
+position is where that append began. So a search for an offset begins at the last entry at or below that offset. In
+memory an entry is one 64-bit number (relative offset << 32 | position). These numbers sort like the entries, and their
+big-endian bytes are the entries.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOW = 0xFFFFFFFF
 
 
 class OffsetIndex(IndexFile):
-    """See IndexFile for its life; lookups take no lock."""
+    """An offset index. Lookups take no lock. The life cycle is that of IndexFile."""
 
     __slots__ = ("_entries", "_last")
 
@@ -55,7 +55,7 @@ class OffsetIndex(IndexFile):
         self._last = None
 
     def take(self, entries: bytes) -> None:
-        """All entries at once, as `segment_scan.scan` makes them; after `rebuild`."""
+        """Take all entries at once, as `segment_scan.scan` returns them. Call `rebuild` first."""
         self._entries = numbers_in("Q", entries)
         self.count = len(self._entries)
         self._last = None
@@ -77,7 +77,7 @@ class OffsetIndex(IndexFile):
 
     @property
     def last_offset(self) -> int:
-        """Of the last entry; the base offset if there is none."""
+        """The offset of the last entry; the base offset if there is none."""
         if self._last is None:
             self._last = self._read_last()
         return self._last
@@ -92,7 +92,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + int.from_bytes(data, "big", signed=True)
 
     def append(self, offset: int, position: int) -> None:
-        """`offset` must be greater than the last entry's and at most 2^31 - 1 above the base offset."""
+        """Add an entry. `offset` must be greater than the last entry's and at most 2^31 - 1 above the base offset."""
         entries = self._entries
         assert entries is not None
         entries.append((offset - self.base_offset) << 32 | position)
@@ -100,12 +100,14 @@ class OffsetIndex(IndexFile):
         self._added()
 
     def lookup(self, offset: int, nowait: bool = False) -> int:
-        """Where a search for `offset` begins; 0 if it is before every entry.
+        """Return the position at which a search for `offset` begins; 0 if no entry is at or below `offset`.
 
-        Raises BlockingIOError (nowait) if that would have to wait for the disk, else OSError if reading fails.
+        Raises OSError; with `nowait`, BlockingIOError if the call would wait for the disk.
         """
         relative = offset - self.base_offset
-        count, entries = self.count, self._entries  # in this order: it may begin to grow in between
+        # The count first: the index may be reopened to grow between the two reads, and a count read after that could
+        # include entries that are not in the file yet.
+        count, entries = self.count, self._entries
         if entries is not None:
             slot = bisect_right(entries, relative << 32 | _LOW) if relative >= 0 else 0
             return entries[slot - 1] & _LOW if slot else 0
@@ -115,10 +117,10 @@ class OffsetIndex(IndexFile):
         return found[2] if found is not None else 0
 
     def offset_after(self, position: int, nowait: bool = False) -> int | None:
-        """The offset of the first entry at `position` or behind it: an upper bound for what lies before.
+        """Return the offset of the first entry at or after `position`, which bounds the offsets before `position`.
 
-        As in Kafka, whose search never compares its first entry: where that is exactly at `position` it is the next
-        one. Raises as `lookup`.
+        As in Kafka, whose search never compares its first entry: if the first entry is exactly at `position`, the
+        second entry is used. None if there is no such entry. Raises as `lookup`.
         """
         count, entries = self.count, self._entries
         if entries is not None:
@@ -137,7 +139,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + found[0] if found is not None else None
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets the entries for `offset` and later ones. The index must be growing."""
+        """Remove the entries for `offset` and later offsets. The index must be growing."""
         entries = self._entries
         assert entries is not None
         relative = offset - self.base_offset

@@ -1,12 +1,14 @@
-"""How many files of the logs are open at a time (`kafkapy.log.max.open.files`).
+"""Limit how many log files stay open at a time (`kafkapy.log.max.open.files`).
 
-A file is opened by its name when somebody needs it, and stays open. Over the limit one is let go that nobody has used
-for a while: each gets a second chance, so that a file that is in use costs its users one flag and no lock. Whoever is
-at it just now, a reader that sends from it above all, holds a handle of its own, and the descriptor closes after that;
-so the limit is what the logs keep, and what is under way comes on top.
+A file is opened by its name when it is first used, and stays open. When the limit is exceeded, a file that was not used
+for a while is closed. The choice is the second-chance (clock) algorithm, so that using a file costs its users one flag
+and no lock. A thread that is using the file, for instance to send records from it, holds its own reference to the
+handle, and the descriptor closes when the last reference is gone. So the limit covers the files that the logs keep
+open; files of operations in progress come on top.
 
-An active segment is let go like any other, with records that no fsync has seen: the next one opens the file anew, and
-is told of a write that failed meanwhile, as Linux reports such an error to whoever comes first.
+An active segment is closed like any other file, even with records that are not synced yet. Linux keeps a write-back
+error and reports it to the next open descriptor that syncs the file, so the reopened file still reports a write that
+failed in between.
 """
 
 from __future__ import annotations
@@ -22,32 +24,34 @@ UNLIMITED = 1 << 62
 
 
 class OpenFiles:
-    """Of one broker. The files call it; `shed` is for whoever finds no descriptor left."""
+    """The kept-open log files of one broker. NamedFile calls `opened` and `closed`; `shed` is for EMFILE and ENFILE."""
 
     __slots__ = ("_files", "_lock", "limit")
 
     def __init__(self, limit: int = UNLIMITED) -> None:
         self.limit = limit
-        self._files: OrderedDict[NamedFile, None] = OrderedDict()  # in the order of their opening, or second chance
+        # in the order in which they were opened, or given a second chance
+        self._files: OrderedDict[NamedFile, None] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._files)
 
     def opened(self, file: NamedFile) -> None:
+        """Add a file that was just opened, and close others while there are too many."""
         with self._lock:
-            file.used = True  # else it would be the first to go where all others are in use
+            file.used = True  # else this new file would be closed first if all the others are in use
             self._files[file] = None
             while len(self._files) > self.limit:
                 self._let_one_go()
 
     def closed(self, file: NamedFile) -> None:
-        """The file was let go for another reason, or has to stay open."""
+        """Remove a file that was closed for another reason, or that must stay open."""
         with self._lock:
             self._files.pop(file, None)
 
     def shed(self) -> bool:
-        """The process has no descriptor left: lets half of the files go; False if there was none."""
+        """Close half of the files because the process has no descriptor left. Return False if none was open."""
         with self._lock:
             many = (len(self._files) + 1) // 2
             for _ in range(many):
@@ -61,6 +65,6 @@ class OpenFiles:
                 break
             file.used = False
             self._files[file] = None
-        else:  # all were in use: the one that was looked at first
+        else:  # all were in use: take the file that was examined first
             file, _none = self._files.popitem(last=False)
         file.handle_dropped()

@@ -1,16 +1,21 @@
-"""Running many jobs on a few threads and waiting for all of them: loading and closing logs."""
+"""Run many jobs on a few threads and wait for all of them; used for closing logs."""
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from kafkapy.runtime.threads import NoThread, Thread
+
+_log = logging.getLogger(__name__)
+
 
 def run_all(jobs: Iterable[Callable[[], object]], threads: int, name: str) -> None:
-    """Runs every job, whatever the others do; then raises the first exception that there was.
+    """Run every job, even if others fail, and then raise the first exception if there was one.
 
-    The calling thread is one of the `threads`; the others exist only while there is work for them.
+    The calling thread is one of the `threads`; the others exist only while there are jobs. If a thread cannot be
+    started, the jobs run on fewer threads.
     """
     waiting = deque(jobs)
     errors: list[BaseException] = []
@@ -26,12 +31,15 @@ def run_all(jobs: Iterable[Callable[[], object]], threads: int, name: str) -> No
             except BaseException as error:
                 errors.append(error)
 
-    helpers = [
-        threading.Thread(target=work, name=f"{name} {number}", daemon=True)
-        for number in range(1, min(threads, len(waiting)))
-    ]
-    for helper in helpers:
-        helper.start()
+    helpers = []
+    for number in range(1, min(threads, len(waiting))):
+        helper = Thread(work, f"{name} {number}")
+        try:
+            helper.start()
+        except NoThread as error:
+            _log.warning("%s goes on with %d of %d threads: %s", name, number, threads, error)
+            break
+        helpers.append(helper)
     work()
     for helper in helpers:
         helper.join()

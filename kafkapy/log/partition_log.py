@@ -1,49 +1,74 @@
 """The log of one partition (Kafka's UnifiedLog over LocalLog): appends, reads, rolls, flushes, truncation.
 
-What may wait for a disk says so: a network thread
-calls only `append(blocking=False)`, `read(blocking=False)` and what is plain memory.
-
-Lock order: flush lock, then lock, then the leader epochs' own. An OSError takes the log directory offline and is
-raised as LogDirFailure, which from then on everything raises; a shortage (full disk, too many open files) is only a
-KafkaError.
+A network thread may only call `append(blocking=False)`, `read(blocking=False)` and methods that just read memory. All
+others may wait for the disk. An OSError takes the log directory offline and is raised as LogDirFailure, which later
+calls raise, too. A shortage (full disk, too many open files) is a KafkaError and does not take the directory offline.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkapy._ext.entry_walk import any_older
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import cleanup, log_reader, time_lookup
-from kafkapy.log.appender import Append, Verdict, append_plain, would_wait
+from kafkapy.log import cleanup, log_reader, names, partition_metadata, time_lookup
+from kafkapy.log.append_rules import Records, rules_of
+from kafkapy.log.appender import Verdict, append_batches, would_wait
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.flushing import Flusher
+from kafkapy.log.index_repair import repair_indexes
 from kafkapy.log.load_progress import LoadWatch
-from kafkapy.log.loader import Loader
-from kafkapy.log.log_state import LogState
-from kafkapy.log.partition_metadata import PartitionMetadataError
+from kafkapy.log.log_loader import LoadedLog, LogLoader
 from kafkapy.log.producer_rebuild import take_snapshot
-from kafkapy.log.results import BUSY, CLIENT, COORDINATOR, AppendResult, Busy, ReadResult, TimestampOffset
-from kafkapy.log.retention import RetentionPolicy
-from kafkapy.log.segment import MAX_RELATIVE_OFFSET
+from kafkapy.log.results import (
+    BUSY,
+    ActiveProducer,
+    AppendResult,
+    Busy,
+    ReadResult,
+    TimestampOffset,
+)
+from kafkapy.log.retention import KafkaRetention, RetentionPolicy
+from kafkapy.log.segment import Segment
+from kafkapy.log.segment_list import SegmentList
+from kafkapy.log.upkeep import Upkeep
 from kafkapy.record.file_region import FileRegion
 
 if TYPE_CHECKING:
     from kafkapy.log.down_conversion import DownConversion
 
-__all__ = ["BUSY", "CLIENT", "COORDINATOR", "AppendResult", "PartitionLog", "ReadResult"]
+__all__ = ["BUSY", "AppendResult", "PartitionLog", "ReadResult"]
 
 _T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
 
-class PartitionLog(LogState):
-    """Made by `load`. Offsets are those of Kafka: the end offset is that of the next record."""
+class Watcher(Protocol):
+    """Is called when a log has changed: see PartitionLog.tell."""
+
+    def changed(self) -> object: ...
+
+
+class PartitionLog:
+    """The log of one partition, opened by `load`. As in Kafka, the log end offset is the offset of the next record.
+
+    The state is `segments`, `end`, `log_start_offset`, `high_watermark` and `recovery_point`. Only methods of this
+    class change the state, and all of it except the high watermark only under `lock`. Invariants:
+
+    - log start offset <= high watermark <= end offset, and recovery point <= end offset;
+    - the first segment contains the log start offset, or lies below it;
+    - `end` is (end offset, active segment, position in it): the end of the records that readers may see.
+
+    Readers take no lock: `segments` and `end` are replaced, never changed in place.
+    """
 
     @classmethod
     def load(
@@ -60,12 +85,12 @@ class PartitionLog(LogState):
         topic_id: bytes | None = None,
         watch: LoadWatch | None = None,
     ) -> PartitionLog:
-        """Opens a directory, or makes it. `clean`: no recovery is needed. May take long, which `watch` is told of.
+        """Open the log in a directory, or create it. Unless `clean`, recover it, which may take long (see `watch`).
 
-        `topic_id` (16 bytes) goes to partition.metadata where there is none yet; another one than there raises
-        KafkaError INCONSISTENT_TOPIC_ID. Raises OSError.
+        `topic_id` (16 bytes) is written to partition.metadata if that file does not exist. Raises KafkaError
+        INCONSISTENT_TOPIC_ID if the file has another topic id. Raises OSError.
         """
-        loader = Loader(
+        loader = LogLoader(
             env,
             directory,
             config,
@@ -75,59 +100,322 @@ class PartitionLog(LogState):
             watch=watch,
         )
         log = cls(env, directory, topic, partition, config, loader.load())
-        try:
-            log.topic_id = loader.topic_id()
-        except PartitionMetadataError as reason:
-            _log.warning("%s; the topic id is taken from the cluster", reason)
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
+
+    def __init__(
+        self, env: Environment, directory: str, topic: str, partition: int, config: LogConfig, loaded: LoadedLog
+    ) -> None:
+        self.env = env
+        self.clock = env.clock
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.name = names.dir_name(topic, partition)
+        self.topic_id = loaded.topic_id
+        self.config = config
+        # Lock order: upkeep, the flusher's lock, this lock, the lock of the leader epochs. A thread that holds one of
+        # them may only take locks that come later in this order.
+        self.lock = threading.Lock()
+        self.segments = loaded.segments
+        self.leader_epochs = loaded.epochs
+        self.producers = loaded.producers
+        self.snapshots = loaded.snapshots
+        self.log_start_offset = loaded.log_start_offset
+        self.recovery_point = loaded.recovery_point
+        self.high_watermark = loaded.log_start_offset
+        active = loaded.segments.active
+        self.end: tuple[int, Segment, int] = (loaded.end_offset, active, active.size)
+        self.flusher = Flusher(self, settled=loaded.settled)
+        if loaded.unsynced is not None:
+            self.flusher.sync_later(loaded.unsynced)
+            following = loaded.segments.after(loaded.unsynced)
+            if following is not None:
+                self.flusher.sync_snapshot_later(loaded.snapshots.path(following.base_offset))
+        self.upkeep = Upkeep(env.upkeep)
+        self.retention: RetentionPolicy = env.retention or KafkaRetention()
+        self.closed = False
+        self._writer_epoch = -1  # the leader epoch that may append; changed under the lock
+        self.appended_ms = 0  # approximate time of the last append that did not wait
+        self.write_seconds = 0.0  # how long the last append's write took
+        self.verifies_transactions = False  # ask the coordinator before a transaction begins (KIP-890)
+        self.watchers: dict[Watcher, None] = {}
+        self.rules = rules_of(config, self.env.max_decompressed)
+        repair_later = self._repair_later
+        for segment in loaded.segments:
+            segment.on_damage = repair_later
+            if segment.offset_index.damage or segment.time_index.damage:
+                segment.damaged()
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.name}, offsets {self.log_start_offset} to {self.log_end_offset}, {self.directory})"
+
+    @property
+    def dir(self) -> Path:
+        return Path(self.directory)
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.end[0]
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction has ended. Never above the high watermark."""
+        # No lock is held, so the order of the reads matters. A transaction is recorded as open before the high
+        # watermark can pass its first record. If first_unstable_offset were read first, a transaction could begin and
+        # the high watermark pass its first record before the second read, and the result would include records of an
+        # open transaction.
+        high_watermark = self.high_watermark
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return high_watermark
+        return min(max(unstable, self.log_start_offset), high_watermark)
+
+    @property
+    def size(self) -> int:
+        """The size of all segments in bytes."""
+        return self.segments.size
+
+    # --- the state, and the only methods that change it; those named `_locked` are called with the lock held
+
+    def snapshot(self) -> tuple[SegmentList, tuple[int, Segment, int]]:
+        """Return `segments` and `end` as a consistent pair, for a reader without the lock.
+
+        A roll changes the segments first, so the segment in which the log ends is in the list. A truncation changes the
+        end first, so a reader with the new segments also has the new end, and caches no position beyond that end.
+        """
+        while True:
+            segments, end = self.segments, self.end
+            if self.segments is segments:
+                return segments, end
+
+    def set_high_watermark(self, offset: int) -> None:
+        """Move the high watermark, up or down, within the log. Callers must not call this at the same time."""
+        offset = max(min(offset, self.end[0]), self.log_start_offset)
+        if offset != self.high_watermark:
+            self.high_watermark = offset
+            # Network threads take the lock only if a transaction may become stable. This test needs no lock: the append
+            # of the transaction's marker is complete, so `awaits_high_watermark` is already true.
+            if self.producers.awaits_high_watermark:
+                with self.lock:
+                    self.producers.high_watermark_moved(offset)
+
+    def appended_locked(self, first_offset: int, position: int, end_offset: int) -> None:
+        """Let readers see the records from `first_offset`, at `position` of the active segment, to `end_offset`."""
+        segment = self.segments.active
+        self.segments.remember(first_offset, (segment, position))
+        self.end = (end_offset, segment, segment.size)
+        if self.env.shortage.lasts:
+            self.env.shortage.written()
+
+    def roll_locked(self) -> None:
+        """Begin a new segment, unless the active one is empty.
+
+        If this raises OSError or any other exception, the old segment is still the active one.
+        """
+        old, end_offset = self.segments.active, self.end[0]
+        if old.size == 0 and old.base_offset == end_offset:
+            return
+        try:
+            new = Segment.create(self.env.files, self.directory, end_offset, self.config, self.clock)
+            self.producers.end_offset = end_offset
+            snapshot = take_snapshot(self.producers, self.snapshots, sync=False)
+            if snapshot is not None:
+                # Before `seal`, which may fail: the retry would find the snapshot written, and not return its path
+                # again.
+                self.flusher.sync_snapshot_later(snapshot)
+            segments = self.segments.with_added(new)
+            old.seal()
+        except BaseException:
+            Segment(self.env.files, self.directory, end_offset, self.config, self.clock).delete()
+            raise
+        self.flusher.sync_later(old)
+        self.segments, self.end = segments, (end_offset, new, 0)
+        self.env.later(f"flush {self.name}", lambda: self._rolled_at(end_offset))
+
+    def move_start_locked(self, offset: int) -> None:
+        """Move the log start offset up to `offset`, which must not be above the end offset. Never moves it down."""
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            # not in the other case, as another thread may be moving the high watermark up without the lock
+            if self.high_watermark < offset:
+                self.high_watermark = offset
+            self.recovery_point = max(self.recovery_point, offset)
+            self.leader_epochs.truncate_from_start(offset)
+            self.producers.log_start_moved(offset)
+
+    def remove_first_locked(self, gone: Sequence[Segment]) -> None:
+        """Remove the first segments, never the active one, from the list. Their files are not touched."""
+        following = self.segments.after(gone[-1])
+        assert following is not None, f"{self.name}: the active segment stays"
+        # The log start moves before the list changes. So a reader either finds the records, or gets
+        # OFFSET_OUT_OF_RANGE.
+        self.move_start_locked(following.base_offset)
+        self.segments = self.segments.without(gone)
+
+    def replace_segments_locked(self, segments: SegmentList) -> None:
+        """Replace the list of segments by one with the same records and the same active segment.
+
+        The end and the recovery point do not change. A flush in progress is not affected, because it is for the active
+        segment, which stays. The high watermark is not changed, because other threads move it without this lock.
+        """
+        assert segments.active is self.segments.active, f"{self.name}: the active segment stays"
+        self.segments = segments
+
+    def cut_end_locked(self, segments: SegmentList, end_offset: int, end_position: int) -> None:
+        """End the log at `end_offset`, at `end_position` of the last of these segments. Files are not touched."""
+        self.flusher.truncated()
+        # The end changes before the segments: see `snapshot`.
+        self.end = (end_offset, segments.active, end_position)
+        self.segments = segments
+        self.recovery_point = min(self.recovery_point, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.log_start_offset = min(self.log_start_offset, end_offset)
+
+    def restart_locked(self, segment: Segment) -> None:
+        """Replace all segments by this empty one. The log begins and ends at the segment's base offset."""
+        offset = segment.base_offset
+        self.log_start_offset = offset
+        self.cut_end_locked(SegmentList([segment]), offset, 0)
+        self.high_watermark = self.recovery_point = offset
+
+    def flushed_locked(self, offset: int) -> None:
+        """Move the recovery point up to `offset`, but not above the end offset, which a truncation may have lowered."""
+        self.recovery_point = max(self.recovery_point, min(offset, self.end[0]))
+
+    def move_recovery_point_back(self, offset: int) -> None:
+        """Lower the recovery point to `offset`, so that records from there on count as not flushed."""
+        with self.lock:
+            self.recovery_point = min(self.recovery_point, offset)
+
+    # --- topic id, leader epochs, settings, producers
+
+    def assign_topic_id(self, topic_id: bytes) -> None:
+        """Write partition.metadata if it does not exist. Raises KafkaError if the log has another topic id."""
+        if self.topic_id is None:
+            try:
+                partition_metadata.write_topic_id(self.env.files, self.directory, topic_id)
+            except OSError as error:
+                raise self.disk_error("writing partition.metadata", error) from error
+            self.topic_id = topic_id
+        elif self.topic_id != topic_id:
+            raise KafkaError(
+                Errors.INCONSISTENT_TOPIC_ID,
+                f"{self.directory} belongs to topic id {self.topic_id.hex()}, not {topic_id.hex()}",
+            )
+
+    def assign_leader_epoch(self, epoch: int) -> None:
+        """Begin a leader epoch at the end of the log, and fence earlier ones. Raises LogDirFailure, KafkaError.
+
+        In message formats 0 and 1, whose batches have no leader epoch, nothing is written to the leader epoch
+        checkpoint. Raises KafkaError NOT_LEADER_OR_FOLLOWER if a later epoch has begun.
+        """
+
+        def begin() -> None:
+            self.check_writer(epoch)
+            if self.config.record_magic >= 2:
+                self.leader_epochs.assign(epoch, self.end[0])
+            self._writer_epoch = epoch
+
+        self.changed("noting a leader epoch of", begin)
+
+    def fence(self, leader_epoch: int) -> None:
+        """Refuse appends of earlier leader epochs from now on, including those that are already queued."""
+        with self.lock:
+            self._writer_epoch = max(self._writer_epoch, leader_epoch)
+
+    def check_writer(self, leader_epoch: int) -> None:
+        """Raise KafkaError if the log is closed, or a later leader epoch has begun. Called under the lock."""
+        self.check_open()
+        if leader_epoch < self._writer_epoch:
+            raise KafkaError(
+                Errors.NOT_LEADER_OR_FOLLOWER,
+                f"leader epoch {leader_epoch} of {self.name} is over: {self._writer_epoch} has begun",
+            )
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use new settings from the next append on. May wait for the disk if the message format changes."""
+        before, self.config = self.config.record_magic, config
+        self.rules = rules_of(config, self.env.max_decompressed)
+        self.env.on_flush_ms(config.flush_ms)
+        if config.record_magic < before:
+            _log.warning("%s: the message format goes back from %d to %d", self.name, before, config.record_magic)
+        if config.record_magic < 2 <= before:
+            try:
+                self.changed("removing the leader epochs of", self.leader_epochs.discard)
+            except KafkaError as error:
+                _log.error("%s", error.message)
+
+    def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> int:
+        """Return a guard if the coordinator must confirm this producer's transaction before an append, else NO_GUARD.
+
+        Does not wait for a disk: the log's lock is not taken.
+        """
+        state = self.producers
+        return state.verifications.begin(producer_id, sequence, epoch, self.clock.time_ms(), state.is_open)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        with self.lock:
+            return [
+                ActiveProducer(
+                    one.producer_id,
+                    one.epoch,
+                    one.last_sequence,
+                    one.last_timestamp,
+                    one.coordinator_epoch,
+                    one.txn_first_offset,
+                )
+                for one in self.producers.producers.values()
+            ]
+
+    def expire_producers(self) -> None:
+        with self.lock:
+            self.producers.expire(self.clock.time_ms())
 
     # --- append
 
     def append(
         self,
-        sets: Sequence[memoryview],
+        sets: Sequence[Records],
         leader_epoch: int,
         *,
-        origin: int = CLIENT,
+        long: bool | None = None,
         blocking: bool = True,
         flush: bool = True,
-        zstd_allowed: bool = True,
     ) -> list[Verdict] | Busy:
-        """Appends produced record sets, each one batch, each with its own verdict, in order.
+        """Append record sets, each of one batch, and return a verdict for each, in order.
 
-        The views must be writable: offsets, and where the topic wants it timestamps, are written into them. They
-        are not needed after the call. With `blocking=False` the answer is BUSY, and nothing has happened, if the
-        lock is taken or a new segment, a new leader epoch or a flush is due; the call then makes a new segment
-        only if a race or odd timestamps make it necessary after all. Raises LogDirFailure; every other refusal is a
-        verdict. With `flush=False` the caller has to `flush` before it tells the verdicts, if that `is_flush_due`.
+        The views must be writable, as offsets and, with LogAppendTime, timestamps are written into them. They are not
+        needed after the call. `long`: the result of `is_long_work`, if the caller has it. With `blocking=False`,
+        returns BUSY without any change if the lock is taken, the work is long, or a new segment, a new leader epoch or
+        a flush is due; only after a race or with unusual timestamps may such a call still create a segment. With
+        `flush=False`, the caller must call `flush` before it responds to producers if `is_flush_due`. Raises
+        LogDirFailure; every other refusal is a verdict.
         """
         self.env.check()
         now_ms = self.clock.time_ms()
         rules = self.rules
-        if origin == COORDINATOR and not blocking and len(sets) == 1:
-            try:
-                verdict = self._append_own(sets[0], leader_epoch, now_ms)
-            except LogDirFailure:
-                raise
-            except KafkaError as refusal:
-                return [refusal.as_value()]
-            if verdict is not None:
-                return [verdict]
-        older = rules.older or any_older(sets)
-        if not blocking and (older or self.lock.locked() or would_wait(self, sets, leader_epoch, now_ms)):
+        if not blocking and (
+            (self.is_long_work(sets) if long is None else long)
+            or rules.older
+            or self.lock.locked()
+            or would_wait(self, sets, leader_epoch, now_ms)
+        ):
             return BUSY
         verdicts: list[Verdict] = []
+        append_time = now_ms if rules.stamps else -1
         try:
-            for batches in rules.validate_all(sets, now_ms, zstd_allowed, older, origin):
-                # Validation takes a while, and others may have taken the lock meanwhile. Sets that were stamped with
-                # the time of the append could not be validated again.
-                stamped = self.config.message_timestamp_type == "LogAppendTime"
-                if not self.lock.acquire(blocking=blocking or stamped or bool(verdicts)):
+            for batches in rules.validate_all(sets, now_ms):
+                # Another thread may have taken the lock during the validation. Then a non-blocking call returns BUSY,
+                # and its caller repeats the call. Two cases wait for the lock instead: sets whose timestamps were
+                # already overwritten (LogAppendTime) cannot be validated twice, and after a first group was appended
+                # BUSY would be wrong, as something has happened.
+                if not self.lock.acquire(blocking=blocking or rules.stamps or bool(verdicts)):
                     return BUSY
                 try:
-                    verdicts += self._append_locked(batches, leader_epoch, now_ms, origin == CLIENT)
+                    group = sets[len(verdicts) :] if verdicts else sets
+                    verdicts += self._append_locked(batches, group, leader_epoch, now_ms, append_time)
                 finally:
                     self.lock.release()
                 batches.clear()
@@ -144,45 +432,30 @@ class PartitionLog(LogState):
                 return [refusal] * len(sets)
         return verdicts
 
-    def is_long_work(self, sets: Sequence[memoryview]) -> bool:
-        """Whether these sets may have to be converted, or compressed anew: that takes seconds for a hostile one."""
+    def is_long_work(self, sets: Sequence[Records]) -> bool:
+        """Return True if sets may have to be converted or recompressed, which malicious sets can stretch to seconds."""
         return self.rules.older or any_older(sets)
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether acknowledgements wait for a flush: flush.messages records, or more, are not flushed."""
+        """Return True if acknowledgements must wait for a flush: at least flush.messages records are not flushed."""
         return self.end[0] - self.recovery_point >= self.config.flush_messages
 
-    def _append_own(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
-        """The short way of a coordinator's batch; None, and nothing has happened, where it has to go the long one."""
-        batch = self.rules.own(records)
-        if batch is None or batch.producer_id >= 0 or batch.is_control or not self.lock.acquire(blocking=False):
-            return None
-        try:
-            self.check_open()
-            fits = self.end[0] + batch.last_offset_delta <= self.end[1].base_offset + MAX_RELATIVE_OFFSET
-            if not fits or would_wait(self, (records,), leader_epoch, now_ms):
-                return None
-            return append_plain(self, batch, leader_epoch)
-        except OSError as error:
-            raise self.disk_error(f"appending to {self.name}", error) from error
-        finally:
-            self.lock.release()
-
     def _append_locked(
-        self, batches: list[ValidatedBatch | KafkaError], leader_epoch: int, now_ms: int, check_sequences: bool
+        self,
+        batches: list[ValidatedBatch | KafkaError],
+        sets: Sequence[Records],
+        leader_epoch: int,
+        now_ms: int,
+        append_time: int,
     ) -> list[Verdict]:
-        self.check_open()
+        self.check_writer(leader_epoch)
         try:
             if leader_epoch != self.leader_epochs.latest_epoch and self.config.record_magic >= 2:
                 self.leader_epochs.assign(leader_epoch, self.end[0])
-            return Append(self, leader_epoch, now_ms, check_sequences).run(batches)
+            return append_batches(self, batches, sets, leader_epoch, now_ms, append_time)
         except OSError as error:
             raise self.disk_error(f"appending to {self.name}", error) from error
-
-    def roll(self) -> None:
-        """Begins a new segment, unless the active one is empty. Raises LogDirFailure, or KafkaError (disk full)."""
-        self.changed("rolling", self.roll_locked)
 
     # --- read
 
@@ -196,14 +469,13 @@ class PartitionLog(LogState):
         max_offset: int,
         blocking: bool = True,
     ) -> ReadResult | Busy:
-        """A region from the batch that holds `offset` on, at most `max_bytes`, ending before `max_offset`.
+        """Return a region of at most `max_bytes` that begins with the batch of `offset` and ends before `max_offset`.
 
-        As in Kafka the region begins with the whole batch, though `offset` may be inside it, it may end inside a
-        batch, and it never reaches into the next segment. If the first batch alone is larger than `max_bytes`
-        there is no region and `first_entry_incomplete` is set; with `min_one` that batch is given whole, with `cut`
-        as much of it as is allowed.
-        Raises KafkaError OFFSET_OUT_OF_RANGE below the log start or above the end offset, LogDirFailure.
-        With `blocking=False` the answer is BUSY where finding the place would have to wait for the disk.
+        As in Kafka, the region begins with the whole batch even if `offset` is inside it, may end inside a batch, and
+        never extends into the next segment. If the first batch is larger than `max_bytes`, there is no region and
+        `first_entry_incomplete` is set; with `min_one` that batch is returned whole, with `cut` as much of it as fits.
+        With `blocking=False`, returns BUSY if the position has to be read from the disk. Raises LogDirFailure, and
+        KafkaError OFFSET_OUT_OF_RANGE if `offset` is below the log start offset or above the end offset.
         """
         self.env.check()
         try:
@@ -215,11 +487,12 @@ class PartitionLog(LogState):
             return BUSY
 
     def down_convert(self, region: FileRegion, magic: int, first_offset: int) -> DownConversion | None:
-        """A region, read at `first_offset`, for a client that knows formats up to `magic`; None: as it is.
+        """Return the conversion of a region for a client that knows formats up to `magic`, None if none is needed.
 
-        May wait for the disk, here and in `make`. Raises LogDirFailure and what DownConversion does.
+        `first_offset`: the offset at which the region was read. May wait for the disk, here and in DownConversion.make.
+        Raises LogDirFailure and what DownConversion raises.
         """
-        from kafkapy.log.down_conversion import Chunks, DownConversion  # rarely needed: not at the start
+        from kafkapy.log.down_conversion import Chunks, DownConversion  # rarely needed: not imported at every start
 
         doing = f"converting {self.name} from offset {first_offset}"
         limit = self.env.max_decompressed
@@ -231,10 +504,11 @@ class PartitionLog(LogState):
         return self._looked_up(doing, look)
 
     def _looked_up(self, doing: str, look: Callable[[], _T]) -> _T:
-        """`look()`, which holds no lock: a file that it needs may go meanwhile, with its segment or with the log.
+        """Return `look()`, which runs without the lock, so that its files may be deleted with their segment or the log.
 
-        A segment leaves the list before its file is renamed. So where a file is missing and the list has changed, the
-        answer is in the new one; where it has not, the disk has lost the file. Raises LogDirFailure, KafkaError.
+        A segment leaves the list before its file is renamed. So if a file is missing and the list has changed, `look`
+        is called again with the new list; if the list is the same, the disk has lost the file. Raises LogDirFailure,
+        KafkaError.
         """
         while True:
             segments = self.segments
@@ -252,9 +526,10 @@ class PartitionLog(LogState):
     def aborted_transactions(
         self, offset: int, read: ReadResult, *, blocking: bool = True
     ) -> list[tuple[int, int]] | Busy:
-        """(producer id, first offset) of the aborted transactions among what was `read` at `offset`.
+        """Return (producer id, first offset) of the aborted transactions in the region that was `read` at `offset`.
 
-        There may be some that only begin right behind it. Answers and raises as `read`.
+        The result may include transactions that begin shortly after the region. Returns BUSY and raises errors as
+        `read` does.
         """
         try:
             return self._looked_up(
@@ -265,15 +540,21 @@ class PartitionLog(LogState):
             return BUSY
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError (CORRUPT_MESSAGE)."""
+        """Return time_lookup.offset_for_timestamp. May wait for the disk.
+
+        Raises LogDirFailure, KafkaError (CORRUPT_MESSAGE).
+        """
         return self._searched(time_lookup.offset_for_timestamp, timestamp)
 
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError (CORRUPT_MESSAGE)."""
-        return self._searched(time_lookup.offset_of_max_timestamp)
+    def offset_of_max_timestamp(self, end_offset: int) -> TimestampOffset | None:
+        """Return time_lookup.offset_of_max_timestamp. May wait for the disk.
+
+        Raises LogDirFailure, KafkaError (CORRUPT_MESSAGE).
+        """
+        return self._searched(time_lookup.offset_of_max_timestamp, end_offset)
 
     def offsets_before(self, timestamp: int, count: int) -> list[int]:
-        """See time_lookup. May wait for the disk; raises LogDirFailure, KafkaError."""
+        """Return time_lookup.offsets_before. May wait for the disk. Raises LogDirFailure, KafkaError."""
         self.env.check()
         doing = f"searching {self.name} by time"
         return self._looked_up(doing, lambda: time_lookup.offsets_before(self, timestamp, count))
@@ -287,17 +568,63 @@ class PartitionLog(LogState):
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"{doing}: {error}") from error
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch up to this one, (-1, -1) where the log cannot tell."""
+        """Return (epoch, end offset) of the largest known epoch up to `epoch`, (-1, -1) if there is none."""
         return self.leader_epochs.end_offset_for(epoch, self.end[0])
 
-    # --- upkeep
+    # --- changes
+
+    def tell(self) -> None:
+        """Call the watchers, after a change of the log start offset, the high watermark or the last stable offset.
+
+        Runs on any thread, without the lock: after an append on the thread that moves the high watermark, after other
+        changes from `changed`. Other threads may add and remove watchers meanwhile, but copying the keys is atomic.
+        """
+        for watcher in list(self.watchers):
+            watcher.changed()
+
+    def changed(self, doing: str, change: Callable[[], _T]) -> _T:
+        """Make a change under the lock, and call the watchers. An OSError becomes LogDirFailure or KafkaError."""
+        self.env.check()
+        try:
+            with self.lock:
+                self.check_open()
+                try:
+                    return change()
+                except OSError as error:
+                    raise self.disk_error(f"{doing} {self.name}", error) from error
+        finally:  # a change that failed may be partly made
+            if self.watchers:
+                self.tell()
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{self.name} is closed: deleted, or the broker stops")
+
+    def disk_error(self, doing: str, error: OSError) -> KafkaError:
+        """See Environment.disk_error."""
+        return self.env.disk_error(doing, error)
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty. Raises LogDirFailure, or KafkaError (disk full)."""
+        self.changed("rolling", self.roll_locked)
+
+    def _rolled_at(self, offset: int) -> None:
+        """Log the roll and flush the old segments. Runs in the background, so that an append waits for neither."""
+        _log.info("%s: new segment at offset %d", self.name, offset)
+        self.flusher.flush_to(offset, active=False)
+
+    def _repair_later(self, segment: Segment) -> None:
+        self.env.later(f"rebuild the indexes of {segment}", lambda: repair_indexes(self, segment))
 
     def flush(self) -> None:
-        """Makes all that is appended durable. Callers at the same time share one sync. Raises LogDirFailure."""
+        """Make all appended records durable. Concurrent calls share one sync.
+
+        Raises LogDirFailure, or KafkaError (a shortage).
+        """
         self.flusher.flush_to(self.end[0], active=True)
 
     def delete_records(self, offset: int) -> None:
-        """Moves the log start offset up; segments below it are deleted later.
+        """Move the log start offset up. Retention deletes the segments below it later.
 
         Raises KafkaError OFFSET_OUT_OF_RANGE above the high watermark.
         """
@@ -309,7 +636,7 @@ class PartitionLog(LogState):
         self.changed("moving the start of", lambda: self.move_start_locked(offset))
 
     def delete_old_segments(self, policy: RetentionPolicy | None = None) -> int:
-        """Applies retention and returns how many segments went; none while the log is being cleaned.
+        """Apply retention, and return how many segments were deleted. Deletes none while the log is being compacted.
 
         Raises LogDirFailure, or KafkaError (disk full).
         """
@@ -322,26 +649,26 @@ class PartitionLog(LogState):
             self.upkeep.end()
 
     def truncate_to(self, offset: int) -> bool:
-        """Removes the records from `offset` on; whether there were any. Raises LogDirFailure."""
+        """Remove the records from `offset` on. Return True if there were any. Raises LogDirFailure."""
         with self.upkeep.interrupting():
             self._lower_cleaned(offset)
             return self.changed("truncating", lambda: cleanup.truncate_to(self, offset))
 
     def truncate_fully(self, offset: int) -> None:
-        """Removes all records; the log goes on at `offset`. Raises LogDirFailure."""
+        """Remove all records, so that the log begins and ends at `offset`. Raises LogDirFailure."""
         with self.upkeep.interrupting():
             self._lower_cleaned(offset)
             self.changed("truncating", lambda: cleanup.truncate_fully(self, offset))
 
     def _lower_cleaned(self, offset: int) -> None:
-        """What comes in the place of records that are cut off is dirty: also after a crash in between.
+        """Lower the cleaner offset to `offset` before a truncation, so that no crash can leave it too high.
 
-        Of a log that is not compacted now, too: it may have been, and be again.
+        Also done for a log that is not compacted: the log may have been compacted before, and may be again.
         """
         self.changed("truncating", lambda: self.env.cleaner_offsets.lower((self.topic, self.partition), offset))
 
     def close(self) -> None:
-        """Flushes, writes a producer snapshot and trims the indexes: what a clean stop leaves. Idempotent."""
+        """Flush, write a producer snapshot and trim the indexes, for a clean shutdown. Idempotent."""
         if self.closed:
             return
         self.flush()
@@ -350,20 +677,21 @@ class PartitionLog(LogState):
             active = self.segments.active
             try:
                 snapshot = take_snapshot(self.producers, self.snapshots)
-                # A broker has many logs that nobody has written to since they were loaded: they are as they were.
+                # Most logs were not written to since they were loaded, and need no sync.
                 if snapshot is not None or active.growing or not self.flusher.settled:
                     active.seal()
-                    if active.preallocated or self.recovery_point < self.end[0]:  # else the flush has synced it
+                    # else the flush has synced the records
+                    if active.preallocated or self.recovery_point < self.end[0]:
                         active.sync_records()
                     active.sync_indexes()
-                    self.env.files.sync_dir(self.directory)  # the snapshot's name
+                    self.env.files.sync_dir(self.directory)  # makes the snapshot's name durable
             except OSError as error:
                 raise self.disk_error(f"closing {self.name}", error) from error
             for segment in self.segments:
                 segment.let_go()
 
     def abandon(self) -> None:
-        """Closes the files and writes nothing: the log is deleted, or its directory is offline."""
+        """Close the files without writing anything, because the log is deleted or its directory is offline."""
         with self.upkeep.interrupting(), self.lock:
             self.closed = True
             self.leader_epochs.close()

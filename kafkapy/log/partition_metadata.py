@@ -14,24 +14,24 @@ _ID_BYTES = 16
 
 
 class PartitionMetadataError(ValueError):
-    """The file does not say a topic id: names the file and the line."""
+    """The file has no valid topic id. Names the file and the error."""
 
 
 def format_metadata(topic_id: bytes) -> bytes:
-    """Two lines, the last without a newline."""
+    """Return the file's content: two lines, the second without a newline."""
     text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
     return f"version: 0\ntopic_id: {text}".encode()
 
 
 def parse_metadata(data: bytes, path: str) -> bytes:
-    """The topic id, 16 bytes."""
+    """Return the topic id, 16 bytes. Raises PartitionMetadataError."""
     try:
         return _topic_id(data)
     except ValueError as reason:
         raise PartitionMetadataError(f"{path} has {reason}") from None
 
 
-@lru_cache(maxsize=16)  # the partitions of a topic have the same file
+@lru_cache(maxsize=16)  # all partitions of a topic have the same content
 def _topic_id(data: bytes) -> bytes:
     fields = {}
     for line in text_lines(data):
@@ -44,7 +44,7 @@ def _topic_id(data: bytes) -> bytes:
     text = fields.get("topic_id", "")
     try:
         topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
-    except ValueError:  # no base64, or not even ASCII
+    except ValueError:  # not base64, or not even ASCII
         topic_id = b""
     if len(topic_id) != _ID_BYTES:
         raise ValueError(f"the topic id {text!r}, which is not 16 bytes in base64")
@@ -52,7 +52,10 @@ def _topic_id(data: bytes) -> bytes:
 
 
 def read_topic_id(files: Files, directory: str, data: bytes | None = None) -> bytes | None:
-    """None if the directory has no such file; `data`: what it holds, if that is known."""
+    """Return the topic id, None if there is no file. `data`: the file's content, if the caller has read it.
+
+    Raises PartitionMetadataError, OSError.
+    """
     path = os.path.join(directory, NAME)
     if data is None:
         try:
@@ -63,9 +66,9 @@ def read_topic_id(files: Files, directory: str, data: bytes | None = None) -> by
 
 
 def write_topic_id(files: Files, directory: str, topic_id: bytes) -> None:
-    """Durable before the first record is, so that recovered records always have their topic.
+    """Write the topic id durably. Called before the first append, so that recovered records always have a topic id.
 
-    With it the name of the directory itself is, which no flush of the log would sync.
+    The parent directory is synced too, because no flush of the log would sync the name of the partition's directory.
     """
     files.replace(os.path.join(directory, NAME), format_metadata(topic_id))
     files.sync_dir(os.path.dirname(directory))

@@ -1,4 +1,4 @@
-"""Building the producer state from snapshots and from what the log holds behind them.
+"""Rebuild the producer state from the last usable snapshot and the batches after it.
 
 Source: Kafka's UnifiedLog.rebuildProducerState and ProducerStateManager.truncateAndReload.
 """
@@ -21,7 +21,7 @@ _CONTROL = 0x20
 
 
 def take_snapshot(state: ProducerState, snapshots: SnapshotFiles, *, sync: bool = True) -> str | None:
-    """Writes the state as of its end offset, unless that is written already; returns the path. Raises OSError."""
+    """Write a snapshot at the state's end offset and return its path. None if it exists already. Raises OSError."""
     if state.end_offset <= snapshots.taken_at:
         return None
     path = snapshots.write(state.end_offset, state.producers.values(), sync=sync)
@@ -39,10 +39,10 @@ def rebuild_producer_state(
     *,
     clean: bool = False,
 ) -> None:
-    """Makes `state` that of a log which ends at `end_offset`. Raises OSError.
+    """Change `state` to the producer state at `end_offset` of the log. Raises OSError.
 
-    After a clean stop without any snapshot there were no producers to remember: the log is not scanned then, and
-    empty snapshots at the last segments keep a later truncation from scanning it.
+    If there is no snapshot after a clean shutdown, the log had no producers to remember. Then the log is not scanned,
+    and empty snapshots are written at the last segments, so that a later truncation does not scan the log either.
     """
     last_bases = segments.base_offsets[-2:]
     if clean and snapshots.latest is None:
@@ -85,6 +85,7 @@ def _reload(
 
 
 def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offset: int) -> None:
+    """Apply the segment's batches from offset `start` to before `end_offset` to the state."""
     begin = segment.locate(start, segment.size)
     if begin is None:
         return
@@ -95,9 +96,10 @@ def _replay_segment(state: ProducerState, segment: Segment, start: int, end_offs
 
 
 def replay(state: ProducerState, segment: Segment, collected: bytes, completed: Callable[[CompletedTxn], None]) -> None:
-    """Applies the producers' batches that a scan of `segment` collected; nothing is refused: they are in the log.
+    """Apply the producers' batches that a scan of `segment` has collected.
 
-    `completed` is called for each transaction that ends, before it counts as ended.
+    Nothing is refused, as the batches are in the log. `completed` is called for each transaction that ends, before the
+    state counts it as ended.
     """
     for base, last, producer_id, timestamp, position, _, last_sequence, size, epoch, flags in _BATCH.iter_unpack(
         collected

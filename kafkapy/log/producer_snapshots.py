@@ -1,8 +1,8 @@
 """Snapshots of the producer state: `OFFSET.snapshot` files (Kafka's ProducerStateManager).
 
-Big-endian: version 1 (int16), CRC-32C of all that follows it (uint32), number of producers (int32), and for each
-its id (int64), epoch (int16), last sequence (int32), last offset (int64), last offset minus first offset of its
-last batch (int32), that batch's largest timestamp (int64), coordinator epoch (int32) and the first offset of its
+Big-endian: version 1 (int16), CRC-32C of everything after it (uint32), number of producers (int32). Then for each
+producer: its id (int64), epoch (int16), last sequence (int32), last offset (int64), last offset minus first offset of
+its last batch (int32), that batch's largest timestamp (int64), coordinator epoch (int32), and the first offset of its
 open transaction, -1 if there is none (int64).
 """
 
@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from struct import Struct
 
 from kafkapy._ext.crc32c import crc32c
 from kafkapy.log import names
 from kafkapy.log.files import Files
-from kafkapy.log.load_report import LoadReport
+from kafkapy.log.load_progress import LoadReport
 from kafkapy.log.producer_state import BatchNote, ProducerEntry
 
 _log = logging.getLogger(__name__)
@@ -29,10 +29,11 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class SnapshotError(ValueError):
-    """The file is no snapshot, or damaged; the state has to be built from an older one and the log."""
+    """The file is not a valid snapshot. The state must be rebuilt from an older snapshot and the log."""
 
 
 def format_snapshot(entries: Collection[ProducerEntry]) -> bytes:
+    """Return the content of a snapshot file with these producers."""
     body = bytearray(_COUNT.pack(len(entries)))
     for entry in _as_java_iterates(entries):
         last = entry.batches[-1] if entry.batches else _NO_BATCH
@@ -53,12 +54,12 @@ _NO_BATCH = BatchNote(-1, -1, 0, -1)
 
 
 def _as_java_iterates(entries: Collection[ProducerEntry]) -> Iterator[ProducerEntry]:
-    """In the order of java.util.HashMap<Long, …>, so that the same state makes the same file as Kafka's."""
+    """Yield the entries in the order of a java.util.HashMap<Long, …>, so that the file is identical to Kafka's."""
     buckets = 16
     while len(entries) > buckets * 3 // 4:
         buckets *= 2
 
-    # Not sorted, which would hold the interpreter's lock for milliseconds where there are thousands.
+    # Buckets instead of sorted(), which would hold the GIL for milliseconds with thousands of producers.
     table: dict[int, list[ProducerEntry]] = {}
     for entry in entries:
         folded = (entry.producer_id ^ entry.producer_id >> 32) & 0xFFFFFFFF
@@ -68,7 +69,7 @@ def _as_java_iterates(entries: Collection[ProducerEntry]) -> Iterator[ProducerEn
 
 
 def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
-    """Raises SnapshotError."""
+    """Return the producers in a snapshot file. Raises SnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{path} has {len(data)} bytes, too few for a snapshot")
     version, crc = _HEAD.unpack_from(data)
@@ -90,28 +91,34 @@ def parse_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
     return entries
 
 
-_EMPTY = format_snapshot([])  # that of most logs
+_EMPTY = format_snapshot([])  # the snapshot of most logs
 
 
 class SnapshotFiles:
-    """The snapshots of one partition's directory; `offsets` is kept ascending."""
+    """The snapshot files in one partition's directory. `offsets` is in ascending order."""
 
-    __slots__ = ("_files", "directory", "offsets", "report", "taken_at")
+    __slots__ = ("_contents", "_files", "directory", "offsets", "report", "taken_at")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self.directory = directory
         self.offsets: list[int] = []
-        self.taken_at = 0  # up to here nothing needs to be written
-        self.report: LoadReport | None = None  # while the log is loaded
+        self._contents: dict[int, bytes | None] = {}  # contents of small files, only while the log is loaded
+        self.taken_at = 0  # no snapshot is needed at this offset or below
+        self.report: LoadReport | None = None  # set only while the log is loaded
 
-    def find(self, file_names: Iterable[str]) -> None:
-        """Takes over what a listing of the directory shows."""
-        offsets = {names.offset_of(name) for name in file_names if name.endswith(names.SNAPSHOT)}
-        self.offsets = sorted(offset for offset in offsets if offset is not None)
+    def find(self, contents: Mapping[int, bytes | None]) -> None:
+        """Set the snapshots from a directory listing: offset -> content, None if the content was not read."""
+        self.offsets = sorted(contents)
+        self._contents = dict(contents)
+
+    def loaded(self) -> None:
+        """Drop data that is only needed while the log is loaded."""
+        self.report = None
+        self._contents = {}
 
     def tell(self, damage: str) -> None:
-        """A snapshot cannot be used: in the log's one line about its loading, else in a line of its own."""
+        """Report a damaged snapshot: in the report about loading the log, else in a log line."""
         if self.report is not None:
             self.report.note(damage)
         else:
@@ -124,24 +131,27 @@ class SnapshotFiles:
     def path(self, offset: int) -> str:
         return os.path.join(self.directory, names.file_name(offset, names.SNAPSHOT))
 
-    def read(self, offset: int, data: bytes | None = None) -> list[ProducerEntry]:
-        """`data`: what the file holds, if that is known. Raises SnapshotError, FileNotFoundError."""
+    def read(self, offset: int) -> list[ProducerEntry]:
+        """Return the producers in the snapshot at `offset`. Raises SnapshotError, FileNotFoundError."""
+        data = self._contents.get(offset)
         if data == _EMPTY:
             return []
         path = self.path(offset)
         return parse_snapshot(self._files.read(path) if data is None else data, path)
 
     def write(self, offset: int, entries: Collection[ProducerEntry], *, sync: bool) -> str:
-        """Returns the path: a snapshot that was not synced here is synced with its segment."""
+        """Write a snapshot and return its path. Without `sync`, the caller must have the next flush sync the file."""
         path = self.path(offset)
         self._files.write(path, format_snapshot(entries), sync=sync)
+        self._contents.pop(offset, None)
         at = bisect_left(self.offsets, offset)
         if self.offsets[at : at + 1] != [offset]:
             self.offsets.insert(at, offset)
         return path
 
     def _forget(self, offset: int) -> bool:
-        """Whether there was one."""
+        """Remove the offset from the list. Return False if it was not in the list."""
+        self._contents.pop(offset, None)
         at = bisect_left(self.offsets, offset)
         there = self.offsets[at : at + 1] == [offset]
         if there:
@@ -149,11 +159,12 @@ class SnapshotFiles:
         return there
 
     def delete(self, offset: int) -> None:
+        """Remove the snapshot at `offset` if there is one."""
         if self._forget(offset):
             self._files.unlink(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Renames the snapshot for deletion and returns the new path; None if there is none."""
+        """Rename the snapshot to `.deleted` and return the new path; None if there is no snapshot."""
         if not self._forget(offset):
             return None
         path = self.path(offset)
@@ -169,15 +180,15 @@ class SnapshotFiles:
         self.taken_at = 0
 
     def delete_outside(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Keeps those behind the start and not behind the end."""
+        """Delete the snapshots at or below the log start offset, and those above the end offset."""
         for offset in list(self.offsets):
             if offset > log_end_offset or offset <= log_start_offset:
                 self.delete(offset)
 
     def delete_strays(self, segment_base_offsets: Collection[int]) -> None:
-        """Of the snapshots that belong to no segment only the newest stays, and only if no segment begins behind it.
+        """Delete the snapshots at offsets where no segment begins. The newest stays if no segment begins above it.
 
-        That one is from the last clean stop (ProducerStateManager.removeStraySnapshots).
+        The newest one comes from the last clean shutdown (ProducerStateManager.removeStraySnapshots).
         """
         bases = set(segment_base_offsets)
         strays = [offset for offset in self.offsets if offset not in bases]

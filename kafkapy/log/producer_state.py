@@ -1,7 +1,7 @@
-"""What a log knows of the producers that write to it: sequences, epochs, open transactions.
+"""The state of the producers that write to a log: sequences, epochs, open transactions.
 
-Source: Kafka's ProducerStateManager, ProducerStateEntry and ProducerAppendInfo (KIP-98). Sequences are
-non-negative int32 numbers that wrap to 0. Nothing here touches a file; snapshots are in producer_snapshots.
+Source: Kafka's ProducerStateManager, ProducerStateEntry and ProducerAppendInfo (KIP-98). Sequences are non-negative
+int32 numbers that wrap to 0. This module accesses no files; for snapshots see producer_snapshots.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class BatchNote(NamedTuple):
-    """A batch that was written; `offset_delta` is its last offset minus its first."""
+    """A batch in the log; `offset_delta` is its last offset minus its first."""
 
     last_sequence: int
     last_offset: int
@@ -37,7 +37,7 @@ class BatchNote(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer: its current epoch, its last batches in it (oldest first), its open transaction."""
+    """One producer: its current epoch, its last batches in that epoch (oldest first), and its open transaction."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
 
@@ -72,7 +72,7 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchNote | None:
-        """The remembered batch with exactly these sequences: the client sent it again."""
+        """Return the remembered batch with exactly these sequences, which the client has retried, or None."""
         if epoch == self.epoch:
             for note in self.batches:
                 if note.last_sequence == last_sequence and note.first_sequence == first_sequence:
@@ -80,7 +80,7 @@ class ProducerEntry:
         return None
 
     def check_epoch(self, where: str, epoch: int, offset: int) -> None:
-        """Raises KafkaError if a batch with this epoch is of a producer that was fenced."""
+        """Raise KafkaError INVALID_PRODUCER_EPOCH if the batch comes from a producer that was fenced."""
         if epoch < self.epoch:
             raise KafkaError(
                 Errors.INVALID_PRODUCER_EPOCH,
@@ -89,9 +89,9 @@ class ProducerEntry:
             )
 
     def check_sequence(self, where: str, epoch: int, first_sequence: int, offset: int) -> None:
-        """Raises KafkaError if a client's batch with this sequence may not follow.
+        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if a client's batch with this sequence is not the next one.
 
-        A producer of which nothing is known (its records were deleted, or it expired) may begin anywhere.
+        An unknown producer (its records were deleted, or its entry expired) may begin at any sequence.
         """
         if self.epoch == NO_EPOCH:
             return
@@ -112,6 +112,7 @@ class ProducerEntry:
             )
 
     def add(self, epoch: int, note: BatchNote) -> None:
+        """Add a batch. A new epoch clears the remembered batches."""
         batches = self.batches
         if epoch != self.epoch:
             batches.clear()
@@ -122,7 +123,10 @@ class ProducerEntry:
         self.last_timestamp = note.timestamp
 
     def end_transaction(self, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
-        """Notes a marker; returns the first offset of the transaction that it ends, NO_OFFSET if none is open."""
+        """Record a transaction marker.
+
+        Return the first offset of the transaction that it ends, NO_OFFSET if none is open.
+        """
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
@@ -132,7 +136,7 @@ class ProducerEntry:
         return first
 
     def check_coordinator(self, where: str, coordinator_epoch: int, offset: int) -> None:
-        """Raises KafkaError TRANSACTION_COORDINATOR_FENCED where a later coordinator has written a marker already."""
+        """Raise KafkaError TRANSACTION_COORDINATOR_FENCED if a later coordinator epoch has already written a marker."""
         if coordinator_epoch < self.coordinator_epoch:
             raise KafkaError(
                 Errors.TRANSACTION_COORDINATOR_FENCED,
@@ -142,7 +146,7 @@ class ProducerEntry:
 
 
 class CompletedTxn(NamedTuple):
-    """`last_offset` is that of the marker."""
+    """A transaction that has ended. `last_offset` is the offset of its marker."""
 
     producer_id: int
     first_offset: int
@@ -166,12 +170,13 @@ class ProducerState:
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
-        self.end_offset = 0  # up to here the log's records are accounted for
+        self.end_offset = 0  # the state includes all records below this offset
         self.verifications = Verifications()
         # First offset of an open transaction -> producer id. Transactions begin at the end of the log, so the dict,
         # which keeps the order of insertion, is in the order of offsets.
         self.open: dict[int, int] = {}
-        self._undecided: dict[int, int] = {}  # first offset -> marker's offset, which the high watermark must pass
+        # first offset -> marker offset, of ended transactions whose marker is not below the high watermark
+        self._undecided: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
 
     @property
@@ -180,10 +185,11 @@ class ProducerState:
 
     @property
     def awaits_high_watermark(self) -> bool:
-        """Whether `high_watermark_moved` may change something. May be asked without the lock."""
+        """Return True if `high_watermark_moved` may change something. May be called without the lock."""
         return bool(self._undecided)
 
     def clear(self, end_offset: int) -> None:
+        """Remove all producers. The state is then that of a log without producers that ends at `end_offset`."""
         self.producers.clear()
         self.verifications.clear()
         self.open.clear()
@@ -192,7 +198,7 @@ class ProducerState:
         self.first_unstable_offset = None
 
     def load(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
-        """Takes over a snapshot that was made at `end_offset`, without what has expired since."""
+        """Add the entries of a snapshot that was made at `end_offset`, except those that have expired since."""
         for entry in entries:
             if not self._expired(entry, now_ms):
                 self.producers[entry.producer_id] = entry
@@ -202,13 +208,13 @@ class ProducerState:
         self._find_unstable()
 
     def expire(self, now_ms: int) -> None:
-        """Forgets producers that have not written for producer.id.expiration.ms and have no open transaction."""
+        """Remove producers that have not written for producer.id.expiration.ms and have no open transaction."""
         for producer_id in [entry.producer_id for entry in self.producers.values() if self._expired(entry, now_ms)]:
             del self.producers[producer_id]
         self.verifications.expire(now_ms - self._expiration_ms)
 
     def is_open(self, producer_id: int) -> bool:
-        """Whether the producer has a transaction open. May be asked without the lock."""
+        """Return True if the producer has an open transaction. May be called without the lock."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset >= 0
 
@@ -216,31 +222,31 @@ class ProducerState:
         return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self._expiration_ms
 
     def put(self, entry: ProducerEntry) -> None:
-        """Takes over an entry that records in the log have changed."""
+        """Store an entry, after its batches were appended or replayed."""
         self.producers[entry.producer_id] = entry
         if entry.txn_first_offset >= 0:
             self.begin(entry.txn_first_offset, entry.producer_id)
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """A transaction has its first records in the log; known already is fine."""
+        """Add an open transaction that begins at `first_offset`. Does nothing if it is known already."""
         if first_offset not in self.open:
             self.open[first_offset] = producer_id
             if self.first_unstable_offset is None:
                 self.first_unstable_offset = first_offset
 
     def complete(self, txn: CompletedTxn) -> None:
-        """The transaction is decided, but counts as unstable until the high watermark is behind its marker."""
+        """Record that the transaction has ended. It counts as unstable until the high watermark is above its marker."""
         self.open.pop(txn.first_offset, None)
         self._undecided[txn.first_offset] = txn.last_offset
         self._find_unstable()
 
     def last_stable_offset(self, txn: CompletedTxn) -> int:
-        """The last stable offset once this transaction is complete: for the transaction index."""
+        """Return the last stable offset once this transaction is complete, for the transaction index."""
         others = (first for first, producer_id in self.open.items() if producer_id != txn.producer_id)
         return next(others, txn.last_offset + 1)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Transactions whose marker is below it are stable now."""
+        """Count ended transactions whose marker is below the high watermark as stable."""
         if self._undecided:
             self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
             self._find_unstable()

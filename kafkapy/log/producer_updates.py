@@ -1,7 +1,7 @@
-"""The changes that a group of appended batches makes to the producer state, kept apart until they are written.
+"""The changes that a group of batches makes to the producer state, held back until the batches are written.
 
-Each batch is checked against the state as the batches before it in the same group leave it, and if the write
-fails nothing has happened (Kafka does the same with one ProducerAppendInfo per producer and append).
+Each batch is checked against the state after the batches before it in the group. If the write fails, the producer state
+is unchanged. Kafka does the same with one ProducerAppendInfo per producer and append.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kafkapy.record.control import ABORT, ControlRecord
 
 
 class ProducerUpdates:
-    """Entries here hide those of the state; `apply` puts them into it.
+    """Pending changes: entries here take precedence over those of the state until `apply` stores them.
 
-    `verifying`: a transaction may begin only where its coordinator was asked (kafkapy.log.verifications).
+    `verifying`: a transaction may begin only if its coordinator has confirmed it (see kafkapy.log.verifications).
     """
 
     __slots__ = ("_changed", "_state", "_transactions", "_verifying", "_where")
@@ -29,7 +29,7 @@ class ProducerUpdates:
         self._where = where
         self._verifying = verifying
         self._changed: dict[int, ProducerEntry] = {}
-        self._transactions: _Transactions | None = None  # where there are any
+        self._transactions: _Transactions | None = None  # created on first use
 
     def _entry(self, producer_id: int) -> ProducerEntry | None:
         return self._changed.get(producer_id) or self._state.producers.get(producer_id)
@@ -51,11 +51,14 @@ class ProducerUpdates:
         *,
         check: bool,
     ) -> None:
-        """A data batch; `check` its sequence (a client's batch). If it raises KafkaError nothing has changed."""
+        """Add a data batch. `check`: check its sequence (a client's batch).
+
+        If this raises KafkaError, nothing has changed.
+        """
         entry = self._entry(producer_id)
         begins = transactional and (entry is None or entry.txn_first_offset < 0)
         verification = self._verified(producer_id) if begins and self._verifying else None
-        if entry is not None and epoch < entry.epoch:  # looked at here: most batches need no call
+        if entry is not None and epoch < entry.epoch:  # compared here first, to save a call for most batches
             entry.check_epoch(self._where, epoch, first_offset)
         if verification is not None and check:
             verification.check_sequence(self._where, producer_id, first_sequence, first_offset)
@@ -75,7 +78,8 @@ class ProducerUpdates:
             self._transactions_of_group().begun[first_offset] = producer_id
 
     def _verified(self, producer_id: int) -> Verification:
-        # A marker in this group has ended what was verified before it.
+        """Return the producer's confirmed verification. Raises KafkaError INVALID_TXN_STATE if there is none."""
+        # A marker in this group has ended the transaction for which the coordinator was asked.
         ended = self._transactions is not None and producer_id in self._transactions.marked
         verification = None if ended else self._state.verifications.of(producer_id)
         if verification is None or not verification.verified:
@@ -87,7 +91,7 @@ class ProducerUpdates:
         return verification
 
     def end(self, producer_id: int, epoch: int, marker: ControlRecord, offset: int, timestamp: int) -> None:
-        """A control batch: the marker that ends a transaction. If it raises KafkaError nothing has changed."""
+        """Add a control batch, a transaction marker. If this raises KafkaError, nothing has changed."""
         coordinator_epoch = marker.coordinator_epoch
         assert coordinator_epoch is not None
         entry = self._entry(producer_id)
@@ -113,7 +117,7 @@ class ProducerUpdates:
         return own
 
     def apply(self) -> Sequence[AbortedTxn]:
-        """Makes the changes; what they add to the transaction index."""
+        """Apply the changes to the state, and return the new entries for the transaction index."""
         transactions, self._transactions = self._transactions, None
         if transactions is not None:
             for first_offset, producer_id in transactions.begun.items():
@@ -125,17 +129,17 @@ class ProducerUpdates:
 
 
 class _Transactions:
-    """Those that begin and end in a group of batches."""
+    """The transactions that begin or end in a group of batches."""
 
     __slots__ = ("begun", "ended", "marked")
 
     def __init__(self) -> None:
-        self.begun: dict[int, int] = {}  # as ProducerState.open
-        self.ended: list[tuple[CompletedTxn, int]] = []  # with the last stable offset
-        self.marked: set[int] = set()  # producers with a marker, also one that ends nothing here
+        self.begun: dict[int, int] = {}  # first offset -> producer id, like ProducerState.open
+        self.ended: list[tuple[CompletedTxn, int]] = []  # with the last stable offset after each
+        self.marked: set[int] = set()  # producers with a marker in the group, even if it ended no transaction
 
     def last_stable_offset(self, txn: CompletedTxn, state: ProducerState) -> int:
-        """As ProducerState.last_stable_offset, as of this batch."""
+        """Return what ProducerState.last_stable_offset would, as of this batch in the group."""
         ended = {other.first_offset for other, _ in self.ended}
         ended.add(txn.first_offset)
         others = (first for first in chain(state.open, self.begun) if first not in ended)

@@ -1,4 +1,4 @@
-"""Recovering one segment: every batch is checked, the file is cut behind the last good one, the indexes are rebuilt.
+"""Recover one segment: check every batch, cut the file after the last good one, rebuild the indexes.
 
 Source: Kafka's LogSegment.recover and LogLoader.recoverSegment.
 """
@@ -11,7 +11,7 @@ from struct import Struct
 from kafkapy._ext.segment_scan import Scan
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.leader_epochs import LeaderEpochCache
-from kafkapy.log.load_report import LoadReport
+from kafkapy.log.load_progress import LoadReport
 from kafkapy.log.producer_rebuild import rebuild_producer_state, replay, take_snapshot
 from kafkapy.log.producer_snapshots import SnapshotFiles
 from kafkapy.log.producer_state import CompletedTxn, ProducerState
@@ -24,9 +24,9 @@ _OFFSET = Struct(">q")
 
 
 class OffsetOverflow(Exception):
-    """The segment has good batches too far from its base offset for an index entry: it has to be split.
+    """Raised when valid batches are too far from the segment's base offset for an index entry.
 
-    Brokers before Kafka 1.1 could write such segments by cleaning (KAFKA-6264).
+    The segment must be split. The cleaner of brokers before Kafka 1.1 could write such segments (KAFKA-6264).
     """
 
     def __init__(self, segment: Segment) -> None:
@@ -35,7 +35,7 @@ class OffsetOverflow(Exception):
 
 
 class Recovery:
-    """Recovers the segments of one log, in order. State, epochs and snapshots are those of the log, and change."""
+    """Recovers the segments of one log, in order. Changes the log's producer state, leader epochs and snapshots."""
 
     def __init__(
         self,
@@ -56,12 +56,13 @@ class Recovery:
     def recover(
         self, segment: Segment, before: SegmentList, following: int | None, at_damage: Callable[[], None]
     ) -> Scan:
-        """`before` are the segments around it, for the producer state; that becomes the one at the segment's end.
+        """Recover a segment. Afterwards `state` is the producer state at the end of the segment.
 
-        `following` is the base offset of the next one. Handed from segment to segment the state keeps the last five
-        batches of each producer, of which a snapshot holds one. `at_damage` is called before the segment is cut: a
-        crash in between must not leave a cut segment with others behind it, which would be a gap that nobody notices.
-        Raises OSError, OffsetOverflow, and KafkaError if the file's name is not that of its content.
+        `before`: the log's segments, from which the producer state is rebuilt if needed. `following`: the base offset
+        of the next segment. The state is passed on from segment to segment because it has the last five batches of each
+        producer, and a snapshot only has one. `at_damage` is called before the segment is cut, to delete later
+        segments: if a crash came between the cut and that deletion, the log would have a gap that nothing detects.
+        Raises OSError, OffsetOverflow, and KafkaError if the content does not fit the file's name.
         """
         rebuild_producer_state(self.state, self._snapshots, before, self._log_start, segment.base_offset, self._now_ms)
         found = self._rebuild(segment, following, at_damage)
@@ -73,8 +74,9 @@ class Recovery:
         found = segment.files.scan(file, 0, size, segment.base_offset, segment.index_interval)
         if found.valid_end < size:
             check_out_of_place(segment, found, following)
-        # Before the other indexes, whose state is why a flushed segment is recovered: after a crash in between it would
-        # pass for sound, and without its aborted transactions their records for committed ones.
+        # The transaction index is written first. A flushed segment is recovered because its other indexes are damaged;
+        # if those were rebuilt first, a crash in between would leave a segment that looks undamaged but lacks aborted
+        # transactions, so that their records would be read as committed.
         segment.txn_index.replace(self._replay(segment, found))
         segment.offset_index.rebuild()
         segment.time_index.rebuild()
@@ -88,14 +90,17 @@ class Recovery:
             cut = size - found.valid_end
             self._report.note(f"{segment.file_name}: {found.stopped_by}: the last {cut} bytes are cut off")
             segment.files.truncate(file, found.valid_end)
-            segment.files.sync(file)  # else a power cut could bring it back behind what is appended next
+            # else a power cut could bring the cut-off bytes back after the records that are appended next
+            segment.files.sync(file)
             segment.size = found.valid_end
         segment.max_timestamp = (found.max_timestamp, found.max_timestamp_offset)
         segment.time_index.maybe_append(found.max_timestamp, found.max_timestamp_offset)
         return found
 
     def _replay(self, segment: Segment, found: Scan) -> list[AbortedTxn]:
-        """Returns the aborted transactions that end in the segment."""
+        """Apply the segment's batches to the producer state. Return the aborted transactions that end in the
+        segment.
+        """
         state = self.state
         aborted = []
 
@@ -110,11 +115,11 @@ class Recovery:
 
 
 def check_out_of_place(segment: Segment, found: Scan, following: int | None) -> None:
-    """Whether what stopped the scan is good, and only in the wrong file: then it is not cut off.
+    """Raise if the batches at which the scan stopped are valid and only in the wrong file: they must not be cut off.
 
-    Raises OffsetOverflow for batches too far from the segment's base offset, KafkaError where all that the file holds
-    lies before its name. The CRC does not cover a batch's offset, so an odd one alone proves nothing: it is damage
-    unless what comes after it fits.
+    Raises OffsetOverflow for batches too far from the segment's base offset, KafkaError if all offsets in the file are
+    lower than the file's name. The CRC does not cover a batch's offset, so one wrong offset proves nothing: it is
+    treated as damage unless the batches after it are consistent with it.
     """
     file, base = segment.handle(), segment.base_offset
     head = segment.files.pread(file, _OFFSET.size, found.valid_end)
@@ -131,6 +136,6 @@ def check_out_of_place(segment: Segment, found: Scan, following: int | None) -> 
             f"segment's files to {offset:020d} if they belong to this log, else move them away",
         )
     too_far = alone.batches and alone.next_offset - 1 - base > MAX_RELATIVE_OFFSET
-    # Only a cleaning could make such a segment, and it never cleaned the last one of a log.
+    # Only the cleaner could write such a segment, and it never cleans the last segment of a log.
     if too_far and following is not None and alone.next_offset <= following:
         raise OffsetOverflow(segment)

@@ -1,4 +1,4 @@
-"""What the log's operations answer."""
+"""The results of the log's operations."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ from typing import NamedTuple
 
 from kafkapy.record.file_region import FileRegion
 
-# Where an append comes from (Kafka's AppendOrigin). A client may not write control records, and its batches are
-# checked against their producer's sequence; a coordinator is believed in both.
-CLIENT = 0
-COORDINATOR = 1
-
 
 class AppendResult(NamedTuple):
-    """One record set that is in the log.
+    """The successful result of appending a record set.
 
-    `log_append_time` is -1 unless the topic stamps with the time of the append. A `duplicate` was in the log
-    before: the offsets and the time (its largest timestamp) are those of the first time.
+    `log_append_time` is -1 unless the topic uses LogAppendTime. For a `duplicate`, which was already in the log, the
+    offsets and the time (its largest timestamp) are those of the first append.
     """
 
     base_offset: int
@@ -27,7 +22,7 @@ class AppendResult(NamedTuple):
 
 
 class Busy:
-    """See BUSY."""
+    """The type of BUSY."""
 
     __slots__ = ()
 
@@ -35,15 +30,15 @@ class Busy:
         return "BUSY"
 
 
-# The answer of a call that may not block and would have to; nothing has happened.
+# Returned by a call that must not block but would have to. Nothing was changed.
 BUSY = Busy()
 
 
 class ReadResult(NamedTuple):
-    """What a read found: `region` is None if there is nothing to give.
+    """The result of a read. `region` is None if there is nothing to read.
 
-    `segment_base` and `position` say where the read began, -1 where that was not looked up.
-    `first_entry_incomplete`: there is a batch, but it is larger than the caller allows.
+    `segment_base` and `position` are where the read began, -1 if not looked up. `first_entry_incomplete`: there is a
+    batch, but it is larger than the caller allows.
     """
 
     region: FileRegion | None
@@ -54,7 +49,7 @@ class ReadResult(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by its time; `leader_epoch` is -1 if its batch has none."""
+    """A record found by its timestamp; `leader_epoch` is -1 if its batch has none."""
 
     timestamp: int
     offset: int
@@ -62,7 +57,7 @@ class TimestampOffset(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """As DescribeProducers tells it; -1 stands for none."""
+    """A producer as in a DescribeProducers response; -1 means none."""
 
     producer_id: int
     producer_epoch: int

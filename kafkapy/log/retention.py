@@ -1,8 +1,8 @@
-"""Which segments are deleted, as a policy that can be replaced.
+"""Select the segments to delete, through a replaceable policy.
 
-A policy is asked for one reason after the other; for each, segments are offered from the oldest on until it says
-no. What is never deleted whatever a policy says (records at or above the high watermark, an empty active segment)
-is PartitionLog's business. Source: Kafka's UnifiedLog.deleteOldSegments.
+A policy is a sequence of rules, each of which is one reason to delete. Each rule is asked about the segments from the
+oldest on, until it keeps one. PartitionLog ensures that no rule deletes records at or above the high watermark, or an
+empty active segment. Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkapy.log.segment import Segment
 
 
 class LogView(Protocol):
-    """What a policy may look at."""
+    """The attributes of a log that a policy may use."""
 
     @property
     def config(self) -> LogConfig: ...
@@ -26,24 +26,26 @@ class LogView(Protocol):
 
 
 class Rule(Protocol):
-    """One reason to delete, with what it has counted so far."""
+    """One reason to delete segments. An object of this class is used for one check and may count bytes."""
 
     @property
     def reason(self) -> str: ...
 
     def breached(self, segment: Segment, next_base_offset: int | None) -> bool:
-        """Whether the segment goes; `next_base_offset` is None for the active one."""
+        """Return True if the segment should be deleted. `next_base_offset` is None for the active segment."""
         ...
 
 
 class RetentionPolicy(Protocol):
+    """A replaceable retention policy (kafkapy.retention.policy)."""
+
     def rules(self, log: LogView, now_ms: int) -> Iterator[Rule]:
-        """Made anew for each check; a rule sees the log as the rules before it have left it."""
+        """Yield new rules for one check. A rule sees the log after the deletions of the rules before it."""
         ...
 
 
 class BelowLogStart:
-    """DeleteRecords, or an earlier deletion, has moved the log start past the whole segment."""
+    """Deletes segments that lie completely below the log start offset, which DeleteRecords may have moved."""
 
     reason = "all of it is before the log start offset"
 
@@ -55,7 +57,7 @@ class BelowLogStart:
 
 
 class TooLarge:
-    """retention.bytes: segments go while the log without them still has that size."""
+    """retention.bytes: deletes segments as long as the log is at least that large without them."""
 
     def __init__(self, size: int, limit: int) -> None:
         self._excess = size - limit
@@ -69,7 +71,7 @@ class TooLarge:
 
 
 class TooOld:
-    """retention.ms, by the largest timestamp of the records, or of the file where they have none."""
+    """retention.ms, by the largest timestamp in the segment, or the file's modification time if records have none."""
 
     def __init__(self, now_ms: int, limit_ms: int) -> None:
         self._now_ms = now_ms
@@ -81,7 +83,7 @@ class TooOld:
 
 
 class KafkaRetention:
-    """What the topic's settings say: the log start always counts, size and time where cleanup.policy has delete."""
+    """Kafka's policy: the log start offset always applies, size and time only if cleanup.policy includes delete."""
 
     def rules(self, log: LogView, now_ms: int) -> Iterator[Rule]:
         yield BelowLogStart(log.log_start_offset)

@@ -1,7 +1,7 @@
-"""One segment: a .log file with its offset, time and transaction index (Kafka's LogSegment).
+"""One segment: a .log file with its offset index, time index and transaction index (Kafka's LogSegment).
 
-The sizes are kept here; the file is never asked. An inactive segment's files are opened when they are first
-read. Offsets and positions of what is being appended become visible to readers through PartitionLog, not here.
+Sizes are tracked here and not asked of the file system. The files of an inactive segment are opened on first use.
+PartitionLog makes appended offsets and positions visible to readers; this module does not.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kafkapy.log.time_index import NO_TIMESTAMP
 from kafkapy.log.txn_index import TxnIndexError
 from kafkapy.runtime.clock import Clock
 
-MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # an index entry has four bytes for it
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # a relative offset in an index entry is an int32
 _MISSING = Entry("", 0, False)
-WITHOUT_ENTRIES = 1 << 62  # an index interval that no scan reaches
+WITHOUT_ENTRIES = 1 << 62  # an index interval that is never reached, for scans that need no index entries
 
 
 class Segment(SegmentFiles):
-    """Written under the log's lock; read without one."""
+    """A segment, written under the log's lock and read without a lock."""
 
     __slots__ = (
         "_clock",
@@ -46,8 +46,8 @@ class Segment(SegmentFiles):
         self.bytes_since_entry = 0
         self.created_ms = clock.time_ms()
         self._clock = clock
-        self.preallocated = False  # until it is done its file is longer than `size`
-        self._first_timestamp: int | None = None  # of the first batch: what rolling by time counts from
+        self.preallocated = False  # the file is longer than `size` until the segment is sealed
+        self._first_timestamp: int | None = None  # max timestamp of the first batch, from which segment.ms counts
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
 
     # --- life
@@ -56,9 +56,9 @@ class Segment(SegmentFiles):
     def create(
         cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock, *, suffix: str = ""
     ) -> Segment:
-        """A new, empty, active segment. Files of these names that are there already are emptied.
+        """Create an empty active segment. Existing files of these names are emptied.
 
-        `suffix`: what the names end in (`.cleaned`) until `rename`.
+        `suffix`: the suffix of the file names (`.cleaned`) until `rename`.
         """
         segment = cls(files, directory, base_offset, config, clock)
         segment._suffix = suffix
@@ -75,7 +75,7 @@ class Segment(SegmentFiles):
         return segment
 
     def open(self, found: Mapping[str, Entry]) -> str | None:
-        """Takes over files that are there, by suffix. Returns a sentence if the indexes have to be rebuilt.
+        """Take over existing files, `found` by suffix. Return a sentence if the indexes must be rebuilt, else None.
 
         A missing time index counts as empty, as in Kafka.
         """
@@ -97,9 +97,9 @@ class Segment(SegmentFiles):
         return None
 
     def seal(self) -> None:
-        """The segment takes no more appends: the last time index entry is added, the indexes are trimmed.
+        """End the appends: add the last time index entry and trim the indexes.
 
-        If it raises OSError the segment is still the active one.
+        If this raises OSError, the segment is still active.
         """
         if self.time_index.growing:
             self.time_index.maybe_append(*self.max_timestamp)
@@ -112,28 +112,36 @@ class Segment(SegmentFiles):
         self.time_index.seal()
 
     def half_rolled(self) -> str | None:
-        """What `seal` did that has not reached the disk, of a segment that was loaded; None if all has. Raises OSError.
+        """Return which change of a roll has not reached the disk, None if all have. For a loaded segment.
 
-        For a crash after the roll: the last entry of the time index, the end of a segment that was preallocated.
+        Raises OSError. After a crash the last time index entry may be missing, or a preallocated file may not be cut.
+        If the log was truncated right before the roll, the indexes may still have entries for records that were cut
+        off.
         """
         end = self.tail()
         if end.stopped_by is not None:
             return end.stopped_by
-        if end.max_timestamp > self.time_index.last_entry[0]:
-            return f"{os.path.basename(self.time_index.path)} does not reach timestamp {end.max_timestamp}"
+        name, (timestamp, offset) = os.path.basename(self.time_index.path), self.time_index.last_entry
+        if end.max_timestamp > timestamp:
+            return f"{name} does not reach timestamp {end.max_timestamp}"
+        if timestamp >= 0 and offset >= end.next_offset:
+            return f"{name} has an entry for offset {offset}, the segment ends before {end.next_offset}"
+        aborted = self.txn_index.entries[-1:]
+        if aborted and aborted[0].last_offset >= end.next_offset:
+            return f"its transaction index has {aborted[0]}, the segment ends before {end.next_offset}"
         return None
 
     def indexes_changed(self) -> None:
-        """The index files were replaced."""
+        """Drop cached values, because the index files were replaced."""
         self._max_timestamp = None
 
     @property
     def growing(self) -> bool:
-        """Whether its indexes are in memory, as appends need them."""
+        """Return True if the indexes are in memory, which appends need."""
         return self.time_index.growing and self.offset_index.growing
 
     def make_active(self) -> None:
-        """Opens the last segment of a loaded log for appends: at the first one, for most logs may never have any."""
+        """Load the indexes of the last segment for appends. Done at the first append, which most logs may never get."""
         self.offset_index.reopen_to_grow()
         self.time_index.reopen_to_grow()
 
@@ -141,27 +149,37 @@ class Segment(SegmentFiles):
 
     @property
     def max_timestamp(self) -> tuple[int, int]:
-        """(largest timestamp, last offset of the batch that has it); (-1, base offset) if there is none."""
-        if self._max_timestamp is None:
-            self._max_timestamp = self.time_index.last_entry
-        return self._max_timestamp
+        """(largest timestamp, last offset of its batch); (-1, base offset) if there is none."""
+        # A reader must not cache the index entry: an append could set a newer timestamp after the reader has read the
+        # entry, and the reader would overwrite that timestamp.
+        known = self._max_timestamp
+        return self.time_index.last_entry if known is None else known
 
     @max_timestamp.setter
     def max_timestamp(self, value: tuple[int, int]) -> None:
         self._max_timestamp = value
 
+    def max_timestamp_before(self, offset: int) -> tuple[int, int]:
+        """Return `max_timestamp` of the batches before that of `offset`. Raises CorruptSegment, OSError."""
+        largest = self.max_timestamp
+        if largest[1] < offset:
+            return largest
+        entry = self.time_index.entry_before(offset)
+        found = self.locate(offset, self.size)
+        return self._find_max_timestamp(entry, found[0] if found is not None else self.size)
+
     def largest_timestamp(self) -> int:
-        """What retention and searches by time go by: without a timestamp, when the file was last written."""
+        """Return the timestamp for retention and searches by time: the largest one, or the file's modification time."""
         stamp = self.max_timestamp[0]
         return stamp if stamp >= 0 else self.modified_ms()
 
     @property
     def first_timestamp_in_memory(self) -> int | None:
-        """The same as `first_timestamp`, None where that would have to be read."""
+        """Return `first_timestamp`, None if it would have to be read from the file."""
         return self._first_timestamp
 
     def first_timestamp(self) -> int:
-        """The max timestamp of the first batch; -1 if there is none."""
+        """Return the max timestamp of the first batch; -1 if the segment is empty."""
         if self._first_timestamp is None and self.size:
             found = self.files.scan(self.handle(), 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
             self._first_timestamp = found.max_timestamp
@@ -170,14 +188,17 @@ class Segment(SegmentFiles):
     def _end_of_first(self) -> int:
         try:
             found = self.files.locate(self.handle(), 0, self.size, 0)
-        except CorruptSegment:  # nothing was checked after a clean stop; appends go on, as if it had no timestamp
+        except CorruptSegment:  # not checked after a clean shutdown; appends continue as if there were no timestamp
             return 0
         return found[0] + found[1] if found is not None else 0
 
     # --- appends
 
     def ends_in_memory(self) -> bool:
-        """Whether an append needs no read: a write into a page that has bytes already reads it first, if it must."""
+        """Return True if an append reads nothing from the disk.
+
+        A write into a partly filled page reads that page if needed.
+        """
         if self.size % mmap.PAGESIZE == 0:
             return True
         try:
@@ -186,15 +207,15 @@ class Segment(SegmentFiles):
             return False
 
     def entries_left(self) -> int:
-        """How many more entries fit into both indexes."""
+        """Return how many more entries fit into both indexes. One time index entry is reserved for `seal`."""
         offsets, times = self.offset_index, self.time_index
-        return min(offsets.capacity - offsets.count, times.usable_capacity - times.count)
+        return min(offsets.capacity - offsets.count, times.capacity - 1 - times.count)
 
     def write(self, buffers: list[Buffer]) -> int:
-        """Puts the buffers behind the end and returns their size; does not move the end.
+        """Write the buffers after the end of the segment and return their size. Does not change `size`.
 
-        The first append after a start reads the indexes. If it raises OSError the file ends where it ended before; if
-        even that cannot be had, the errno is EIO, whatever went wrong first: nothing more may be written here.
+        The first append after a start reads the indexes. If this raises OSError, the file is cut back to its old end.
+        If cutting fails too, the errno is EIO, whatever the first error was: nothing more may be written to this file.
         """
         if not self.growing:
             self.make_active()
@@ -209,14 +230,15 @@ class Segment(SegmentFiles):
             raise
 
     def appended(self, size: int, last_offset: int, max_timestamp: int, offset_of_max: int) -> None:
-        """Accounts for one append of `size` bytes at the end: the size, the largest timestamp, the indexes."""
+        """Account for an append of `size` bytes at the end: update the size, the largest timestamp and the indexes."""
         position = self.size
         self.size = position + size
         if position == 0:
             self._first_timestamp = max_timestamp
         largest = self.max_timestamp
         if max_timestamp > largest[0]:
-            self._max_timestamp = largest = (max_timestamp, offset_of_max)
+            largest = (max_timestamp, offset_of_max)
+        self._max_timestamp = largest
         if self.bytes_since_entry > self.index_interval:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(*largest)
@@ -224,44 +246,50 @@ class Segment(SegmentFiles):
         self.bytes_since_entry += size
 
     def truncate_to(self, offset: int) -> int:
-        """Removes the batches that reach `offset` and later ones; returns how many bytes. The segment is active."""
+        """Remove the batch that contains `offset` and all later ones. Return how many bytes.
+
+        The segment must be active.
+        """
         found = self.locate(offset, self.size)
+        before = self.size
+        self.cut(offset, found[0] if found is not None else before)
+        return before - self.size
+
+    def cut(self, offset: int, size: int) -> None:
+        """Cut the file to `size` bytes, and remove index entries for `offset` and later. The segment must be active."""
         self.make_active()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
-        removed = 0
-        if found is not None:
-            removed = self.size - found[0]
-            self.files.truncate(self.handle(), found[0])
-            self.size = found[0]
+        self.files.truncate(self.handle(), size)
+        self.size = size
         if self.size == 0:
             self.created_ms = self._clock.time_ms()
             self._first_timestamp = None
         self.bytes_since_entry = 0
-        self._max_timestamp = self._find_max_timestamp()
-        return removed
+        self._max_timestamp = self._find_max_timestamp(self.time_index.last_entry, self.size)
 
-    def _find_max_timestamp(self) -> tuple[int, int]:
-        """That of the time index's last entry, or of a batch behind it."""
-        last = self.time_index.last_entry
-        position = self.offset_index.lookup(last[1])
-        found = self.files.scan(self.handle(), position, self.size, self.base_offset, WITHOUT_ENTRIES, False)
-        if found.max_timestamp > last[0]:
+    def _find_max_timestamp(self, entry: tuple[int, int], end: int) -> tuple[int, int]:
+        """Return the larger of this time index entry and the max timestamp of the batches from there to position
+        `end`.
+        """
+        position = self.offset_index.lookup(entry[1])
+        found = self.files.scan(self.handle(), position, end, self.base_offset, WITHOUT_ENTRIES, False)
+        if found.max_timestamp > entry[0]:
             return found.max_timestamp, found.max_timestamp_offset
-        return last
+        return entry
 
     # --- searches
 
     def locate(self, offset: int, end: int, nowait: bool = False) -> tuple[int, int, int] | None:
-        """The first batch that reaches `offset`, before position `end`: (position, size, base offset), or None.
+        """Return (position, size, base offset) of the first batch before `end` that ends at `offset` or later, or None.
 
-        Raises CorruptSegment, OSError; with `nowait` BlockingIOError where it would wait for the disk.
+        Raises CorruptSegment, OSError; with `nowait`, BlockingIOError if the call would wait for the disk.
         """
         position = self.offset_index.lookup(offset, nowait)
         return self.files.locate(self.handle(nowait), position if position < end else 0, end, offset, nowait)
 
     def tail(self) -> Scan:
-        """The headers from the last index entry on: where the batches end, and what stands behind them."""
+        """Scan the headers from the last index entry on: where the batches end, and why the scan stopped."""
         begin = min(self.offset_index.lookup(self.offset_index.last_offset), self.size)
         return self.files.scan(self.handle(), begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)

@@ -1,7 +1,7 @@
-"""Deleting segments: renamed to `.deleted` at once, removed after file.delete.delay.ms.
+"""Delete segments: rename the files to `.deleted` at once, and remove them after file.delete.delay.ms.
 
-The names are what a start after a crash goes by: `.deleted` files are removed then. Readers that hold an open file
-go on reading from it. Source: Kafka's LocalLog.deleteSegmentFiles.
+A start after a crash removes `.deleted` files. Readers that hold an open file can still read it. Source: Kafka's
+LocalLog.deleteSegmentFiles.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 def delete_segments(
     env: Environment, gone: Sequence[Segment], snapshots: SnapshotFiles, delay_ms: int, why: str
 ) -> None:
-    """Deletes the files of segments that have left the list, and the snapshots at their base offsets.
+    """Delete the files of segments that are no longer in the list, and the snapshots at their base offsets.
 
     Raises OSError if a rename fails.
     """

@@ -1,4 +1,4 @@
-"""The files of a segment: their names, their descriptors, their durability (the outer side of Kafka's LogSegment)."""
+"""The files of a segment: their names, descriptors and durability (the file-handling part of Kafka's LogSegment)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkapy.log.txn_index import TxnIndex
 
 
 class SegmentFiles(NamedFile):
-    """A .log file and its three indexes. The file's size is kept here and never asked for."""
+    """A .log file and its three indexes. The .log file's size is kept here and never asked of the file system."""
 
     __slots__ = (
         "_suffix",
@@ -35,7 +35,7 @@ class SegmentFiles(NamedFile):
         self.base_offset = base_offset
         self.size = 0
         self._suffix = ""
-        self.on_damage: Callable[[Any], object] | None = None  # called once an index is found to be damaged
+        self.on_damage: Callable[[Any], object] | None = None  # called once, when an index is found to be damaged
         self.offset_index = OffsetIndex(files, self, base_offset, index_bytes)
         self.time_index = TimeIndex(files, self, base_offset, index_bytes)
         self.txn_index = TxnIndex(files, self, base_offset)
@@ -48,20 +48,20 @@ class SegmentFiles(NamedFile):
 
     @property
     def file_name(self) -> str:
-        """Of the .log file, without the directory."""
+        """The name of the .log file, without its directory."""
         return os.path.basename(self.path(names.LOG))
 
     def _name(self) -> str:
         return self.path(names.LOG)
 
     def pin_all(self) -> None:
-        """Keeps open what readers would open by its name; the transaction index is in memory."""
+        """Keep open the files that readers open by name. The transaction index is in memory and needs no descriptor."""
         self.pin()
         self.offset_index.pin()
         self.time_index.pin()
 
     def rename(self, suffix: str) -> None:
-        """Changes what the files' names end in ("", ".swap", ".deleted"); a file that is not there is passed over."""
+        """Change the last suffix of all file names ("", ".swap", ".deleted"). A missing file is ignored."""
         for kind in (names.LOG, *names.INDEXES):
             old = self.path(kind)
             try:
@@ -71,24 +71,26 @@ class SegmentFiles(NamedFile):
         self._suffix = suffix
 
     def delete(self) -> None:
-        """Removes the files. Readers that hold a region go on reading."""
+        """Remove the files. A reader that holds a region of the .log file can still read it."""
         self.retire()
         for kind in (names.LOG, *names.INDEXES):
             self.files.unlink(self.path(kind))
         self.part()
 
     def part(self) -> None:
-        """Ends the circles that only a collection would: nobody needs the files by their names any more."""
+        """Break the reference cycles between the segment and its indexes, so that they need no garbage collection.
+
+        Call it when the files are no longer needed by name.
+        """
         self.on_damage = None
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.place = NOWHERE
 
     def let_go(self) -> None:
-        """Descriptors close when their last reader is done."""
+        """Drop the descriptors. Each one closes when its last reader is done with it."""
         super().let_go()
         self.offset_index.let_go()
         self.time_index.let_go()
-        self.txn_index.let_go()
 
     def retire(self) -> None:
         super().retire()
@@ -98,14 +100,14 @@ class SegmentFiles(NamedFile):
     # --- the state of the indexes
 
     def damage(self) -> str | None:
-        """What is wrong with the indexes, after a look at all entries; None if nothing is. Raises OSError."""
+        """Return what is wrong with the indexes, after checking all entries, or None. Raises OSError."""
         for index in (self.offset_index, self.time_index):
             if not index.growing and not index.check():
                 return f"{os.path.basename(index.path)}: {index.damage}"
         return None
 
     def damaged(self) -> None:
-        """An index has found in a search that it is damaged: whoever wants to know is told, once."""
+        """Call the `on_damage` callback, only the first time. An index calls this when a search finds damage."""
         told, self.on_damage = self.on_damage, None
         if told is not None:
             told(self)
@@ -113,13 +115,19 @@ class SegmentFiles(NamedFile):
     # --- durability
 
     def write_behind(self) -> None:
-        """Writes what the indexes have only in memory; under the log's lock."""
+        """Write the index entries that are only in memory. Called under the log's lock."""
         self.offset_index.write_behind()
         self.time_index.write_behind()
         self.txn_index.write_behind()
 
+    def mark_unsynced(self) -> None:
+        """Have the next sync write all index files, even if unchanged: a killed process may not have synced them."""
+        self.offset_index.mark_unsynced()
+        self.time_index.mark_unsynced()
+        self.txn_index.mark_unsynced()
+
     def sync(self) -> None:
-        """Makes records and what is written of the indexes durable; raises OSError."""
+        """Make the records and the written part of the indexes durable. Raises OSError."""
         self.sync_records()
         self.sync_indexes()
 
@@ -127,13 +135,13 @@ class SegmentFiles(NamedFile):
         self.files.sync(self.handle())
 
     def sync_indexes(self) -> None:
-        """What they have only in memory is left out: `write_behind` before, under the log's lock."""
+        """Sync the index files. For in-memory entries call `write_behind` first, under the log's lock."""
         self.offset_index.sync()
         self.time_index.sync()
         self.txn_index.sync()
 
     def set_modified_ms(self, time_ms: int) -> None:
-        """Dates the files back."""
+        """Set the modification time of the .log, .index and .timeindex files."""
         for kind in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
             self.files.set_modified_ms(self.path(kind), time_ms)
 

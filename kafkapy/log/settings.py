@@ -1,4 +1,4 @@
-"""What the log manager needs to know beyond the topics' settings; defaults are Kafka's."""
+"""The broker settings of the log manager, apart from topic settings; defaults are Kafka's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEVER_MS = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class LogSettings:
-    """Times in milliseconds; the comments name the broker settings."""
+    """The settings. Times are in milliseconds; each comment names the broker setting."""
 
     recovery_threads_per_dir: int = 1  # num.recovery.threads.per.data.dir
     initial_task_delay_ms: int = 30_000  # log.initial.task.delay.ms

@@ -1,7 +1,7 @@
-"""Splitting a segment whose offsets do not fit into its indexes, as Kafka does at the start (KAFKA-6264).
+"""Split a segment whose offsets do not fit into its indexes, as Kafka does at the start (KAFKA-6264).
 
-Crash-safe by names, as a cleaning's swap: what ends in `.cleaned` is not finished, what ends in `.swap` is, and the
-next start sees to the rest. Source: Kafka's LocalLog.splitOverflowedSegment and replaceSegments.
+A crash is handled as in a cleaning: a `.cleaned` file is not finished, a `.swap` file is, and the next start discards
+or completes the split. Source: Kafka's LocalLog.splitOverflowedSegment and replaceSegments.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _PIECE = 1 << 20
 
 class _Part(NamedTuple):
     base_offset: int
-    begin: int  # positions in the old file
+    begin: int  # `begin` and `end` are positions in the old file
     end: int
 
 
 def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
-    """Replaces the segment's files by those of several; returns their base offsets. Raises OSError.
+    """Replace the segment by several, and return their base offsets. Raises OSError.
 
-    What is no good batch at its end goes along with the last part, for the recovery to look at.
+    Bytes at the end that are not a valid batch are copied to the last part; recovery handles them.
     """
     made = [_make(segment, part, config, clock) for part in _parts(segment)]
-    # From the last to the first: at a start no `.swap` counts that is behind the first `.cleaned`.
+    # Renamed from the last to the first, because a start ignores every `.swap` after the first `.cleaned`.
     for part in reversed(made):
         part.rename(names.SWAP)
     segment.files.sync_dir(segment.directory)
@@ -60,7 +60,10 @@ def _parts(segment: Segment) -> list[_Part]:
 
 
 def _base_offset_at(segment: Segment, position: int) -> int:
-    """The first offset in the batch there: of a compressed message of the old formats only its content knows."""
+    """Return the first offset of the batch at `position`.
+
+    For a compressed message of formats 0 and 1 that needs its content.
+    """
     head = segment.files.pread(segment.handle(), _HEADER, position)
     size = int.from_bytes(head[8:12], "big", signed=True) + 12
     data = segment.files.pread(segment.handle(), max(size, 0), position)
@@ -69,7 +72,7 @@ def _base_offset_at(segment: Segment, position: int) -> int:
         if header.magic < 2:
             return records_of(data, header)[0].offset
     except (ValueError, IndexError):
-        pass  # the recovery, which comes next, says what is wrong
+        pass  # the recovery that follows reports the damage
     return int.from_bytes(head[:8], "big", signed=True)
 
 

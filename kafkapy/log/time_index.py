@@ -1,7 +1,7 @@
-"""The time index: from a timestamp to an offset (Kafka's TimeIndex, KIP-33).
+"""The time index: maps a timestamp to an offset (Kafka's TimeIndex, KIP-33).
 
-An entry is 12 bytes, big-endian: a timestamp and a relative offset. It says that up to this offset (the last one
-of the batch that has the largest timestamp) no record is younger than this timestamp. Entries grow in both.
+An entry is 12 bytes, big-endian: a timestamp and a relative offset. No record up to this offset is younger than this
+timestamp. The offset is the last one of the batch that has the timestamp. Entries ascend in both fields.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from kafkapy.log.index_file import IndexFile, Place, numbers_in, parts_of
 NO_TIMESTAMP = -1
 
 _ENTRY = Struct(">qi")
-_NONE = array("i")  # of all indexes that are only in their files; nothing is ever added to it
 
 
-# An index may have hundreds of thousands of entries: byte k of all numbers at once is moved by one strided copy.
+# An index may have hundreds of thousands of entries. So entries are converted with one strided copy for each byte of a
+# field, over all entries at once.
 
 
 def _lanes_in(data: bytearray, at: int, numbers: array[int]) -> None:
-    """Puts the numbers, big-endian, at byte `at` of each entry."""
+    """Write the numbers, big-endian, at byte `at` of each entry in `data`."""
     if sys.byteorder == "little":
         numbers.byteswap()
     source, width = numbers.tobytes(), numbers.itemsize
@@ -35,7 +35,7 @@ def _lanes_in(data: bytearray, at: int, numbers: array[int]) -> None:
 
 
 def _lanes_out(data: memoryview, at: int, code: str) -> array[int]:
-    """The numbers at byte `at` of each entry, as an array of type `code`."""
+    """Return the numbers at byte `at` of each entry, as an array of type `code`."""
     numbers = array(code)
     width = numbers.itemsize
     found = bytearray(len(data) // _ENTRY.size * width)
@@ -48,25 +48,26 @@ def _lanes_out(data: memoryview, at: int, code: str) -> array[int]:
 
 
 class TimeIndex(IndexFile):
-    """See IndexFile for its life; lookups take no lock."""
+    """A time index. Lookups take no lock. The life cycle is that of IndexFile."""
 
-    __slots__ = ("_last", "_offsets", "_stamps")
+    __slots__ = ("_entries", "_last")
 
     width = _ENTRY.size
     suffix = names.TIME_INDEX
 
     def __init__(self, files: Files, place: Place, base_offset: int, max_bytes: int) -> None:
         super().__init__(files, place, base_offset, max_bytes)
-        self._stamps: array[int] | None = None
-        self._offsets: array[int] = _NONE
-        self._last: tuple[int, int] | None = None
+        # (timestamps, relative offsets) of a growing index. One attribute for both: a reader must not get one array
+        # from before a truncation or roll and the other from after it.
+        self._entries: tuple[array[int], array[int]] | None = None
+        # For a sealed index: (number of entries, the last entry).
+        self._last: tuple[int, tuple[int, int]] | None = None
 
     def _first_bad(self, data: bytes) -> int:
         return bad_time_entry(data)
 
     def _clear(self) -> None:
-        self._stamps, self._offsets = array("q"), array("i")
-        self._last = (NO_TIMESTAMP, self.base_offset)
+        self._entries = array("q"), array("i")
 
     def _load(self, data: bytes) -> None:
         data = data[: len(data) - len(data) % self.width]
@@ -74,27 +75,23 @@ class TimeIndex(IndexFile):
         for part in parts_of(data, self.width):
             offsets.extend(_lanes_out(part, 8, "i"))
             stamps.extend(_lanes_out(part, 0, "q"))
-        self._offsets, self._stamps = offsets, stamps
-        self._last = None
+        self._entries = stamps, offsets
 
     def take(self, stamps: bytes, offsets: bytes) -> None:
-        """All entries at once, as `segment_scan.scan` makes them; after `rebuild`."""
-        self._offsets = numbers_in("i", offsets)
-        self._stamps = numbers_in("q", stamps)
-        self.count = len(self._stamps)
-        self._last = None
+        """Take all entries at once, as `segment_scan.scan` returns them. Call `rebuild` first."""
+        self._entries = entries = numbers_in("q", stamps), numbers_in("i", offsets)
+        self.count = len(entries[0])
 
     def _encoded(self, first: int, end: int) -> bytes:
-        assert self._stamps is not None
-        stamps, offsets = self._stamps[first:end], self._offsets[first:end]
+        assert self._entries is not None
+        stamps, offsets = (numbers[first:end] for numbers in self._entries)
         data = bytearray(len(stamps) * self.width)
         _lanes_in(data, 0, stamps)
         _lanes_in(data, 8, offsets)
         return bytes(data)
 
     def _drop(self) -> None:
-        self._stamps = None
-        self._offsets = _NONE
+        self._entries = None
 
     def open(self, size_bytes: int, data: bytes | None = None) -> None:
         super().open(size_bytes, data)
@@ -102,47 +99,67 @@ class TimeIndex(IndexFile):
         self._last = None
 
     @property
-    def usable_capacity(self) -> int:
-        """One entry stays free: the one that sealing adds."""
-        return self.capacity - 1
-
-    @property
     def last_entry(self) -> tuple[int, int]:
-        """(timestamp, offset); (-1, base offset) if there is none."""
-        if self._last is None:
-            self._last = self._read_last()
-        return self._last
-
-    def _read_last(self) -> tuple[int, int]:
-        stamps = self._stamps
-        if not self.count or (stamps is None and not self.check()):
+        """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
+        # The count first: the index may be reopened to grow between the two reads, and a count read after that could
+        # include entries that are not in the file yet.
+        count, entries = self.count, self._entries
+        if entries is not None:
+            return self._before(len(entries[0]), entries)
+        if not count or not self.check():
             return NO_TIMESTAMP, self.base_offset
-        if stamps is not None:
-            return stamps[-1], self.base_offset + self._offsets[-1]
-        data = self.files.pread(self.handle(), self.width, (self.count - 1) * self.width)
-        stamp, relative = _ENTRY.unpack(data)
-        return stamp, self.base_offset + relative
+        last = self._last
+        # Other threads may reopen the index, add entries and seal it while this thread reads. So the cached entry is
+        # only valid for one count.
+        if last is None or last[0] != count:
+            last = self._last = count, self._read(count - 1)
+        return last[1]
 
-    def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Adds an entry if its timestamp is larger than the last one's."""
-        if timestamp > self.last_entry[0]:
-            assert self._stamps is not None
-            self._offsets.append(offset - self.base_offset)  # first, so that a reader who sees the stamp finds it
-            self._stamps.append(timestamp)
-            self._last = (timestamp, offset)
-            self._added()
-
-    def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry with a timestamp up to the asked one; (-1, base offset) if there is none.
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """Return the last entry for an offset below `offset`; (-1, base offset) if there is none.
 
         Raises OSError if reading fails.
         """
-        count, stamps = self.count, self._stamps  # in this order: it may begin to grow in between
-        if stamps is not None:
-            slot = bisect_right(stamps, timestamp)
-            if not slot:
-                return NO_TIMESTAMP, self.base_offset
-            return stamps[slot - 1], self.base_offset + self._offsets[slot - 1]
+        # The count first: the index may be reopened to grow between the two reads, and a count read after that could
+        # include entries that are not in the file yet.
+        count, entries = self.count, self._entries
+        if entries is not None:
+            stamps, offsets = entries
+            return self._before(bisect_left(offsets, offset - self.base_offset, 0, len(stamps)), entries)
+        slot = bisect_left(range(count), offset, key=lambda one: self._read(one)[1]) if count and self.check() else 0
+        return self._read(slot - 1) if slot else (NO_TIMESTAMP, self.base_offset)
+
+    def _before(self, slot: int, entries: tuple[array[int], array[int]]) -> tuple[int, int]:
+        """Return the in-memory entry before number `slot`; (-1, base offset) if there is none."""
+        if not slot:
+            return NO_TIMESTAMP, self.base_offset
+        return entries[0][slot - 1], self.base_offset + entries[1][slot - 1]
+
+    def _read(self, slot: int) -> tuple[int, int]:
+        """Return entry number `slot` from the file."""
+        stamp, relative = _ENTRY.unpack(self.files.pread(self.handle(), self.width, slot * self.width))
+        return stamp, self.base_offset + relative
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if its timestamp is larger than the last one's."""
+        assert self._entries is not None
+        stamps, offsets = self._entries
+        if timestamp > (stamps[-1] if stamps else NO_TIMESTAMP):
+            # first, so that a reader that finds the timestamp also finds the offset
+            offsets.append(offset - self.base_offset)
+            stamps.append(timestamp)
+            self._added()
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """Return the last entry with a timestamp up to `timestamp`; (-1, base offset) if there is none.
+
+        Raises OSError if reading fails.
+        """
+        # The count first: the index may be reopened to grow between the two reads, and a count read after that could
+        # include entries that are not in the file yet.
+        count, entries = self.count, self._entries
+        if entries is not None:
+            return self._before(bisect_right(entries[0], timestamp), entries)
         usable = count and self.check()
         found = self.files.floor_entry(self.handle(), count, self.width, timestamp) if usable else None
         if found is None:
@@ -150,9 +167,10 @@ class TimeIndex(IndexFile):
         return found[1], self.base_offset + found[2]
 
     def truncate_to(self, offset: int) -> None:
-        """Forgets the entries for `offset` and later ones. The index must be growing."""
-        assert self._stamps is not None
-        kept = bisect_left(self._offsets, offset - self.base_offset)
-        self._stamps, self._offsets = self._stamps[:kept], self._offsets[:kept]
-        self._last = None
+        """Remove the entries for `offset` and later offsets. The index must be growing."""
+        assert self._entries is not None
+        stamps, offsets = self._entries
+        # An append that ran out of memory may have extended only one of the arrays.
+        kept = min(bisect_left(offsets, offset - self.base_offset), len(stamps))
+        self._entries = stamps[:kept], offsets[:kept]  # new arrays: a reader may be searching the old ones
         self._cut(kept)

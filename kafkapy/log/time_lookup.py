@@ -1,6 +1,11 @@
-"""Finding a record by its timestamp (Kafka's UnifiedLog.fetchOffsetByTimestamp). May wait for the disk.
+"""Find a record by its timestamp (Kafka's UnifiedLog.fetchOffsetByTimestamp). May wait for the disk.
 
-Messages of format 0 have no timestamps: they are passed over, and a topic of that format is not searched at all.
+Messages of format 0 have no timestamps and are skipped; a topic of that format is not searched at all.
+
+Records may be appended during a search. An append writes its records, then updates the segment's size, the largest
+timestamp and the index entries, and moves the log's end last. A search reads in the opposite order: first the indexes,
+then the segment's size, so no index entry is beyond that size. A search may find a record beyond the log's end or the
+high watermark, which the caller must ignore.
 """
 
 from __future__ import annotations
@@ -13,34 +18,33 @@ from kafkapy.log.segment import Segment
 from kafkapy.record.batch import find_timestamp
 
 if TYPE_CHECKING:
-    from kafkapy.log.log_state import LogState
+    from kafkapy.log.partition_log import PartitionLog
 
-# Timestamps that are none, of ListOffsets.
+# Special timestamps of ListOffsets.
 LATEST = -1
 EARLIEST = -2
 
 
-def offset_for_timestamp(log: LogState, timestamp: int) -> TimestampOffset | None:
-    """The first record, in offset order from the log start, that is not older than `timestamp`.
+def offset_for_timestamp(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
+    """Return the first record, in offset order from the log start, with this timestamp or a later one.
 
-    As in Kafka, the first segment with so large a timestamp is the only one that is searched.
+    As in Kafka, only the first segment with such a timestamp is searched.
     """
     start = log.log_start_offset
-    _, active, end_position = log.end
     segments = log.segments
     for segment in segments.items[max(segments.floor(start), 0) :]:
         if segment.largest_timestamp() >= timestamp:
-            end = end_position if segment is active else segment.size
-            return _search(segment, timestamp, start, end)
+            _, offset = segment.time_index.lookup(timestamp)
+            return _search(segment, max(offset, start), timestamp, start)
     return None
 
 
-def offsets_before(log: LogState, timestamp: int, count: int) -> list[int]:
-    """At most `count` offsets, newest first, at which segments begin that were last written by then.
+def offsets_before(log: PartitionLog, timestamp: int, count: int) -> list[int]:
+    """Return at most `count` base offsets, newest first, of segments last written at `timestamp` or before.
 
-    The end of the log counts as one more, of now, unless the last segment is empty; a segment that the log start lies
-    in begins there. LATEST stands for all of them, EARLIEST for the first alone. For clients before Kafka 0.10.1.
-    Source: UnifiedLog.legacyFetchOffsetsBefore.
+    The log end offset is included as the newest, with the present time, unless the last segment is empty. For the
+    segment that contains the log start offset, that offset is returned. LATEST selects all of them, EARLIEST only the
+    first. For clients before Kafka 0.10.1. Source: UnifiedLog.legacyFetchOffsetsBefore.
     """
     end_offset, active, end_position = log.end
     segments = log.segments
@@ -59,9 +63,22 @@ def offsets_before(log: LogState, timestamp: int, count: int) -> list[int]:
     return sorted(offsets[max(newest - count, 0) : newest], reverse=True)
 
 
-def _search(segment: Segment, timestamp: int, start: int, end: int) -> TimestampOffset | None:
-    _, offset = segment.time_index.lookup(timestamp)
-    position = segment.offset_index.lookup(max(offset, start))
+def offset_of_max_timestamp(log: PartitionLog, end_offset: int) -> TimestampOffset | None:
+    """Return the first record with the largest timestamp below `end_offset` (KIP-734). None if none has a timestamp.
+
+    `end_offset` must be where a batch begins, or the log's end. Other threads may append records after it.
+    """
+    found = [(segment, *segment.max_timestamp_before(end_offset)) for segment in log.segments.between(0, end_offset)]
+    if not found:
+        return None
+    segment, timestamp, last_offset = max(found, key=lambda one: one[1])
+    return _search(segment, last_offset, timestamp, 0) if timestamp >= 0 else None
+
+
+def _search(segment: Segment, offset: int, timestamp: int, start: int) -> TimestampOffset | None:
+    """Return the first record from `start` on with this timestamp or a later one; the search begins near `offset`."""
+    position = segment.offset_index.lookup(offset)
+    end = segment.size
     file = segment.handle()
     while (found := segment.files.locate_timestamp(file, position, end, timestamp, start)) is not None:
         record = _in_batch(segment, *found, timestamp, start)
@@ -71,21 +88,8 @@ def _search(segment: Segment, timestamp: int, start: int, end: int) -> Timestamp
     return None
 
 
-def offset_of_max_timestamp(log: LogState) -> TimestampOffset | None:
-    """The first record that has the largest timestamp of the log (KIP-734); None if no record has one."""
-    _, active, end_position = log.end
-    segment = max(log.segments, key=lambda one: one.max_timestamp[0])
-    timestamp, last_offset = segment.max_timestamp
-    if timestamp < 0:
-        return None
-    position = segment.offset_index.lookup(last_offset)
-    end = end_position if segment is active else segment.size
-    found = segment.files.locate_timestamp(segment.handle(), position, end, timestamp, 0)
-    return _in_batch(segment, *found, timestamp, 0) if found is not None else None
-
-
 def _in_batch(segment: Segment, position: int, size: int, timestamp: int, start: int) -> TimestampOffset | None:
-    """The first record of the batch or wrapper that is not older than `timestamp` and not before `start`."""
+    """Return the first record of this batch, from `start` on, with this timestamp or a later one; or None."""
     data = segment.files.pread(segment.handle(), size, position)
     header = read_entry(data)
     found = find_timestamp(data, header, timestamp, start)

@@ -1,10 +1,11 @@
-"""Who may rearrange the segments of a log: one at a time, and what must not wait interrupts what can.
+"""A lock for rearranging the segments of a log, which operations that cannot wait take from those that can.
 
-Cleaning and retention come again later: they only try, and leave the log alone while another is at it. A truncation
-or the log's deletion cannot: it asks the cleaning in progress to stop, waits until it has, and holds the place.
-(Kafka has this as states of its cleaner manager: LogCleaningInProgress, LogCleaningAborted, LogCleaningPaused.)
+Cleaning and retention run again later, so they only try to get the lock and skip the log if another thread holds it. A
+truncation or the deletion of the log cannot be skipped: it asks the cleaning in progress to stop, waits until the lock
+is free, and takes it. Kafka has this as states of its cleaner manager: LogCleaningInProgress, LogCleaningAborted,
+LogCleaningPaused.
 
-Lock order: the upkeep before a log's flush lock and lock. Appends and rolls at the log's end do not take part.
+Lock order: the upkeep before a log's flush lock and lock. Appends and rolls at the log's end do not need the upkeep.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from kafkapy.runtime.clock import Clock
 
 
 class Interrupted(Exception):
-    """The log is wanted for something that cannot wait: leave it as it is, and let it go."""
+    """Raised when another operation needs the log: leave the log unchanged, and release its upkeep."""
 
 
 class Upkeep:
-    """One a log."""
+    """The upkeep lock of one log."""
 
     __slots__ = ("_condition", "_holder", "_wanted")
 
     def __init__(self, condition: threading.Condition | None = None) -> None:
-        """`condition`: one for all logs, each of which waits for its own; they hardly ever wait at all."""
+        """`condition`: shared by many logs, because waiting is rare. Each log waits only for its own state."""
         self._condition = condition if condition is not None else threading.Condition(threading.Lock())
-        self._holder: int | None = None  # the thread that holds it
+        self._holder: int | None = None  # the thread that holds the upkeep
         self._wanted = 0  # how many threads are in, or wait for, `interrupting`
 
     def try_begin(self) -> bool:
-        """Whether the log is ours now, until `end`."""
+        """Take the upkeep, until `end`. Return False if another thread holds it or waits for it."""
         with self._condition:
             if self._holder is not None or self._wanted:
                 return False
@@ -40,13 +41,17 @@ class Upkeep:
             return True
 
     def end(self) -> None:
+        """Release the upkeep."""
         with self._condition:
             self._holder = None
             self._condition.notify_all()
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """Holds the log as soon as who is at it has noticed that it is wanted; at once if that is this thread."""
+        """Interrupt the holder, wait until it has released the upkeep, and hold the upkeep while the block runs.
+
+        If this thread is the holder already, the block runs at once and the upkeep stays held afterwards.
+        """
         me = threading.get_ident()
         with self._condition:
             nested = self._holder == me
@@ -66,18 +71,20 @@ class Upkeep:
                     self._condition.notify_all()
 
     def check(self) -> None:
-        """For who holds it: raises Interrupted if it is wanted."""
+        """Raise Interrupted if another thread needs the log. Called by the holder."""
         if self._wanted:
             raise Interrupted
 
     def pause(self, clock: Clock, seconds: float, stopped: Callable[[], bool]) -> None:
-        """For who holds it: waits, but not on when it is wanted or `stopped`."""
+        """Wait for `seconds`, but return when another thread needs the log or `stopped` is true. Called by the
+        holder.
+        """
         deadline = clock.monotonic() + seconds
         with self._condition:
             while not self._wanted and not stopped() and clock.monotonic() < deadline:
                 clock.wait_until(self._condition, deadline)
 
     def wake(self) -> None:
-        """Lets `pause` look at `stopped` again."""
+        """Make `pause` check `stopped` again."""
         with self._condition:
             self._condition.notify_all()

@@ -1,9 +1,10 @@
-"""Whether a producer's transaction is known to its coordinator before its first batch is in the log (KIP-890).
+"""Check with the coordinator that a transaction is ongoing before its first batch is appended (KIP-890).
 
-A batch that begins a transaction in a partition may be appended only after the coordinator has said that the
-partition is in the producer's transaction: otherwise a batch that comes late, after the markers, would begin a
-transaction that nobody ends. Between the answer and the append a marker may be written, and the answer is void: so a
-verification has a guard, a marker takes it away, and a later verification has another one.
+A batch that begins a transaction in a partition may be appended only after the coordinator has confirmed that the
+partition is in the producer's transaction. Otherwise a delayed batch, which arrives after the transaction's markers,
+would begin a transaction that never ends. There is a race: the coordinator confirms, then the marker that ends the
+transaction is written, then the delayed batch is appended. So each verification has a guard. A marker removes the
+verification, and a later one gets another guard, which the old confirmation does not fit.
 
 Source: Kafka's VerificationGuard and VerificationStateEntry.
 """
@@ -22,7 +23,7 @@ _guards = itertools.count(1)
 
 
 class Verification:
-    """One producer's: the lowest sequence that waited for it in its epoch may be appended, nothing behind it."""
+    """One producer's verification. Batches above the lowest sequence that waited in its epoch are refused."""
 
     __slots__ = ("created_ms", "epoch", "guard", "lowest_sequence", "verified")
 
@@ -34,7 +35,9 @@ class Verification:
         self.lowest_sequence = sequence
 
     def check_sequence(self, where: str, producer_id: int, first_sequence: int, offset: int) -> None:
-        """Raises KafkaError for a batch behind one that waits: that would never be in order again."""
+        """Raise KafkaError if a batch with a lower sequence is waiting, because that batch would then be out of
+        order.
+        """
         if first_sequence > self.lowest_sequence:
             raise KafkaError(
                 Errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -43,13 +46,14 @@ class Verification:
             )
 
     def lower(self, sequence: int, epoch: int) -> None:
+        """Record the sequence of another waiting batch, if it is the lowest or begins a later epoch."""
         if epoch > self.epoch or (epoch == self.epoch and sequence < self.lowest_sequence):
             self.epoch = epoch
             self.lowest_sequence = sequence
 
 
 class Verifications:
-    """Those of one log. They begin on network threads, which must not wait for the log's lock: they have their own."""
+    """The verifications of one log. They have their own lock, as network threads must not wait for the log's lock."""
 
     __slots__ = ("_lock", "_of")
 
@@ -58,10 +62,11 @@ class Verifications:
         self._of: dict[int, Verification] = {}
 
     def begin(self, producer_id: int, sequence: int, epoch: int, now_ms: int, is_open: Callable[[int], bool]) -> int:
-        """A guard, for which the coordinator is to be asked; NO_GUARD where the transaction is open in the log.
+        """Return a guard with which to ask the coordinator, NO_GUARD if the producer's transaction is open in the log.
 
-        An append puts its producer's entry first and forgets the verification then. So under this lock either the
-        transaction is seen to be open, or what begins here is forgotten by that append.
+        An append that begins the transaction first stores the producer's entry, and then removes the verification. So
+        under this lock either the transaction is seen to be open, or that append removes the verification that begins
+        here.
         """
         with self._lock:
             if is_open(producer_id):
@@ -74,7 +79,7 @@ class Verifications:
             return found.guard
 
     def succeeded(self, producer_id: int, guard: int) -> bool:
-        """The coordinator has said yes; False if what was asked has ended meanwhile."""
+        """Record the coordinator's confirmation. Return False if the verification has ended meanwhile."""
         with self._lock:
             found = self._of.get(producer_id)
             if found is None or found.guard != guard:
@@ -86,13 +91,13 @@ class Verifications:
         return self._of.get(producer_id)
 
     def forget(self, producer_id: int) -> None:
-        """Records or a marker of the producer's transaction are in the log."""
+        """Remove the verification, because records or a marker of the producer's transaction are in the log."""
         if producer_id in self._of:
             with self._lock:
                 self._of.pop(producer_id, None)
 
     def expire(self, before_ms: int) -> None:
-        """Forgets those that began up to `before_ms` and were never answered."""
+        """Remove verifications that were created at `before_ms` or earlier."""
         with self._lock:
             for producer_id in [key for key, one in self._of.items() if one.created_ms <= before_ms]:
                 del self._of[producer_id]

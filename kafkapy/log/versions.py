@@ -1,14 +1,14 @@
-"""Versions of Apache Kafka as settings name them, and the message format that each one brought (MetadataVersion).
+"""Versions of Apache Kafka as settings name them, and the message format of each version (MetadataVersion).
 
-`inter.broker.protocol.version` says how new the oldest broker of a cluster is; as long as that is before 3.0,
-`message.format.version` says in which format a topic's messages are stored.
+`inter.broker.protocol.version` is the version of the oldest broker in the cluster. While it is below 3.0,
+`message.format.version` selects the format in which a topic's messages are stored.
 """
 
 from __future__ import annotations
 
 from kafkapy.runtime.config_def import Rule, Validator
 
-# Kafka's MetadataVersion, oldest first. A short name such as "3.9" or "0.10.2.1" means the newest of its line.
+# Kafka's MetadataVersion, oldest first. A short name such as "3.9" or "0.10.2.1" means the newest version of its line.
 _VERSIONS = """
 0.8.0 0.8.1 0.8.2 0.9.0 0.10.0-IV0 0.10.0-IV1 0.10.1-IV0 0.10.1-IV1 0.10.1-IV2 0.10.2-IV0 0.11.0-IV0 0.11.0-IV1
 0.11.0-IV2 1.0-IV0 1.1-IV0 2.0-IV0 2.0-IV1 2.1-IV0 2.1-IV1 2.1-IV2 2.2-IV0 2.2-IV1 2.3-IV0 2.3-IV1 2.4-IV0 2.4-IV1
@@ -24,25 +24,25 @@ DEFAULT_FORMAT = "3.0-IV1"
 _RANK = {version: rank for rank, version in enumerate(METADATA_VERSIONS)}
 _FORMAT_1 = _RANK["0.10.0-IV0"]
 _FORMAT_2 = _RANK["0.11.0-IV0"]
-# From here on every broker of the cluster knows format 2, and no setting can ask for another.
+# From this version on every broker of the cluster knows format 2, and no setting can select another format.
 _FORMAT_FIXED = _RANK["3.0-IV1"]
 
 _FIRST_OF_FORMAT = ("0.8.0", "0.10.0", "0.11.0")
 
 
 def metadata_version(text: str) -> str | None:
-    """The full version that a short one means ("3.0" is 3.0-IV1), or None if there is none."""
+    """Return the full name of a version ("3.0" is 3.0-IV1), None if there is no such version."""
     if text in _RANK:
         return text
     parts = text.split(".")
-    # Before 1.0 a line is three numbers long ("0.10.2"), since then two ("2.8"), with or without -IVn.
+    # Before 1.0 a release line has three numbers ("0.10.2"), since then two ("2.8"), with or without -IVn.
     line = ".".join(parts[: 3 if parts[0] == "0" else 2])
     found = [version for version in METADATA_VERSIONS if line in (version, version.partition("-")[0])]
     return found[-1] if found else None
 
 
 def rank(version: str) -> int:
-    """A version's place among all; raises ValueError for a text that is none."""
+    """Return a version's position in the list of all versions. Raises ValueError for an unknown version."""
     full = metadata_version(version)
     if full is None:
         raise ValueError(f"{version} is no version of Apache Kafka")
@@ -50,18 +50,18 @@ def rank(version: str) -> int:
 
 
 def newest_format(version: str) -> int:
-    """The newest message format, 0 to 2, that brokers of this version know; also the one they store by default."""
+    """Return the newest message format, 0 to 2, that brokers of this version know, which is also their default."""
     place = rank(version)
     return 0 if place < _FORMAT_1 else 1 if place < _FORMAT_2 else 2
 
 
 def first_with_format(magic: int) -> str:
-    """The oldest version, in short, that knows a message format."""
+    """Return the short name of the oldest version that knows a message format."""
     return _FIRST_OF_FORMAT[magic]
 
 
 def format_can_be_chosen(protocol_version: str) -> bool:
-    """Whether message.format.version counts under this inter.broker.protocol.version: from 3.0 on it does not."""
+    """Return True if message.format.version has an effect, that is, inter.broker.protocol.version is below 3.0."""
     return rank(protocol_version) < _FORMAT_FIXED
 
 

@@ -1,1 +1,2 @@
-"""What the cluster knows: a tree of versioned nodes and the registries written on it."""
+"""Cluster metadata: a tree of versioned nodes like ZooKeeper's, and the registries of brokers, topics and settings in
+it."""

@@ -1,6 +1,6 @@
-"""The cluster itself: its id, its brokers and its controller.
+"""The cluster in the metadata tree: its id, brokers and controller.
 
-Everything here waits for the tree: it is used at the start and on threads that may wait.
+The methods block until the tree has answered, so they run at the start and on threads that may block.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kafkapy.metadata import paths
+from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.ids import new_cluster_id
-from kafkapy.metadata.office import Office, Term
 from kafkapy.metadata.tree import BadVersion, Create, Node, NodeExists, Operation, Set, Tree
 from kafkapy.runtime.addresses import host_port
 
@@ -34,19 +34,20 @@ class Endpoint(NamedTuple):
 
 
 class ClusterRegistry:
-    """The cluster in the tree. The nodes that are always there are made by the first one to look."""
+    """The cluster's nodes. Constructing it creates the nodes that always exist."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         tree.ensure(*paths.ROOTS)
 
     def cluster_id(self) -> str | None:
-        """22 characters, or None before anybody made one. Raises ValueError for a node that cannot be read."""
+        """Return the cluster id (22 characters), or None if there is none yet. Raises ValueError for an unreadable
+        node."""
         node = self._tree.find(paths.CLUSTER_ID)
         return str(_field(node, paths.CLUSTER_ID, "id")) if node is not None else None
 
     def ensure_cluster_id(self, wanted: str | None = None) -> str:
-        """The cluster's id; made now if there is none, as `wanted` (from meta.properties) or a random one."""
+        """Return the cluster id; if there is none, create it as `wanted` (from meta.properties) or at random."""
         while True:
             found = self.cluster_id()
             if found is not None:
@@ -55,15 +56,16 @@ class ClusterRegistry:
             try:
                 self._tree.commit([Create(paths.CLUSTER_ID, made)])
             except NodeExists:
-                pass  # another broker was faster; take its id
+                pass  # another broker created it first
 
     def generate_broker_id(self, reserved_max: int) -> int:
-        """A number that no broker had before, above `reserved_max` (Kafka's broker.id.generation.enable)."""
+        """Return a new broker id above `reserved_max` (Kafka's broker.id.generation.enable)."""
         (node,) = self._tree.commit([Set(paths.BROKER_SEQUENCE, b"")])
         return reserved_max + int(node.version)
 
     def register_broker(self, broker_id: int, endpoints: Sequence[Endpoint], rack: str | None, time_ms: int) -> int:
-        """Makes the broker known for as long as this process lives; gives its epoch. NodeExists if another has it."""
+        """Register the broker in an ephemeral node and return its broker epoch. Raises NodeExists if the id is
+        registered."""
         plain = next((endpoint for endpoint in endpoints if endpoint.protocol == "PLAINTEXT"), None)
         value = {
             "features": {},
@@ -80,10 +82,10 @@ class ClusterRegistry:
         path = f"{paths.BROKER_IDS}/{broker_id}"
         data = paths.to_json(value)
         try:
-            # In two steps, as Kafka does it: so the node has its version, 1.
+            # In two steps as in Kafka, so that the node's version is 1 as there.
             self._tree.commit([Create(path, ephemeral=True), Set(path, data, 0)])
         except NodeExists:
-            # ZooKeeper did not answer in time, when we registered in this session before, and yet it was done?
+            # Perhaps this session created the node before, and ZooKeeper's answer was lost.
             node = self._tree.find(path)
             if node is None or not node.mine:
                 raise
@@ -91,7 +93,7 @@ class ClusterRegistry:
         return self._tree.get(path).created
 
     def broker_address(self, broker_id: int) -> tuple[str, int] | None:
-        """Where a registered broker's first endpoint is; None if that is unknown."""
+        """Return the host and port of a broker's first endpoint, or None if unknown."""
         node = self._tree.find(f"{paths.BROKER_IDS}/{broker_id}")
         try:
             endpoints = paths.from_json(node.data, paths.BROKER_IDS).get("endpoints") if node is not None else None
@@ -101,21 +103,24 @@ class ClusterRegistry:
             return None
 
     def broker_ids(self) -> list[int]:
-        """The brokers that are alive."""
+        """Return the ids of the registered brokers."""
         return sorted(int(name) for name in self._tree.children(paths.BROKER_IDS) if name.isdecimal())
 
     def controller_id(self) -> int:
-        """-1 while there is none. Raises ValueError for a node that cannot be read."""
+        """Return the controller's broker id, -1 if there is none. Raises ValueError for an unreadable node."""
         node = self._tree.find(paths.CONTROLLER)
         return int(str(_field(node, paths.CONTROLLER, "brokerid"))) if node is not None else NO_CONTROLLER
 
     def controller_epoch(self) -> int:
-        """How many controllers there have been. Raises ValueError for a node that cannot be read."""
+        """Return the controller epoch, 0 before the first election. Raises ValueError for an unreadable node."""
         node = self._tree.find(paths.CONTROLLER_EPOCH)
         return _epoch(node) if node is not None else 0
 
     def become_controller(self, broker_id: int, time_ms: int) -> Term | None:
-        """The office that begins now, or None if another is the controller. Raises ValueError as `controller_epoch`."""
+        """Try to become the controller. Return the term that begins, or None if another broker is the controller.
+
+        Raises ValueError as `controller_epoch` does.
+        """
         value = {
             "version": _CONTROLLER_VERSION,
             "brokerid": broker_id,
@@ -129,38 +134,41 @@ class ClusterRegistry:
             number: list[Operation] = [Create(paths.CONTROLLER_EPOCH, b"0")] if node is None else []
             number.append(Set(paths.CONTROLLER_EPOCH, b"%d" % epoch, node.version if node is not None else 0))
             try:
-                # Both or neither: an epoch belongs to exactly one controller.
+                # One change, so that an epoch belongs to exactly one controller.
                 results = self._tree.commit([controller, *number])
             except (NodeExists, BadVersion):
-                continue  # another broker was faster with one of the two
+                continue  # another broker changed one of the two nodes first
             return Term(epoch, results[-1].version)
         node = self._tree.find(paths.CONTROLLER_EPOCH)
         if held.mine and self.controller_id() == broker_id and node is not None and node.changed == held.created:
-            return Term(_epoch(node), node.version)  # we are, though ZooKeeper's answer to that came too late
+            return Term(_epoch(node), node.version)  # elected before, but ZooKeeper's answer was lost
         return None
 
-    def take_office(self, office: Office) -> None:
-        """What a new controller does first: finalized features, and notes to its predecessor thrown away."""
+    def prepare_controller(self, fence: ControllerFence) -> None:
+        """Do a new controller's first steps: create the feature node and delete notifications for the previous
+        controller."""
         try:
             if not self._tree.exists(paths.FEATURE):
                 value = {"features": {}, "version": _FEATURE_VERSION, "status": _FEATURES_ENABLED}
                 self._tree.commit([Create(paths.FEATURE, paths.to_json(value))])
         except NodeExists:
-            pass  # as good
-        for above in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
-            for name in self._tree.children(above):
-                office.discard(f"{above}/{name}")
+            pass  # created meanwhile
+        for parent in (paths.ISR_CHANGES, paths.LOG_DIR_EVENTS):
+            for name in self._tree.children(parent):
+                fence.discard(f"{parent}/{name}")
 
 
 def _field(node: Node, path: str, name: str) -> Any:
     try:
         return paths.from_json(node.data, path)[name]
     except KeyError:
-        raise paths.Unreadable(f"the metadata at {path} has no {name!r}") from None
+        raise paths.Unreadable(f"the metadata at {path} has no field {name!r}") from None
 
 
 def _epoch(node: Node) -> int:
     try:
         return int(node.data)
     except ValueError:
-        raise paths.Unreadable(f"the metadata at {paths.CONTROLLER_EPOCH} is no number: {node.data[:40]!r}") from None
+        raise paths.Unreadable(
+            f"the metadata at {paths.CONTROLLER_EPOCH} is not a number: {node.data[:40]!r}"
+        ) from None

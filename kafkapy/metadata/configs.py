@@ -1,6 +1,6 @@
-"""Stored configurations: `/config/topics/NAME`, `/config/brokers/ID` and `/config/brokers/<default>`.
+"""Dynamic configurations in the tree: `/config/topics/NAME`, `/config/brokers/ID` and `/config/brokers/<default>`.
 
-They are texts by name, as they were set; who uses them parses them.
+Values are the texts that were set; the code that uses them parses them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,24 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
-from kafkapy.metadata.tree import Create, Delete, Event, Node, NodeExists, NoNode, Operation, Set, Tree, TreeError
+from kafkapy.metadata.tree import (
+    Create,
+    Delete,
+    Event,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    Set,
+    Tree,
+    TreeError,
+    TreeUnreachable,
+)
 
 TOPICS = "topics"
 BROKERS = "brokers"
 
-_NOTE_VERSION = 2
+_NOTIFICATION_VERSION = 2
 
 log = logging.getLogger("kafkapy.metadata.configs")
 
@@ -24,26 +36,27 @@ Finished = Callable[["KafkaError | None"], None]
 
 
 class ConfigRegistry:
-    """The stored configurations in the tree. Reads come from memory; `done(error)` comes on the tree's thread."""
+    """The stored configurations. Reads come from memory; `done(error)` is called on the tree's thread."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self._last: tuple[Node, dict[str, str]] | None = None  # a start asks again and again for one topic's
+        # the last node and its settings: a start reads the same topic repeatedly
+        self._last: tuple[Node, dict[str, str]] | None = None
 
     def topic(self, name: str) -> dict[str, str]:
-        """A topic's overrides; empty for one that has none or is not there."""
+        """Return a topic's overrides, {} if it has none or does not exist."""
         return self._read(paths.config(TOPICS, name))
 
     def broker(self, broker_id: int) -> dict[str, str]:
-        """A broker's own dynamic settings."""
+        """Return a broker's own dynamic settings."""
         return self._read(paths.config(BROKERS, str(broker_id)))
 
     def broker_default(self) -> dict[str, str]:
-        """The dynamic settings of all brokers."""
+        """Return the dynamic settings of all brokers."""
         return self._read(paths.config(BROKERS, paths.DEFAULT_ENTITY))
 
     def set_topic(self, name: str, overrides: Mapping[str, str], done: Finished) -> None:
-        """Replaces a topic's overrides; UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile."""
+        """Replace a topic's overrides. The error is UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted meanwhile."""
         path = paths.config(TOPICS, name)
 
         def written(_: list[Any] | None, error: TreeError | None) -> None:
@@ -52,18 +65,18 @@ class ConfigRegistry:
             else:
                 done(_as_kafka(error))
 
-        self._tree.submit([Set(path, encode_settings(overrides)), *self._note(TOPICS, name)], written)
+        self._tree.submit([Set(path, encode_settings(overrides)), *self._notify(TOPICS, name)], written)
 
     def set_broker(self, broker_id: int, values: Mapping[str, str], done: Finished) -> None:
-        """Replaces a broker's own dynamic settings."""
+        """Replace a broker's own dynamic settings."""
         self._write(str(broker_id), values, done)
 
     def set_broker_default(self, values: Mapping[str, str], done: Finished) -> None:
-        """Replaces the dynamic settings of all brokers."""
+        """Replace the dynamic settings of all brokers."""
         self._write(paths.DEFAULT_ENTITY, values, done)
 
     def watch_broker(self, broker_id: int, callback: Callable[[], None]) -> None:
-        """Calls back after each change of this broker's dynamic settings or of all brokers'; it must only enqueue."""
+        """Call back after changes of this broker's or all brokers' dynamic settings. The callback must not block."""
 
         def changed(_: Event) -> None:
             callback()
@@ -83,17 +96,17 @@ class ConfigRegistry:
             read = {str(name): str(value) for name, value in stored.items()}
             self._last = node, read
             return dict(read)
-        except (ValueError, AttributeError) as error:  # as Kafka has it: the same as none
-            log.error("the settings at %s cannot be read, and count as none: %s", path, error)
+        except (ValueError, AttributeError) as error:  # as in Kafka, they count as no settings
+            log.error("the settings at %s cannot be read and are ignored: %s", path, error)
             return {}
 
     def _write(self, entity: str, values: Mapping[str, str], done: Finished) -> None:
         path, data = paths.config(BROKERS, entity), encode_settings(values)
-        note = self._note(BROKERS, entity)
+        notification = self._notify(BROKERS, entity)
 
         def created(_: list[Any] | None, error: TreeError | None) -> None:
             if isinstance(error, NodeExists):
-                self._tree.submit([Set(path, data), *note], written)
+                self._tree.submit([Set(path, data), *notification], written)
             else:
                 done(_as_kafka(error))
 
@@ -101,30 +114,32 @@ class ConfigRegistry:
             done(_as_kafka(error))
 
         if self._tree.exists(path):
-            self._tree.submit([Set(path, data), *note], written)
+            self._tree.submit([Set(path, data), *notification], written)
         else:
-            self._tree.submit([Create(path, data), *note], created)
+            self._tree.submit([Create(path, data), *notification], created)
 
-    def _note(self, kind: str, entity: str) -> list[Operation]:
-        """Tells Kafka's brokers and tools of the change. Notes from before are old enough to go."""
+    def _notify(self, kind: str, entity: str) -> list[Operation]:
+        """Return the operation that notifies Kafka's brokers and tools of the change. Delete older notifications."""
         if not self._tree.exists(paths.CONFIG_CHANGES):
             return []
         for name in self._tree.children(paths.CONFIG_CHANGES):
             self._tree.submit([Delete(f"{paths.CONFIG_CHANGES}/{name}")], _ignore)
-        value = {"version": _NOTE_VERSION, "entity_path": f"{kind}/{entity}"}
+        value = {"version": _NOTIFICATION_VERSION, "entity_path": f"{kind}/{entity}"}
         return [Create(f"{paths.CONFIG_CHANGES}/config_change_", paths.to_json(value), sequence=True)]
 
 
 def encode_settings(values: Mapping[str, str]) -> bytes:
-    """What a node of stored settings holds."""
+    """Return the data of a node of settings."""
     return paths.to_json({"version": 1, "config": dict(values)})
 
 
 def _as_kafka(error: TreeError | None) -> KafkaError | None:
     if error is None:
         return None
-    return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the configuration could not be stored: {error}")
+    # REQUEST_TIMED_OUT makes clients retry.
+    code = Errors.REQUEST_TIMED_OUT if isinstance(error, TreeUnreachable) else Errors.UNKNOWN_SERVER_ERROR
+    return KafkaError(code, f"the configuration could not be stored: {error}")
 
 
 def _ignore(results: list[Any] | None, error: TreeError | None) -> None:
-    """Others throw old notes away too."""
+    """Ignore the outcome: other brokers delete old notifications too."""

@@ -1,7 +1,7 @@
-"""Offsets of the old consumers, kept in the tree: /consumers/GROUP/offsets/TOPIC/PARTITION, a decimal number each.
+"""Offsets that the original consumers commit to ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION, a decimal number.
 
-There can be hundreds of thousands of them, and nobody but their consumers wants to know: a broker in ZooKeeper neither
-holds nor watches them, and looks there when it is asked. Source: Kafka's ConsumerOffset (ZkData),
+There can be hundreds of thousands of them, used by their consumers only, so a broker with ZooKeeper neither caches nor
+watches them, but reads them on request. Source: Kafka's ConsumerOffset (ZkData),
 KafkaZkClient.setOrCreateConsumerOffset and getConsumerOffset.
 """
 
@@ -13,16 +13,16 @@ from typing import Any
 from kafkapy.metadata import paths
 from kafkapy.metadata.tree import Create, Node, NodeExists, NoNode, Operation, Set, Tree, TreeError
 
-# Several may make the first nodes of a group at once; each try finds what the others have made.
+# Several consumers may create the first nodes of a group at once; each try reads what exists by then.
 _TRIES = 5
 
 Done = Callable[["Exception | None"], object]
-# A number; None where nothing was committed; or a ValueError: what is there is no number.
+# An offset; None if none was committed; a ValueError if the node does not hold a number.
 Found = int | ValueError | None
 
 
 class ConsumerOffsets:
-    """From any thread; `done` is called on the tree's, or at once."""
+    """Reads and writes these offsets. Any thread may call; `done` is called on the tree's thread, or at once."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
@@ -33,26 +33,29 @@ class ConsumerOffsets:
         partitions: Sequence[tuple[str, int]],
         done: Callable[[list[Found] | None, TreeError | None], object],
     ) -> None:
-        """Gives what is kept for each (topic, partition). Raises ValueError: the group's name is no part of a path."""
+        """Read the offset of each (topic, partition). Raises ValueError if the group id cannot be part of a path."""
         wanted = [_path(group, topic, partition) for topic, partition in partitions]
 
-        def looked(nodes: list[Node | None] | None, error: TreeError | None) -> None:
-            found = None if nodes is None else [_number(*one) for one in zip(wanted, nodes, strict=True)]
+        def finished(nodes: list[Node | None] | None, error: TreeError | None) -> None:
+            found = None if nodes is None else [_number(*target) for target in zip(wanted, nodes, strict=True)]
             done(found, error)
 
-        self._tree.look(wanted, looked)
+        self._tree.read_through(wanted, finished)
 
     def set(self, group: str, offsets: Sequence[tuple[str, int, int]], done: Done) -> None:
-        """Keeps (topic, partition, offset) each, all or none of them. Raises ValueError as `get` does."""
+        """Write each (topic, partition, offset), all or none. Raises ValueError as `get` does."""
         wanted = {_path(group, topic, partition): b"%d" % offset for topic, partition, offset in offsets}
         self._try(wanted, [Set(path, data) for path, data in wanted.items()], done, _TRIES)
 
     def _try(self, wanted: dict[str, bytes], operations: list[Operation], done: Done, tries: int) -> None:
-        """Most are there: a look at what is missing comes only when something was."""
+        """Apply the operations; if nodes are missing or exist already, check which exist, and try again.
+
+        Most nodes exist, so the first try assumes that they all do.
+        """
 
         def tried(results: list[Any] | None, error: TreeError | None) -> None:
             if isinstance(error, NodeExists | NoNode) and tries > 1:
-                self._tree.look(needed, looked)
+                self._tree.read_through(needed, looked)
             else:
                 done(error)
 
@@ -60,23 +63,23 @@ class ConsumerOffsets:
             if nodes is None:
                 done(error)
                 return
-            there = {path for path, node in zip(needed, nodes, strict=True) if node is not None}
-            self._try(wanted, keeping(wanted, there), done, tries - 1)
+            present = {path for path, node in zip(needed, nodes, strict=True) if node is not None}
+            self._try(wanted, offset_operations(wanted, present), done, tries - 1)
 
-        needed = list(dict.fromkeys(path for one in wanted for path in (*_ancestors(one), one)))
+        needed = list(dict.fromkeys(path for target in wanted for path in (*_ancestors(target), target)))
         self._tree.submit(operations, tried)
 
 
-def keeping(wanted: Mapping[str, bytes], there: Collection[str]) -> list[Operation]:
-    """The operations that keep `wanted`, by their paths, where these nodes are there already."""
+def offset_operations(wanted: Mapping[str, bytes], present: Collection[str]) -> list[Operation]:
+    """Return the operations that write `wanted`, data by path, if the nodes `there` exist already."""
     operations: list[Operation] = []
     made: set[str] = set()
     for path, data in wanted.items():
-        if path in there:
+        if path in present:
             operations.append(Set(path, data))
             continue
         for ancestor in _ancestors(path):
-            if ancestor not in made and ancestor not in there:
+            if ancestor not in made and ancestor not in present:
                 made.add(ancestor)
                 operations.append(Create(ancestor))
         operations.append(Create(path, data))
@@ -85,7 +88,7 @@ def keeping(wanted: Mapping[str, bytes], there: Collection[str]) -> list[Operati
 
 def _path(group: str, topic: str, partition: int) -> str:
     if not group or "\0" in group or any(part in ("", ".", "..") for part in group.split("/")):
-        raise ValueError(f"a group called {group!r} cannot keep offsets at a path of the metadata")
+        raise ValueError(f"the group id {group!r} cannot be part of a ZooKeeper path, so it cannot store offsets there")
     return paths.consumer_offset(group, topic, partition)
 
 
@@ -95,10 +98,10 @@ def _number(path: str, node: Node | None) -> Found:
     try:
         return int(node.data)
     except ValueError:
-        return ValueError(f"what is at {path} is no offset: {node.data[:40]!r}")
+        return ValueError(f"the node {path} does not hold an offset: {node.data[:40]!r}")
 
 
 def _ancestors(path: str) -> list[str]:
-    """The nodes above, from the top."""
+    """Return the ancestors of a path, the topmost first."""
     parts = path.split("/")
     return ["/".join(parts[:depth]) for depth in range(2, len(parts))]

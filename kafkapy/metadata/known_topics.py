@@ -1,4 +1,4 @@
-"""The topics of a tree as a process knows them: by name and by id, those that are being deleted apart."""
+"""An in-memory index of the topics in the tree, by name and by id; topics being deleted are kept apart."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kafkapy.metadata.tree import Tree
 
 
 class KnownTopics:
-    """Reads come from memory, from any thread.
+    """The known topics. Any thread may read.
 
-    A topic that cannot be read raises ValueError, or is named to `on_unreadable` and left alone: it is in `unreadable`
-    then.
+    A topic whose node cannot be read raises ValueError; with `on_unreadable`, the callback is called instead and the
+    name is added to `unreadable`.
     """
 
     def __init__(self, tree: Tree, on_unreadable: Callable[[str, ValueError], None] | None = None) -> None:
@@ -25,7 +25,8 @@ class KnownTopics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
         self._marked: dict[str, Topic] = {}
-        self._last_state: tuple[bytes, PartitionState] | None = None  # a start asks for thousands that are the same
+        # the last decoded state: a start reads thousands that are equal
+        self._last_state: tuple[bytes, PartitionState] | None = None
         for name in tree.children(paths.TOPICS):
             try:
                 self._load(name)
@@ -42,7 +43,7 @@ class KnownTopics:
         return len(self._by_name)
 
     def names(self) -> list[str]:
-        """Of all topics that are not being deleted."""
+        """Return the names of all topics that are not being deleted."""
         return list(self._by_name)
 
     def get(self, name: str) -> Topic | None:
@@ -56,11 +57,11 @@ class KnownTopics:
         return topic.name if topic is not None else None
 
     def marked(self) -> list[Topic]:
-        """Topics that are being deleted: their logs have to go, and then `remove` them."""
+        """Return the topics being deleted, whose logs have to be deleted before `remove` is called."""
         return list(self._marked.values())
 
     def state(self, name: str, partition: int) -> PartitionState | None:
-        """None if there is no such partition; raises ValueError naming the path of a state that cannot be read."""
+        """Return the state of a partition, or None if there is none. Raises ValueError that names the path."""
         path = paths.partition_state(name, partition)
         node = self._tree.find(path)
         if node is None:
@@ -70,22 +71,27 @@ class KnownTopics:
             self._last_state = last = node.data, decode_state(node.data, path)
         return last[1]
 
+    def state_version(self, name: str, partition: int) -> int:
+        """Return the partition epoch: the version of the state's node, 0 if it is not known yet."""
+        node = self._tree.find(paths.partition_state(name, partition))
+        return node.version if node is not None else 0
+
     def check_new(self, name: str) -> None:
-        """KafkaError if no topic of this name can be made now."""
+        """Raise KafkaError if a topic of this name cannot be created now."""
         validate_name(name)
         if name in self._marked:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} is being deleted")
         if name in self._by_name:
             raise KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
-        if "." in name or "_" in name:  # no other name can collide, and there may be thousands
+        if "." in name or "_" in name:  # only such names can collide, and there may be thousands of topics
             check_collision(name, self.names())
 
     def read(self, name: str) -> Topic:
-        """The topic as it is in the tree now; raises NoNode, or ValueError naming the path."""
+        """Return the topic as it is in the tree now. Raises NoNode, or ValueError that names the path."""
         return decode_topic(name, self._tree.get(paths.topic(name)).data)
 
-    def stateless(self, topic: Topic, broker_id: int) -> list[int]:
-        """The partitions with a replica on this broker of which the tree does not say who leads them."""
+    def partitions_without_state(self, topic: Topic, broker_id: int) -> list[int]:
+        """Return the partitions with a replica on this broker that have no state node, and so no leader."""
         return [
             partition
             for partition, replicas in topic.assignment.items()

@@ -1,7 +1,7 @@
-"""Changes that are made but not yet durable, over the nodes that are: what the tree's thread works on.
+"""Changes that are made but not yet durable, on top of the durable nodes; used by the tree's thread.
 
-Readers see the durable nodes only. `Overlay.apply` runs one change; if one of its operations fails, the change
-leaves no trace, and the changes before it stay.
+Readers see only durable nodes. `Overlay.apply` makes one change; if one of its operations fails, the change is undone,
+and the changes before it stay.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ SEQUENCE_DIGITS = 10
 
 
 class Overlay:
-    """Changes over `nodes`, with `child_counts` and `sequences` (the next sequence number) by path.
+    """Changes on top of `nodes`, the numbers of children, and `sequences`, the next sequence number by parent path.
 
-    `changed` has the new node of each path touched, None where it is deleted; `new_sequences` likewise;
-    `events` what watches have to see, in order.
+    changed         the new node of each changed path, None if deleted
+    new_sequences   the new sequence number of each changed path
+    events          the events for watches, in order
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Overlay:
         self._undo: list[tuple[dict[str, Any], str, Any]] = []
 
     def apply(self, operations: Sequence[Operation], number: int) -> list[Any]:
-        """The results of the operations, as the change with this number; raises TreeError or ValueError."""
+        """Make a change with this number and return the results of its operations. Raises TreeError or ValueError."""
         self._undo = []
         event_count = len(self.events)
         try:
@@ -89,12 +90,12 @@ class Overlay:
 
     def _create(self, operation: Create, number: int) -> str:
         path = operation.path
-        # A sequence alone may be the whole name.
+        # A sequence node's name may consist of its number alone.
         parent, name = split_path(path + "0" if operation.sequence else path)
-        home = self.find(parent)
-        if home is None:
+        parent_node = self.find(parent)
+        if parent_node is None:
             raise NoNode(parent)
-        if home.ephemeral:
+        if parent_node.ephemeral:
             raise NoChildrenForEphemerals(parent)
         if operation.sequence:
             sequence = self.new_sequences.get(parent, self._sequences.get(parent, 0))

@@ -1,4 +1,4 @@
-"""Where Apache Kafka keeps what in the tree (ZkData), and the JSON that is in it."""
+"""The paths of Apache Kafka's nodes (ZkData), and the JSON in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONFIG = "/config"
 DEFAULT_ENTITY = "<default>"
 
-# Nodes that are always there (ZkData.PersistentZkPaths and the kinds of configuration).
+# Nodes that always exist (ZkData.PersistentZkPaths and the kinds of configuration).
 ROOTS = (
     CONSUMERS,
     BROKER_IDS,
@@ -42,12 +42,12 @@ ROOTS = (
     "/cluster",
 )
 
-# The top level names of all of these: what a broker wants to know of a tree that it shares with others.
+# The top-level names of all these paths; a broker follows only them in a tree that it shares with other programs.
 TOP_LEVEL = frozenset(
     path.split("/")[1] for path in (*ROOTS, CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, FEATURE, DELETE_TOPICS)
 )
 
-# Below these is what brokers neither change nor need: groups can have hundreds of thousands of nodes.
+# Brokers do not follow the nodes below these: consumer groups can have hundreds of thousands of them.
 NOT_FOLLOWED = frozenset({CONSUMERS})
 
 
@@ -72,12 +72,12 @@ def consumer_offset(group: str, topic: str, partition: int) -> str:
 
 
 def config(kind: str, entity: str) -> str:
-    """`kind` is topics, brokers, clients, users, ips."""
+    """Return the path of a configuration; `kind` is topics, brokers, clients, users or ips."""
     return f"{CONFIG}/{kind}/{entity}"
 
 
 class Unreadable(ValueError):
-    """What is in a node is not what belongs there; the message names its path."""
+    """The data of a node is invalid; the message names its path."""
 
 
 def to_json(value: Any) -> bytes:
@@ -85,7 +85,7 @@ def to_json(value: Any) -> bytes:
 
 
 def from_json(data: bytes, path: str) -> dict[str, Any]:
-    """The object in a node's data; an empty node is an empty object. Raises Unreadable."""
+    """Return the JSON object in a node's data, {} for an empty node. Raises Unreadable."""
     if not data:
         return {}
     try:

@@ -1,4 +1,5 @@
-"""What a topic is, and how its nodes say it: `/brokers/topics/NAME`, and below it a state for each partition.
+"""Topics and partition states, and their encoding as nodes: `/brokers/topics/NAME` with a state node for each
+partition.
 
 Source: Kafka's TopicZNode (ZkData), TopicPartitionStateZNode.
 """
@@ -20,7 +21,7 @@ _STATE_VERSION = 1
 
 
 class Move(NamedTuple):
-    """Of a partition whose replicas are being moved: which of them come, and which are to go."""
+    """The reassignment of a partition in progress: its adding and removing replicas."""
 
     adding: list[int]
     removing: list[int]
@@ -30,8 +31,12 @@ _NO_MOVES: Mapping[int, Move] = MappingProxyType({})
 
 
 class Topic(NamedTuple):
-    """`id` is 16 bytes; `assignment` has the replicas of each partition, the preferred leader first, also those that
-    come or go in a move. `moves` has the partitions that are being moved."""
+    """A topic.
+
+    id           16 bytes
+    assignment   replicas by partition, the preferred leader first, including those being added or removed
+    moves        partitions whose reassignment is in progress
+    """
 
     name: str
     id: bytes
@@ -40,7 +45,8 @@ class Topic(NamedTuple):
 
 
 class PartitionState(NamedTuple):
-    """Who leads a partition (-1: nobody), since which leader epoch, and which replicas are in sync."""
+    """A partition's leader (-1: none), its leader epoch, its ISR, and the epoch of the controller that wrote the
+    state."""
 
     leader: int
     leader_epoch: int
@@ -49,7 +55,7 @@ class PartitionState(NamedTuple):
 
 
 def decode_topic(name: str, data: bytes) -> Topic:
-    """From its node's data; ValueError names the path."""
+    """Decode a topic node. Raises ValueError that names the path."""
     path = paths.topic(name)
     value = paths.from_json(data, path)
     text = value.get("topic_id")
@@ -62,12 +68,12 @@ def decode_topic(name: str, data: bytes) -> Topic:
             for partition in {**adding, **removing}
         }
     except (KeyError, AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"the metadata at {path} is not that of a topic: {error}") from None
+        raise ValueError(f"the metadata at {path} is not a valid topic: {error}") from None
     return topic._replace(moves=dict(sorted(moves.items()))) if moves else topic
 
 
 def encode_topic(topic: Topic) -> bytes:
-    """What a topic's node holds."""
+    """Return the data of a topic's node."""
     value = {
         "partitions": {str(partition): replicas for partition, replicas in topic.assignment.items()},
         "topic_id": encode_id(topic.id),
@@ -83,18 +89,18 @@ def encode_topic(topic: Topic) -> bytes:
 
 
 def decode_state(data: bytes, path: str) -> PartitionState:
-    """From the data of the node at `path`; ValueError names it."""
+    """Decode the partition state node at `path`. Raises ValueError that names the path."""
     value = paths.from_json(data, path)
     try:
         numbers = (int(value[name]) for name in ("leader", "leader_epoch", "controller_epoch"))
         leader, leader_epoch, controller_epoch = numbers
-        return PartitionState(leader, leader_epoch, [int(one) for one in value["isr"]], controller_epoch)
+        return PartitionState(leader, leader_epoch, [int(replica) for replica in value["isr"]], controller_epoch)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"the metadata at {path} is not the state of a partition: {error!r}") from None
+        raise ValueError(f"the metadata at {path} is not a valid partition state: {error!r}") from None
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """What a partition's state node holds."""
+    """Return the data of a partition's state node."""
     return paths.to_json(
         {
             "controller_epoch": state.controller_epoch,
@@ -113,7 +119,8 @@ def creation(
     *,
     config_exists: bool = False,
 ) -> Iterator[Operation]:
-    """The operations that make a topic whose partitions are in these states; `config_exists`: so does its config."""
+    """Yield the operations that create a topic with its partition states. `config_exists`: its config node exists
+    already."""
     config_path = paths.config("topics", topic.name)
     config = encode_settings(overrides)
     yield Set(config_path, config) if config_exists else Create(config_path, config)
@@ -123,7 +130,7 @@ def creation(
 
 
 def first_states(assignment: Assignment, controller_epoch: int) -> dict[int, PartitionState]:
-    """Of new partitions, each led by its first replica."""
+    """Return the states of new partitions, whose leader is their first replica."""
     return {
         partition: PartitionState(replicas[0], 0, list(replicas), controller_epoch)
         for partition, replicas in assignment.items()
@@ -131,7 +138,7 @@ def first_states(assignment: Assignment, controller_epoch: int) -> dict[int, Par
 
 
 def new_partitions(name: str, states: Mapping[int, PartitionState]) -> Iterator[Operation]:
-    """The operations that make the nodes of partitions in these states."""
+    """Yield the operations that create the nodes of partitions with these states."""
     for partition, state in states.items():
         yield Create(f"{paths.partitions(name)}/{partition}")
         yield Create(paths.partition_state(name, partition), encode_state(state))

@@ -1,7 +1,7 @@
-"""Which topics may be made: names, numbers of partitions and replicas, assignments by hand.
+"""The rules for creating topics: names, numbers of partitions and replicas, manual assignments.
 
-The rules and codes are Kafka's (Topic, AdminZkClient, AdminUtils); brokers named by hand must exist, as KRaft
-demands. What is refused raises KafkaError.
+Rules and error codes are Kafka's (Topic, AdminZkClient, AdminUtils). As in KRaft, the brokers of a manual assignment
+must exist. Violations raise KafkaError.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from kafkapy.errors import Errors, KafkaError
 
 MAX_NAME_LENGTH = 249
-# KRaft's bound on what one request may make.
+# KRaft's limit for one request.
 MAX_NEW_PARTITIONS = 10_000
 NOT_GIVEN = -1
 
@@ -23,12 +23,12 @@ Assignment = Mapping[int, Sequence[int]]
 
 
 def is_internal(name: str) -> bool:
-    """Whether the broker itself keeps its state in the topic."""
+    """Return True for topics in which brokers keep their own state."""
     return name in INTERNAL_TOPICS
 
 
 def validate_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    """Raise INVALID_TOPIC_EXCEPTION for an invalid topic name."""
     if not name:
         problem = "is empty"
     elif name in (".", ".."):
@@ -43,7 +43,8 @@ def validate_name(name: str) -> None:
 
 
 def check_collision(name: str, existing: Iterable[str]) -> None:
-    """INVALID_TOPIC_EXCEPTION if another topic differs only in '.' and '_': metrics write both alike."""
+    """Raise INVALID_TOPIC_EXCEPTION if another topic differs only in '.' and '_', which look the same in metric
+    names."""
     if "." not in name and "_" not in name:
         return
     flat = name.replace(".", "_")
@@ -51,7 +52,7 @@ def check_collision(name: str, existing: Iterable[str]) -> None:
         if other.replace(".", "_") == flat and other != name:
             raise KafkaError(
                 Errors.INVALID_TOPIC_EXCEPTION,
-                f"the topic name {name} differs from the existing {other} only in '.' and '_'",
+                f"the topic name {name} differs from the existing topic {other} only in '.' and '_'",
             )
 
 
@@ -59,19 +60,19 @@ def plan_topic(
     brokers: Sequence[int],
     partition_count: int,
     replication_factor: int,
-    by_hand: Assignment | None,
+    manual: Assignment | None,
     *,
     default_partitions: int,
     default_replication: int,
 ) -> dict[int, list[int]]:
-    """The replicas of each partition of a new topic on these brokers; -1 for a count means the default."""
-    if by_hand:
+    """Return the replicas of each partition of a new topic. A count of -1 means the default."""
+    if manual:
         if partition_count != NOT_GIVEN or replication_factor != NOT_GIVEN:
             raise KafkaError(
                 Errors.INVALID_REQUEST,
-                "an assignment by hand goes with neither a number of partitions nor a replication factor",
+                "a manual assignment excludes a number of partitions and a replication factor",
             )
-        return _checked(by_hand, brokers)
+        return _checked(manual, brokers)
     partition_count = default_partitions if partition_count == NOT_GIVEN else partition_count
     replication_factor = default_replication if replication_factor == NOT_GIVEN else replication_factor
     if partition_count <= 0:
@@ -88,9 +89,9 @@ def plan_topic(
 
 
 def plan_more_partitions(
-    name: str, current: Assignment, brokers: Sequence[int], new_count: int, by_hand: Sequence[Sequence[int]] | None
+    name: str, current: Assignment, brokers: Sequence[int], new_count: int, manual: Sequence[Sequence[int]] | None
 ) -> dict[int, list[int]]:
-    """The replicas of the partitions that bring topic `name` to `new_count` partitions."""
+    """Return the replicas of the partitions that extend topic `name` to `new_count` partitions."""
     count = len(current)
     if new_count < count:
         raise KafkaError(
@@ -100,26 +101,26 @@ def plan_more_partitions(
         raise KafkaError(Errors.INVALID_PARTITIONS, f"topic {name} already has {count} partitions")
     _check_number(new_count - count)
     replication_factor = len(current[0])
-    if by_hand is None:
+    if manual is None:
         return _spread(brokers, range(count, new_count), replication_factor)
-    if len(by_hand) != new_count - count:
+    if len(manual) != new_count - count:
         raise KafkaError(
             Errors.INVALID_REPLICA_ASSIGNMENT,
-            f"{new_count - count} partitions are to be added, and {len(by_hand)} assignments are given",
+            f"{new_count - count} partitions are to be added, but {len(manual)} assignments are given",
         )
-    planned = {count + index: list(replicas) for index, replicas in enumerate(by_hand)}
+    planned = {count + index: list(replicas) for index, replicas in enumerate(manual)}
     for partition, replicas in planned.items():
         _check_replicas(partition, replicas, brokers)
         if len(replicas) != replication_factor:
             raise KafkaError(
                 Errors.INVALID_REPLICA_ASSIGNMENT,
-                f"partition {partition} is given {len(replicas)} replicas, and partition 0 has {replication_factor}",
+                f"partition {partition} is given {len(replicas)} replicas, but partition 0 has {replication_factor}",
             )
     return planned
 
 
-def _checked(by_hand: Assignment, brokers: Sequence[int]) -> dict[int, list[int]]:
-    planned = {partition: list(replicas) for partition, replicas in sorted(by_hand.items())}
+def _checked(manual: Assignment, brokers: Sequence[int]) -> dict[int, list[int]]:
+    planned = {partition: list(replicas) for partition, replicas in sorted(manual.items())}
     _check_number(len(planned))
     for partition, replicas in planned.items():
         _check_replicas(partition, replicas, brokers)
@@ -135,13 +136,13 @@ def _check_replicas(partition: int, replicas: Sequence[int], brokers: Sequence[i
         raise KafkaError(Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} has no replicas")
     if len(set(replicas)) != len(replicas):
         raise KafkaError(
-            Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} names a broker twice: {list(replicas)}"
+            Errors.INVALID_REPLICA_ASSIGNMENT, f"partition {partition} has a broker twice: {list(replicas)}"
         )
     unknown = sorted(set(replicas) - set(brokers))
     if unknown:
         raise KafkaError(
             Errors.INVALID_REPLICA_ASSIGNMENT,
-            f"partition {partition} names brokers that are not there: {unknown}; there are {sorted(brokers)}",
+            f"partition {partition} has unknown brokers {unknown}; the brokers are {sorted(brokers)}",
         )
 
 
@@ -154,7 +155,7 @@ def _check_number(new_partitions: int) -> None:
 
 
 def _spread(brokers: Sequence[int], partitions: Iterable[int], replication_factor: int) -> dict[int, list[int]]:
-    """Round robin: leaders move on by one broker a partition, replicas follow their leader."""
+    """Assign replicas round robin: the leader moves on by one broker per partition, the other replicas follow it."""
     count = len(brokers)
     return {
         partition: [brokers[(partition + replica) % count] for replica in range(replication_factor)]

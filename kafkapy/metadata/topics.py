@@ -1,8 +1,8 @@
-"""The topics: names, ids, where their partitions are, and who leads them.
+"""The registry of topics: names, ids, partition assignments and partition states.
 
-A topic is `/brokers/topics/NAME` with its id and assignment; each partition has a state node with leader,
-leader epoch and in-sync replicas. A topic is deleted in two steps, as in Kafka: it is marked (and gone for
-clients), its logs are removed, then its nodes. A crash between the steps leaves the mark, and the work goes on.
+A topic is the node `/brokers/topics/NAME` with its id and assignment; each partition has a state node with leader,
+leader epoch and ISR. As in Kafka, a topic is deleted in two steps: it is marked, which hides it from clients; then its
+logs and nodes are deleted. After a crash in between, the mark is still there and the deletion is continued.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
+from kafkapy.metadata.controller_fence import ControllerFence, not_controller_error
 from kafkapy.metadata.ids import ZERO_ID, new_id
 from kafkapy.metadata.known_topics import KnownTopics
-from kafkapy.metadata.office import Office, out_of_office
 from kafkapy.metadata.topic_nodes import (
     PartitionState,
     Topic,
@@ -43,6 +43,7 @@ from kafkapy.metadata.tree import (
     Set,
     Tree,
     TreeError,
+    TreeUnreachable,
 )
 
 __all__ = [
@@ -55,7 +56,7 @@ __all__ = [
     "validate_name",
 ]
 
-# Somebody else may write into a topic's nodes while they are removed; each try finds what is there then.
+# How often to try to remove a topic's nodes, to which other processes may add nodes meanwhile.
 _REMOVAL_TRIES = 5
 
 Finished = Callable[["KafkaError | None"], None]
@@ -64,23 +65,23 @@ Finished = Callable[["KafkaError | None"], None]
 class TopicRegistry(KnownTopics):
     """The topics and their changes, which call `done(error)` on the tree's thread.
 
-    Whoever changes topics through the registry sees the change in it when `done` is called. Changes are those of a
-    controller: in an `office` that is over they fail with NOT_CONTROLLER.
+    When `done` is called, the registry shows the change. Changes are those of a controller: after its term, `fence`
+    makes them fail with NOT_CONTROLLER.
     """
 
     def __init__(
         self,
         tree: Tree,
         on_unreadable: Callable[[str, ValueError], None] | None = None,
-        office: Office | None = None,
+        fence: ControllerFence | None = None,
     ) -> None:
         super().__init__(tree, on_unreadable)
-        self._office = Office(tree) if office is None else office
+        self._fence = ControllerFence(tree) if fence is None else fence
 
     @property
     def controller_epoch(self) -> int:
-        """What partition states are written with."""
-        return self._office.epoch
+        """The controller epoch to write into partition states."""
+        return self._fence.epoch
 
     # Changes.
 
@@ -93,19 +94,21 @@ class TopicRegistry(KnownTopics):
         *,
         topic_id: bytes | None = None,
     ) -> None:
-        """Makes a topic that `check_new` and `plan_topic` passed, led by each partition's first replica."""
+        """Create a topic that passed `check_new` and `plan_topic`; the first replica of each partition becomes its
+        leader."""
         topic = Topic(name, topic_id or new_id(), _copied(assignment))
         config_exists = self._tree.exists(paths.config("topics", name))
-        states = first_states(topic.assignment, self._office.epoch)
-        self._put_when_made(topic, creation(topic, overrides, states, config_exists=config_exists), done)
+        states = first_states(topic.assignment, self._fence.epoch)
+        self._put_after(topic, creation(topic, overrides, states, config_exists=config_exists), done)
 
     def add_partitions(
         self, topic: Topic, added: Assignment, done: Callable[[Topic | None, KafkaError | None], None]
     ) -> None:
-        """Adds partitions that `plan_more_partitions` made, to the topic as it was then (else REQUEST_TIMED_OUT)."""
+        """Add partitions planned by `plan_more_partitions`. Fails with NOT_CONTROLLER if the topic was changed
+        since."""
         new = _copied(added)
         grown = topic._replace(assignment={**topic.assignment, **new})
-        states = first_states(new, self._office.epoch)
+        states = first_states(new, self._fence.epoch)
         self._replace(topic, grown, new_partitions(topic.name, states), done)
 
     def reassign(
@@ -115,7 +118,8 @@ class TopicRegistry(KnownTopics):
         states: Mapping[int, PartitionState],
         done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        """Other replicas, and with them these states, of partitions of the topic as it was then."""
+        """Write a changed assignment together with the states of its partitions. Fails if the topic was changed
+        since."""
         operations = [
             Set(paths.partition_state(topic.name, partition), encode_state(state))
             for partition, state in states.items()
@@ -123,7 +127,8 @@ class TopicRegistry(KnownTopics):
         self._replace(topic, changed, operations, done)
 
     def mark_deleted(self, name: str, done: Callable[[Topic | None, KafkaError | None], None]) -> None:
-        """The first step of deletion: from `done` on the topic is gone for clients. Marking twice is no error."""
+        """Mark a topic as deleted, which hides it from clients once `done` is called. Marking a topic twice is no
+        error."""
         topic = self._by_name.get(name) or self._marked.get(name)
         if topic is None:
             done(None, KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}"))
@@ -139,30 +144,30 @@ class TopicRegistry(KnownTopics):
                 self._marked[name] = current
             done(current or topic, None)
 
-        self._tree.submit(self._office.fenced([Create(f"{paths.DELETE_TOPICS}/{name}")]), marked)
+        self._tree.submit(self._fence.fenced([Create(f"{paths.DELETE_TOPICS}/{name}")]), marked)
 
     def remove(self, name: str, done: Finished) -> None:
-        """The last step of deletion, once the logs are out of the way."""
+        """Delete a marked topic's nodes, whose logs are deleted."""
         self._remove(name, done, _REMOVAL_TRIES)
 
     def _remove(self, name: str, done: Finished, tries: int) -> None:
         mark = f"{paths.DELETE_TOPICS}/{name}"
-        doomed = [*self._tree.subtree(paths.topic(name)), *self._tree.subtree(paths.config("topics", name)), mark]
+        nodes = [*self._tree.subtree(paths.topic(name)), *self._tree.subtree(paths.config("topics", name)), mark]
 
         def removed(error: TreeError | None) -> None:
             if isinstance(error, NoNode | NotEmpty) and error.path != mark and tries > 1:
                 self._remove(name, done, tries - 1)
                 return
             if isinstance(error, NoNode) and name in self._marked:
-                error = None  # another controller was faster; what has the name now is another topic
+                error = None  # another controller removed it; a topic of this name is a new one
             if error is None:
                 self._marked.pop(name, None)
             done(None if error is None else _as_kafka(error, name))
 
-        self._submit([Delete(path) for path in doomed], removed, only_if=[Check(mark)])
+        self._submit([Delete(path) for path in nodes], removed, checks=[Check(mark)])
 
     def set_states(self, states: Mapping[tuple[str, int], PartitionState], done: Finished) -> None:
-        """Writes the state of partitions, by (topic, partition), all or none."""
+        """Write the states of partitions, by (topic, partition), all or none."""
         operations = [
             Set(paths.partition_state(name, partition), encode_state(state))
             for (name, partition), state in states.items()
@@ -171,21 +176,21 @@ class TopicRegistry(KnownTopics):
         def written(_: list[Any] | None, error: TreeError | None) -> None:
             done(None if error is None else _as_kafka(error, error.path))
 
-        self._tree.submit(self._office.fenced(operations), written)
+        self._tree.submit(self._fence.fenced(operations), written)
 
-    # What others write.
+    # Topics created by tools and other brokers.
 
-    def settle(
+    def complete_topic(
         self,
         name: str,
         broker_id: int,
         next_epoch: Callable[[str, int], int],
         done: Callable[[Topic | None, TreeError | KafkaError | None], None],
     ) -> None:
-        """What a controller does for a topic that others have made or grown, and puts it among the topics.
+        """Complete a topic that another program has created or extended, and add it to the registry.
 
-        It gets an id, and the partitions that have no state and a replica on this broker are led by it, in the epoch
-        `next_epoch(topic, partition)`. Raises as `read`.
+        The topic gets an id. This broker becomes leader of the partitions that have no state and a replica on this
+        broker, in the leader epoch `next_epoch(topic, partition)`. Raises as `read` does.
         """
         path = paths.topic(name)
         node = self._tree.get(path)
@@ -195,8 +200,8 @@ class TopicRegistry(KnownTopics):
             topic = topic._replace(id=new_id())
             operations.append(Set(path, encode_topic(topic), node.version))
         states = {
-            partition: PartitionState(broker_id, next_epoch(name, partition), [broker_id], self._office.epoch)
-            for partition in self.stateless(topic, broker_id)
+            partition: PartitionState(broker_id, next_epoch(name, partition), [broker_id], self._fence.epoch)
+            for partition in self.partitions_without_state(topic, broker_id)
         }
         if states and not self._tree.exists(paths.partitions(name)):
             operations.append(Create(paths.partitions(name)))
@@ -206,16 +211,16 @@ class TopicRegistry(KnownTopics):
             if not (isinstance(operation, Create) and self._tree.exists(operation.path))
         )
 
-        def settled(error: TreeError | None) -> None:
+        def completed(error: TreeError | None) -> None:
             if error is None:
                 self.unreadable.discard(name)
                 self._put(topic)
-            done(topic, None if error is None else out_of_office(error) or error)
+            done(topic, None if error is None else not_controller_error(error) or error)
 
         if operations:
-            self._submit(operations, settled)
+            self._submit(operations, completed)
         else:
-            settled(None)
+            completed(None)
 
     def _replace(
         self,
@@ -224,7 +229,7 @@ class TopicRegistry(KnownTopics):
         below: Iterable[Operation],
         done: Callable[[Topic | None, KafkaError | None], None],
     ) -> None:
-        """Writes a topic's node anew, with changes below it, if the topic is still what it was."""
+        """Replace the topic's node and apply the other operations, if the topic has not changed since."""
         path = paths.topic(topic.name)
         node = self._tree.find(path)
         current = self._by_name.get(topic.name)
@@ -233,9 +238,9 @@ class TopicRegistry(KnownTopics):
         elif current is not topic:
             done(None, _as_kafka(BadVersion(path, 0, node.version), topic.name))
         else:
-            self._put_when_made(changed, [Set(path, encode_topic(changed), node.version), *below], done)
+            self._put_after(changed, [Set(path, encode_topic(changed), node.version), *below], done)
 
-    def _put_when_made(
+    def _put_after(
         self,
         topic: Topic,
         operations: Iterable[Operation],
@@ -254,12 +259,15 @@ class TopicRegistry(KnownTopics):
         self,
         operations: Iterable[Operation],
         done: Callable[[TreeError | None], None],
-        only_if: Sequence[Check] = (),
+        checks: Sequence[Check] = (),
     ) -> None:
-        """One change, or as few as the tree's home takes, each made only if that holds. What a crash between them
-        leaves, `settle` or the next `remove` finishes: a topic's node comes first and goes last."""
-        parts = self._tree.in_changes(list(operations))
-        changes = [self._office.fenced([*only_if, *part]) for part in parts]
+        """Apply the operations in as few changes as possible, each with the checks and the fence.
+
+        After a crash between the changes, `complete_topic` or the next `remove` finishes the work, because a topic's
+        node is created first and deleted last.
+        """
+        parts = self._tree.split_into_changes(list(operations))
+        changes = [self._fence.fenced([*checks, *part]) for part in parts]
         self._tree.submit_in_order(changes, done)
 
 
@@ -268,12 +276,19 @@ def _copied(assignment: Assignment) -> dict[int, list[int]]:
 
 
 def _as_kafka(error: TreeError, name: str) -> KafkaError:
-    if (moved := out_of_office(error)) is not None:
+    if (moved := not_controller_error(error)) is not None:
         return moved
     if isinstance(error, NodeExists):
         return KafkaError(Errors.TOPIC_ALREADY_EXISTS, f"topic {name} already exists")
     if isinstance(error, NoNode):
         return KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
-    if isinstance(error, BadVersion):
-        return KafkaError(Errors.REQUEST_TIMED_OUT, f"topic {name} was changed at the same time; try again")
+    if isinstance(error, BadVersion | TreeUnreachable):
+        # A retriable failure. Kafka's handler would wait for ZooKeeper until the client gives up. Here, NOT_CONTROLLER
+        # makes clients find the controller and retry; it may also be true, if our session has expired. librdkafka takes
+        # REQUEST_TIMED_OUT to mean that the change is being carried out, so it would not retry.
+        raced = f"topic {name} was changed at the same time; try again"
+        why = raced if isinstance(error, BadVersion) else f"the metadata could not be changed: {error}"
+        retriable = KafkaError(Errors.NOT_CONTROLLER, why)
+        retriable.__cause__ = error
+        return retriable
     return KafkaError(Errors.UNKNOWN_SERVER_ERROR, f"the metadata could not be changed: {error}")

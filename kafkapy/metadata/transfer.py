@@ -1,7 +1,7 @@
-"""A whole tree from one home into another: what of it is carried, in what the two differ, and what makes them equal.
+"""Copies a whole metadata tree between its stores: selects the nodes, compares both trees, and computes the changes.
 
-The cluster's id goes first and comes last. A broker refuses a tree that has none, so one that is only half there
-serves nobody, and whoever looks at it sees that somebody stopped in the middle.
+The cluster id is deleted first and written last. A broker refuses a tree without a cluster id, so a half-copied tree is
+never used, and it can be recognized as one.
 """
 
 from __future__ import annotations
@@ -11,57 +11,63 @@ from typing import NamedTuple
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.batches import batches
-from kafkapy.metadata.mirror import child_path
+from kafkapy.metadata.node_cache import child_path
 from kafkapy.metadata.tree import Create, Delete, NoNode, Operation, Set, Tree, split_path
 
-# Notes of changes, for brokers that run while they are made. Whoever starts reads everything anyway.
-_NOTES = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
+# Notifications for running brokers; a starting broker reads everything.
+_NOTIFICATIONS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)
 
 
-class Carried(NamedTuple):
-    """What a node takes with it. Of its version only that of `/brokers/seqid` means anything: it is the number of
-    broker ids given out."""
+class NodeData(NamedTuple):
+    """The part of a node that is copied. Only the version of `/brokers/seqid` is: it is the number of generated broker
+    ids."""
 
     data: bytes
     version: int = 0
 
 
-Nodes = Mapping[str, Carried]
+Nodes = Mapping[str, NodeData]
 
 
 class Difference(NamedTuple):
-    """Paths, parents before their children: only in the source, there with other data, only in the target."""
+    """The differences between two trees, as paths, parents before their children.
+
+    missing      only in the source
+    other        in both with different data
+    extra        only in the target
+    broker_ids   how many more broker ids the source has generated
+    """
 
     missing: list[str]
     other: list[str]
     extra: list[str]
-    broker_ids: int = 0  # given out in the source and not yet in the target
+    broker_ids: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.missing or self.other or self.extra or self.broker_ids)
 
 
-def carried(tree: Tree) -> dict[str, Carried]:
-    """Kafka's nodes that outlive a session, by path, parents before their children."""
-    found: dict[str, Carried] = {}
+def persistent_nodes(tree: Tree) -> dict[str, NodeData]:
+    """Return Kafka's nodes that are not ephemeral, by path, parents before their children."""
+    found: dict[str, NodeData] = {}
     pending = [f"/{name}" for name in tree.children("/") if name in paths.TOP_LEVEL]
     while pending:
         path = pending.pop()
         node = tree.find(path)
         if node is None or node.ephemeral:
             continue
-        found[path] = Carried(node.data, node.version if path == paths.BROKER_SEQUENCE else 0)
-        if path in _NOTES:
+        found[path] = NodeData(node.data, node.version if path == paths.BROKER_SEQUENCE else 0)
+        if path in _NOTIFICATIONS:
             continue
         try:
             pending.extend(child_path(path, name) for name in tree.children(path))
         except NoNode:
-            pass  # deleted while we looked
+            pass  # deleted meanwhile
     return dict(sorted(found.items()))
 
 
 def difference(source: Nodes, target: Nodes) -> Difference:
-    """What keeps the target from being as the source. Empty nodes that every cluster has are no difference there."""
+    """Return what is different in the target. Empty nodes that every cluster has are not counted as extra."""
     always = _always_there()
     return Difference(
         [path for path in source if path not in target],
@@ -72,7 +78,7 @@ def difference(source: Nodes, target: Nodes) -> Difference:
 
 
 def is_unfinished(source: Nodes, target: Nodes) -> bool:
-    """Whether the target, which has no cluster id, holds nothing but some of the source: all of it may be begun."""
+    """Return True if the target is an unfinished copy: it has no cluster id, and nothing but a part of the source."""
     always = _always_there()
     found = difference(source, target)
     filled = [path for path in found.other if path not in always or target[path].data]
@@ -80,7 +86,7 @@ def is_unfinished(source: Nodes, target: Nodes) -> bool:
 
 
 def changes(source: Nodes, target: Nodes) -> Iterator[list[Operation]]:
-    """What makes the target as the source is, to be committed in this order, each list as a whole."""
+    """Yield the changes that make the target equal to the source, to be committed in this order."""
     found = difference(source, target)
     if not found:
         return
@@ -99,7 +105,7 @@ def _broker_ids(nodes: Nodes) -> int:
 
 
 def _always_there() -> set[str]:
-    """Kafka's persistent nodes, with those above them."""
+    """Return Kafka's persistent nodes and their parents."""
     found: set[str] = set()
     for path in paths.ROOTS:
         while path != "/":

@@ -1,8 +1,8 @@
-"""The few operations of a ZooKeeper tree that everything above is written against.
+"""The tree interface that all metadata is written against: the few operations of ZooKeeper that Kafka uses.
 
-A node has data, a version that every change of the data raises by one, and children. Reads come from memory.
-A change is a list of operations that happens as a whole or not at all: `submit` hands it to the tree's own
-thread, `commit` waits for it. Kafka's counterpart is KafkaZkClient.
+A node has data, a version that each change of the data increases by one, and children. Reads come from memory. A change
+is a list of operations that are applied all or none: `submit` hands it to the tree's own thread, `commit` also waits
+for it. Implementations: LocalTree (SQLite) and ZooKeeperTree. Kafka's counterpart is KafkaZkClient.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ ANY_VERSION = -1
 
 
 class Node(NamedTuple):
-    """One node. `created` and `changed` are the numbers of the changes that made it and wrote it last (zxid).
+    """A node. `created` and `changed` are the numbers (zxid) of the changes that created it and last wrote its data.
 
-    `ephemeral` ones are gone with the session that made them; `mine` is whether that is the session of this tree.
+    `ephemeral` nodes are deleted when the session that created them ends; `mine`: that is this tree's own session.
     """
 
     data: bytes
@@ -30,9 +30,9 @@ class Node(NamedTuple):
 
 
 class Create(NamedTuple):
-    """Makes a node; its parent must be there. Gives the path made: a sequence adds ten digits to it.
+    """Create a node; its parent must exist. The result is the path: with `sequence`, ten digits are appended.
 
-    An ephemeral node is gone once the process that made it is, and has no children.
+    An ephemeral node is deleted with its session and cannot have children.
     """
 
     path: str
@@ -42,7 +42,7 @@ class Create(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Replaces a node's data if it has this version. Gives the new Node."""
+    """Replace a node's data if it has this version. The result is the new Node."""
 
     path: str
     data: bytes
@@ -50,14 +50,14 @@ class Set(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Removes a node without children if it has this version. Gives None."""
+    """Delete a node without children if it has this version. The result is None."""
 
     path: str
     version: int = ANY_VERSION
 
 
 class Check(NamedTuple):
-    """Demands that a node is there with this version. Gives the Node."""
+    """Fail the change unless the node exists with this version. The result is the Node."""
 
     path: str
     version: int = ANY_VERSION
@@ -68,7 +68,7 @@ Done = Callable[["list[Any] | None", "TreeError | None"], None]
 
 
 class TreeError(Exception):
-    """A change that did not happen, or a read of what is not there."""
+    """A change that was refused or failed, or a read of a node that does not exist."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class TreeError(Exception):
 
 
 class NoNode(TreeError):
-    """There is no such node, or no parent to create it under."""
+    """The node, or the parent of a node to be created, does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, f"there is no node {path}")
@@ -84,11 +84,11 @@ class NoNode(TreeError):
 
 class NodeExists(TreeError):
     def __init__(self, path: str) -> None:
-        super().__init__(path, f"there already is a node {path}")
+        super().__init__(path, f"the node {path} already exists")
 
 
 class BadVersion(TreeError):
-    """Somebody else changed the node in between. `found` is None where only that is known."""
+    """The node was changed meanwhile. `found` is None if the present version is unknown."""
 
     def __init__(self, path: str, expected: int, found: int | None = None) -> None:
         super().__init__(
@@ -107,11 +107,17 @@ class NoChildrenForEphemerals(TreeError):
 
 
 class TreeUnavailable(TreeError):
-    """The tree is closed, or its home failed. After a failure a restart may show that the change was made."""
+    """The tree is closed or its store failed. After a failure, a restart may show that the change was made."""
+
+
+class TreeUnreachable(TreeUnavailable):
+    """The tree is closed, or ZooKeeper has not answered for a session time-out. The change may or may not have been
+    made; a later read shows it. It can be retried."""
 
 
 class Event(NamedTuple):
-    """What a watch sees: `kind` is CREATED, CHANGED, DELETED or CHILDREN (a child of `path` came or went)."""
+    """A change seen by a watch. `kind` is CREATED, CHANGED, DELETED or CHILDREN (a child of `path` was created or
+    deleted)."""
 
     kind: str
     path: str
@@ -124,61 +130,64 @@ CHILDREN = "children"
 
 
 class Tree(ABC):
-    """A tree of nodes. Every method may be called from any thread; callbacks come on the tree's own thread."""
+    """A tree of nodes. Any thread may call the methods; callbacks are called on the tree's own thread."""
 
     @abstractmethod
     def find(self, path: str) -> Node | None:
-        """The node, or None."""
+        """Return the node, or None."""
 
     @abstractmethod
     def children(self, path: str) -> list[str]:
-        """The names of a node's children, sorted; raises NoNode."""
+        """Return the names of a node's children, sorted. Raises NoNode."""
 
     @abstractmethod
     def submit(self, operations: Sequence[Operation], done: Done) -> None:
-        """Makes the operations happen, all or none, and calls `done(results, None)` or `done(None, error)`.
+        """Apply the operations, all or none, and call `done(results, None)` or `done(None, error)`.
 
-        When done is called the change is durable and every read sees it. Changes happen in the order submitted.
-        On a closed tree done is called at once, by the caller itself.
+        When `done` is called, the change is durable and visible to all reads. Changes are applied in the order
+        submitted. If the tree is closed, `done` is called at once on the caller's thread.
         """
 
     @abstractmethod
     def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Calls back after each change of this node or of the list of its children, until the result is called.
+        """Call back after each change of this node or its list of children, until the returned function is called.
 
-        An empty path watches every node. Unlike ZooKeeper's, a watch stays. The callback must only enqueue: it runs
-        before the change's `done`.
+        An empty path watches every node. Unlike ZooKeeper's, a watch fires repeatedly. Callbacks run before the
+        change's `done` and must not block.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Finishes what was submitted; later changes fail with TreeUnavailable. Ephemeral nodes are gone."""
+        """Finish the submitted changes and delete the ephemeral nodes. Later changes fail with TreeUnreachable."""
 
     @abstractmethod
     def on_tree_thread(self) -> bool:
-        """Whether the caller is a callback, which must not wait for the tree."""
+        """Return True on the tree's own thread, which must not wait for the tree."""
 
     @abstractmethod
     def on_new_session(self, callback: Callable[[], None]) -> None:
-        """Calls back once a session has ended and another begun: what this process had made ephemeral is gone.
+        """Call back when a new session has replaced an expired one, so that the ephemeral nodes of this process are
+        gone.
 
-        The callback must only enqueue. A tree of the process's own has one session, for life: it never calls.
+        The callback must not block. A local tree has a single session and never calls back.
         """
 
-    def look(self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]) -> None:
-        """Calls `done(nodes, None)` or `done(None, error)` with these nodes as they are at home.
+    def read_through(
+        self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]
+    ) -> None:
+        """Read nodes from the store, past the cache, and call `done(nodes, None)` or `done(None, error)`.
 
-        For nodes below those that a tree was told not to follow: `find` does not know them.
+        For nodes that the tree does not follow, so that `find` does not know them.
         """
         done([self.find(path) for path in wanted], None)
 
     @property
-    def answers(self) -> bool:
-        """Whether a change that is submitted now can be expected to be made soon: its home has not gone away."""
+    def is_reachable(self) -> bool:
+        """True if changes can be expected to complete soon: the connection to the store is not lost."""
         return True
 
     def get(self, path: str) -> Node:
-        """The node; raises NoNode."""
+        """Return the node. Raises NoNode."""
         node = self.find(path)
         if node is None:
             raise NoNode(path)
@@ -188,7 +197,8 @@ class Tree(ABC):
         return self.find(path) is not None
 
     def commit(self, operations: Sequence[Operation]) -> list[Any]:
-        """As `submit`, but waits and gives the results or raises the error. Not from callbacks or processors."""
+        """Submit the change, wait, and return the results or raise the error. Do not call from callbacks or network
+        threads."""
         if self.on_tree_thread():
             raise RuntimeError("a callback of the tree must not wait for the tree")
         finished = threading.Event()
@@ -205,12 +215,12 @@ class Tree(ABC):
         results: list[Any] = outcome[0]
         return results
 
-    def in_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
-        """The operations as one change, or, if they are too many for one, in as few as the tree's home takes."""
+    def split_into_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
+        """Split operations into as few changes as the store's size limit allows; usually one."""
         return [list(operations)]
 
     def submit_in_order(self, changes: Sequence[Sequence[Operation]], done: Callable[[TreeError | None], None]) -> None:
-        """As `submit`, one change after the other; the first that fails is the last."""
+        """Submit the changes one after the other, and stop at the first that fails."""
         if not changes:
             done(None)
             return
@@ -224,8 +234,8 @@ class Tree(ABC):
         self.submit(changes[0], made)
 
     def ensure(self, *paths: str) -> None:
-        """Creates each of these nodes that is not there, with its parents, in one change."""
-        unseen: set[str] = set()  # there, but may not be read with our login
+        """Create those of the nodes and their parents that do not exist, in one change."""
+        unseen: set[str] = set()  # they exist, but our login may not read them
         while True:
             missing: dict[str, None] = {}
             for path in paths:
@@ -238,12 +248,12 @@ class Tree(ABC):
                 return
             try:
                 self.commit([Create(path) for path in missing])
-            except NodeExists as error:  # another broker makes them too; see what is left
+            except NodeExists as error:  # another broker creates them too: compute the rest again
                 if not self.exists(error.path):
                     unseen.add(error.path)
 
     def subtree(self, path: str) -> list[str]:
-        """The node and all below it, children before their parents; empty if it is not there."""
+        """Return the paths of the node and all nodes below it, children before parents; none if it does not exist."""
         if not self.exists(path):
             return []
         found: list[str] = []
@@ -254,15 +264,15 @@ class Tree(ABC):
             try:
                 pending.extend(f"{current.rstrip('/')}/{name}" for name in self.children(current))
             except NoNode:
-                pass  # deleted while we looked
+                pass  # deleted meanwhile
         found.reverse()
         return found
 
 
 def wait(change: Callable[..., None], *arguments: Any, **keywords: Any) -> Any:
-    """Runs a change of a registry that takes `done` as its last argument, waits, gives its result or raises its error.
+    """Call a registry method that takes `done` as its last argument; wait, and return its result or raise its error.
 
-    Not from callbacks of the tree or processors. `done` may be of the form done(error) or done(result, error).
+    Do not call from the tree's callbacks or network threads. `done` takes (error) or (result, error).
     """
     finished = threading.Event()
     outcome: list[Any] = []
@@ -274,15 +284,16 @@ def wait(change: Callable[..., None], *arguments: Any, **keywords: Any) -> Any:
     change(*arguments, done, **keywords)
     finished.wait()
     if outcome[-1] is not None:
-        raise outcome.pop()  # no variable for it: its traceback has this function's, and would be a circle
+        # no local variable holds it: the traceback refers to this frame, which would make a reference cycle
+        raise outcome.pop()
     return outcome[0] if len(outcome) > 1 else None
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Parent and name. Raises ValueError for a path that cannot be one."""
+    """Return the parent path and the name of a path. Raises ValueError for an invalid path."""
     if not path.startswith("/") or (path.endswith("/") and path != "/") or "//" in path or "\0" in path:
-        raise ValueError(f"{path!r} is not the path of a node")
+        raise ValueError(f"{path!r} is not a valid node path")
     parent, _, name = path.rpartition("/")
     if name in (".", ".."):
-        raise ValueError(f"{path!r} is not the path of a node")
+        raise ValueError(f"{path!r} is not a valid node path")
     return parent or "/", name

@@ -1,4 +1,4 @@
-"""Who wants to know of which changes of a tree."""
+"""Callbacks for changes of a tree's nodes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _EVERY_PATH = ""
 
 
 class Watches:
-    """Callbacks by the path that they watch. Added and removed from any thread, called from the tree's own."""
+    """Callbacks by the path that they watch. Any thread adds and removes them; the tree's thread calls them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_path: dict[str, tuple[Callback, ...]] = {}
 
     def add(self, path: str, callback: Callback) -> Callable[[], None]:
-        """Until the result is called; the empty path stands for every path."""
+        """Add a callback for a path, or for every path if it is empty. Return a function that removes the callback."""
 
         def cancel() -> None:
             with self._lock:
-                left = tuple(one for one in self._by_path.get(path, ()) if one is not callback)
+                left = tuple(other for other in self._by_path.get(path, ()) if other is not callback)
                 if left:
                     self._by_path[path] = left
                 else:
@@ -39,14 +39,14 @@ class Watches:
         return cancel
 
     def fire(self, events: Iterable[Event]) -> None:
-        """Tells each event to those who watch its path."""
+        """Call the callbacks of each event's path."""
         for event in events:
             for callback in (*self._by_path.get(event.path, ()), *self._by_path.get(_EVERY_PATH, ())):
                 call(callback, event)
 
 
 def call(callback: Callable[..., Any], *arguments: Any) -> None:
-    """A callback that fails must not keep the others from theirs."""
+    """Call a callback and log any exception, so that the other callbacks still run."""
     try:
         callback(*arguments)
     except Exception:

@@ -1,20 +1,20 @@
-"""A stream that copies at least once: one thread, a member of the source's group, and a producer.
+"""A mirror stream with at-least-once delivery: one thread, a member of the source's group, and a producer.
 
-What is read is sent; offsets are committed to the source only when everything before them is acknowledged by the
-target: all is flushed first, then the position behind what was read is committed. That is done every
+Offsets are committed to the source only when the target has acknowledged everything before them: the stream first
+flushes the producer, then commits the position after the records that it has read. It does this every
 `commit_interval_s`, before partitions are given up, and at the end.
 
-What if something dies
-----------------------
-- *The mirror:* what was sent since the last commit is read and sent again by whoever gets the partition: it may be in
-  the target twice. Nothing that was not acknowledged counts as done.
-- *A broker of the target:* batches are sent again until `delivery.timeout.ms`; with sequence numbers
-  (`enable.idempotence`) each is stored once. Reading stops meanwhile, when what waits is as much as may wait. If that
-  takes longer than `max.poll.interval.ms` the group gives the partitions to others, who begin at the last commit.
-- *A broker of the source, its coordinator, or ZooKeeper:* reading waits. A commit that fails is made up for by the next
-  one; until then more would be repeated.
-- *The mirror sleeps (SIGSTOP) while others get its partitions:* when it wakes up, it sends what it had read. It commits
-  nothing for partitions that are not its own any more: the group refuses. That is the difference to exactly_once.
+Failures
+--------
+- *The mirror stops:* the partition's next owner reads and sends everything after the last commit again, so these
+  records may be in the target twice. Nothing counts as copied before it is acknowledged.
+- *A broker of the target fails:* batches are retried for `delivery.timeout.ms`; with sequence numbers
+  (`enable.idempotence`) each is stored once. Reading pauses when too much data waits to be sent. If this takes longer
+  than `max.poll.interval.ms`, the group gives the partitions to other members, which start at the last commit.
+- *A broker of the source, its coordinator, or ZooKeeper fails:* reading waits. After a failed commit, the next commit
+  includes its offsets; a stop before that would repeat more records.
+- *The mirror is suspended (SIGSTOP) and other members get its partitions:* when it resumes, it sends what it has read.
+  The group refuses its commits for partitions that it no longer owns. Only exactly_once prevents the repeats.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class AtLeastOnce:
-    """A stream. For one thread; is its member's listener."""
+    """One stream, for one thread. It is the Listener of its Member."""
 
     def __init__(self, member: Member, target: TargetSettings, options: MirrorOptions, counts: Counts) -> None:
         self._member = member
@@ -61,20 +61,21 @@ class AtLeastOnce:
             codec=target.codec, batch_bytes=target.batch_bytes, by_number=options.keep_partitions
         )
         self._delivery = SafeDelivery(target, counts, abort=options.abort_on_send_failure)
-        self._read: dict[TopicPartition, int] = {}  # behind what was read, and not committed yet
-        self._flush_at = float("inf")  # when something waits for more of its batch
+        self._read: dict[TopicPartition, int] = {}  # the offset after what was read, until it is committed
+        self._flush_at = float("inf")  # when an incomplete batch has to be sent
 
     def open(self) -> None:
-        """Joins the group."""
+        """Join the group."""
         self._member.open(self)
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Until it is stopped; what was read then is in the target, and committed. Raises what cannot be waited out."""
+        """Copy until stopped, and finish and commit what was read. Raises errors that retries do not solve."""
         commit_at = time.monotonic() + self._options.commit_interval_s
         while not stopped():
             now = time.monotonic()
             pieces = self._member.poll(min(POLL_S, max(0.0, self._flush_at - now), max(0.0, commit_at - now)))
             self._counts.lags = self._member.lags()
+            self._counts.waiting = self._member.waiting()
             for piece in pieces:
                 self._take(piece, stopped)
             now = time.monotonic()
@@ -86,7 +87,7 @@ class AtLeastOnce:
         self._commit()
 
     def close(self) -> None:
-        """Leaves the group. What is not committed is left as it is."""
+        """Leave the group, without another commit."""
         self._read.clear()
         try:
             self._member.close()
@@ -94,7 +95,7 @@ class AtLeastOnce:
             self._delivery.close()
             self._topics.close()
 
-    # What the member tells
+    # Listener
 
     def on_taken(self, partitions: Sequence[TopicPartition]) -> None:
         pass
@@ -109,21 +110,24 @@ class AtLeastOnce:
             self._read.pop(where, None)
 
     def _take(self, piece: Piece, stopped: Callable[[], bool]) -> None:
+        """Send the records of a piece."""
         topic, number = piece.where
         in_source = partial(self._member.partition_count, topic)
-        count = patiently(lambda: self._topics.partition_count(topic, in_source, number), stopped)
+        count = with_retries(lambda: self._topics.partition_count(topic, in_source, number), stopped)
         if count is None:
-            return  # it is not read, then
+            return  # stopped: the piece does not count as read
         self._delivery.send(self._rebatcher.feed(piece.where, piece.data, piece.start, count, aborted=piece.aborted))
         self._read[piece.where] = piece.after
         self._flush_at = min(self._flush_at, time.monotonic() + self._linger_s)
 
     def _flush(self) -> None:
+        """Send everything and wait until it is acknowledged."""
         self._delivery.send(self._rebatcher.finish())
         self._delivery.flush()
         self._flush_at = float("inf")
 
     def _commit(self) -> None:
+        """Flush, and commit the offsets after what was read."""
         if not self._read:
             return
         self._flush()
@@ -131,22 +135,22 @@ class AtLeastOnce:
             self._member.commit(self._read)
         except NotCommitted as error:
             self._counts.failed_commits += 1
-            log.info("%s; it is tried again", error)
+            log.info("%s; the next commit includes these offsets", error)
         else:
             self._counts.commits += 1
             self._read.clear()
 
 
-def patiently(work: Callable[[], T], stopped: Callable[[], bool]) -> T | None:
-    """What `work` returns; again while it raises what time may heal. None when it was stopped meanwhile."""
+def with_retries(work: Callable[[], T], stopped: Callable[[], bool]) -> T | None:
+    """Return the result of `work`, retried while it raises retriable errors; None if stopped meanwhile."""
     while not stopped():
         try:
             return work()
         except ConnectionFailed as error:
-            log.info("tries again: %s", error)
+            log.info("retrying: %s", error)
         except KafkaError as error:
             if not is_retriable(error.code):
                 raise
-            log.info("tries again: %s", error)
+            log.info("retrying: %s", error)
         time.sleep(BACKOFF_S)
     return None

@@ -1,4 +1,4 @@
-"""What a mirror counts. Each stream has counts of its own, which only its thread changes; others add them up."""
+"""The counts of a mirror. Each stream's thread updates its own counts; readers add them up."""
 
 from __future__ import annotations
 
@@ -8,14 +8,31 @@ from dataclasses import dataclass, field
 from kafkapy.client.cluster import TopicPartition
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """Why a stream has no partitions.
+
+    what: The partitions that it waits for, for display.
+    whose: The members that own them, for display; empty if not known.
+    lag: The group's lag over all partitions; None if not known.
+    """
+
+    what: str
+    whose: str
+    lag: int | None
+
+
 @dataclass
 class Counts:
-    """Attributes:
-    records, size: that the target has acknowledged, and their bytes before compression.
-    lost: records that the target did not take, where the mirror goes on all the same.
-    commits, failed_commits: of offsets.
-    fenced: partitions whose transactions another mirror has ended.
-    lags: offsets between where it is and the end, by partition that is this stream's.
+    """The counts of one stream.
+
+    Attributes:
+        records, size: Records that the target has acknowledged, and their bytes before compression.
+        lost: Records that the target has refused, if the mirror continues after that.
+        commits, failed_commits: Commits of offsets.
+        fenced: Partitions whose producer was fenced by another mirror.
+        lags: The number of offsets between position and end of each owned partition.
+        waiting: Set while the stream has no partitions.
     """
 
     records: int = 0
@@ -25,14 +42,16 @@ class Counts:
     failed_commits: int = 0
     fenced: int = 0
     lags: Mapping[TopicPartition, int] = field(default_factory=dict)
+    waiting: Waiting | None = None
 
     @property
     def lag(self) -> int:
+        """The sum of all lags."""
         return sum(self.lags.values())
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """All of them in one, but for the lags: topics of several sources may have one name."""
+    """Return the sum of counts, without the lags: topics of several sources may have the same name."""
     found = Counts()
     for one in counts:
         found.records += one.records

@@ -1,4 +1,4 @@
-"""Records on their way to the target, of a mirror that writes at least once."""
+"""Sending records to the target in a mirror with at-least-once delivery."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 
 def target_cluster(settings: TargetSettings) -> Cluster:
-    """The target, with connections of its own."""
+    """Return a new Cluster for the target."""
     return Cluster(settings.bootstrap_servers, client_id=settings.client_id, timeout_s=settings.request_timeout_s)
 
 
 class _Sent:
-    """A batch that is not known to be acknowledged; without a delivery it is to be sent (again)."""
+    """A batch that is not acknowledged yet. Without a delivery it has to be sent (again)."""
 
     __slots__ = ("batch", "delivery")
 
@@ -36,11 +36,11 @@ class _Sent:
 
 
 class SafeDelivery:
-    """Sends batches, and knows when all are acknowledged. For one thread.
+    """Sends batches and tracks which are acknowledged. For one thread.
 
     Args:
-        abort: a batch that is refused for good ends it all with ProduceFailed; else its records are counted as lost,
-            and what came behind it is sent again by another producer.
+        abort: Raise ProduceFailed when a batch is refused permanently. If False, its records are counted as lost, and
+            the batches after it are sent again by a new producer.
     """
 
     def __init__(self, settings: TargetSettings, counts: Counts, *, abort: bool) -> None:
@@ -48,82 +48,84 @@ class SafeDelivery:
         self._counts = counts
         self._abort = abort
         self._cluster = target_cluster(settings)
-        self._under_way: deque[_Sent] = deque()
+        self._unacknowledged: deque[_Sent] = deque()
         self._producer = self._new_producer()
 
     def send(self, batches: Iterable[EncodedBatch]) -> None:
-        """Returns when there is room for them among what waits to be sent.
+        """Send batches. Blocks while too much data waits to be sent.
 
         Raises:
-            ProduceFailed: an earlier batch was refused, and that is to end it.
-            KafkaError, ClientError: what the target says of a topic.
+            ProduceFailed: An earlier batch was refused, and `abort` is set.
+            KafkaError, ClientError: The target's error for a topic.
         """
         for batch in batches:
-            self._under_way.append(_Sent(batch))
-            self._go_on()
-        self._settle()
+            self._unacknowledged.append(_Sent(batch))
+            self._send_pending()
+        self._forget_acknowledged()
 
     def flush(self) -> None:
-        """Returns when every record is acknowledged, or counted as lost. Raises as `send`."""
-        self._go_on(flush=True)
-        self._settle()
+        """Wait until every record is acknowledged or counted as lost. Raises the errors of `send`."""
+        self._send_pending(flush=True)
+        self._forget_acknowledged()
 
     def close(self) -> None:
-        """Drops what was not flushed."""
+        """Close the connections. Batches that are not flushed are dropped."""
         self._cluster.close()
 
-    def _go_on(self, *, flush: bool = False) -> None:
+    def _send_pending(self, *, flush: bool = False) -> None:
+        """Pass batches without a delivery to the producer. With `flush`, wait for the acknowledgements."""
         deadline = time.monotonic() + self._settings.delivery_timeout_s
         while True:
             try:
-                for sent in self._under_way:
+                for sent in self._unacknowledged:
                     if sent.delivery is None:
                         sent.delivery = self._producer.send_batch(sent.batch)
                 if flush:
                     self._producer.flush()
                 return
-            except ConnectionFailed:  # of a topic that this producer has not heard of yet
+            except ConnectionFailed:  # while looking up a topic that is new to the producer
                 if time.monotonic() >= deadline:
                     raise
                 time.sleep(BACKOFF_S)
             except ProduceFailed as error:
                 if self._abort:
                     raise
-                self._begin_anew(error)
+                self._replace_producer(error)
 
-    def _settle(self) -> None:
-        """Counts and forgets what is acknowledged, also behind a partition whose leader does not answer."""
+    def _forget_acknowledged(self) -> None:
+        """Count and remove acknowledged batches. Batches of other partitions may stay in front of them."""
         left: deque[_Sent] = deque()
-        for sent in self._under_way:
+        for sent in self._unacknowledged:
             if sent.delivery is not None and sent.delivery.done:
                 self._count(sent.batch)
             else:
                 left.append(sent)
-        self._under_way = left
+        self._unacknowledged = left
 
     def _count(self, batch: EncodedBatch) -> None:
         self._counts.records += batch.count
         self._counts.size += batch.size
 
-    def _begin_anew(self, failure: ProduceFailed) -> None:
-        """After a producer's failure, which drops all that it had: what was refused is lost, and what else is not
-        acknowledged (batches behind it are refused, too, for their sequence numbers) goes to another one. Of that some
-        may have been stored, and is there twice then."""
+    def _replace_producer(self, failure: ProduceFailed) -> None:
+        """Count the refused records as lost, and send the other unacknowledged batches with a new producer.
+
+        The failed producer has dropped all its batches. Some of them may have been stored; these are stored twice.
+        """
         again: deque[_Sent] = deque()
-        for sent in self._under_way:
+        for sent in self._unacknowledged:
             delivery = sent.delivery
             if delivery is not None and delivery.done and delivery.error is None:
                 self._count(sent.batch)
             elif delivery is None or delivery.error is not failure:
                 again.append(_Sent(sent.batch))
-            elif failure.records < sent.batch.count:  # only a part of it is too large
+            elif failure.records < sent.batch.count:  # the batch was split, and only a part of it is too large
                 again.extend(_Sent(one) for one in _one_by_one(sent.batch))
             else:
                 log.error("lost, as abort-on-send-failure is off: %s", failure)
                 self._counts.lost += sent.batch.count
         self._cluster.close()
         self._cluster = target_cluster(self._settings)
-        self._under_way = again
+        self._unacknowledged = again
         self._producer = self._new_producer()
 
     def _new_producer(self) -> RecordProducer:
@@ -140,7 +142,7 @@ class SafeDelivery:
 
 
 def _one_by_one(batch: EncodedBatch) -> Iterator[EncodedBatch]:
-    """A batch for each record."""
+    """Yield a batch for each record of a batch."""
     header = read_header(batch.data)
     for record in records_of(batch.data, header):
         builder = BatchBuilder()

@@ -1,4 +1,4 @@
-"""A source that is read by today's group protocol."""
+"""A source that is read as a member of a Kafka consumer group."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from kafkapy.client.group_batches import GroupBatches
 from kafkapy.client.group_types import RebalanceListener
 from kafkapy.client.original.filters import Blacklist, TopicFilter
 from kafkapy.errors import KafkaError, is_retriable
+from kafkapy.mirror.counts import Waiting
+from kafkapy.mirror.group_status import GroupStatus
 from kafkapy.mirror.source_settings import GroupSource
 from kafkapy.mirror.sources import Listener, NotCommitted, Piece
 
 log = logging.getLogger(__name__)
 
-COMMIT_S = 5.0  # how long a commit is tried: the next one comes soon
+COMMIT_S = 5.0  # how long a commit is retried, as the next one comes soon
 
 
 class GroupMember:
+    """Implements SeekingMember with a GroupBatches consumer."""
+
     def __init__(self, settings: GroupSource, topics: TopicFilter) -> None:
         self._settings = settings
         self._pattern = pattern_of(topics)
@@ -47,19 +51,20 @@ class GroupMember:
             rack=settings.rack,
         )
         self._lags: Mapping[TopicPartition, int] = {}
+        self._status = GroupStatus(self._cluster, settings, self._pattern)
 
     def cluster_id(self) -> str | None:
         self._cluster.refresh([])
         return self._cluster.cluster_id
 
     def open(self, listener: Listener) -> None:
-        self._consumer.subscribe(self._pattern, _Told(listener))
+        self._consumer.subscribe(self._pattern, _ListenerAdapter(listener))
 
     def poll(self, timeout_s: float) -> Sequence[Piece]:
         try:
             pieces = [Piece(*one) for one in self._consumer.poll_batches(timeout_s)]
-        except ConnectionFailed as error:  # the first time; `cluster_id` has found it, so that it will come back
-            log.info("%s: tries again: %s", self._settings.file, error)
+        except ConnectionFailed as error:  # raised only before the first success
+            log.info("%s: retrying: %s", self._settings.file, error)
             time.sleep(BACKOFF_S)
             return []
         self._lags = self._consumer.lags()
@@ -78,9 +83,9 @@ class GroupMember:
         return self._consumer.position(*where)
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        ours = {where: offset for where, offset in offsets.items() if where in self._consumer.assignment}
+        owned = {where: offset for where, offset in offsets.items() if where in self._consumer.assignment}
         try:
-            self._consumer.commit(ours, timeout_s=COMMIT_S)
+            self._consumer.commit(owned, timeout_s=COMMIT_S)
         except (CommitFailed, ConnectionFailed) as error:
             raise NotCommitted(str(error)) from None
         except KafkaError as error:
@@ -94,15 +99,19 @@ class GroupMember:
     def lags(self) -> Mapping[TopicPartition, int]:
         return self._lags
 
+    def waiting(self) -> Waiting | None:
+        return None if self._consumer.assignment else self._status.waiting(self._consumer.group_metadata().member_id)
+
     def close(self) -> None:
         try:
             self._consumer.close(timeout_s=COMMIT_S)
         finally:
             self._cluster.close()
+            self._status.close()
 
 
-class _Told(RebalanceListener):
-    """The group's words in the mirror's."""
+class _ListenerAdapter(RebalanceListener):
+    """Calls the mirror's Listener for the consumer's rebalance callbacks."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -118,7 +127,7 @@ class _Told(RebalanceListener):
 
 
 def pattern_of(topics: TopicFilter) -> re.Pattern[str]:
-    """What is looked for in the names of topics."""
+    """Return the pattern that searches topic names for the filter's topics."""
     if isinstance(topics, Blacklist):
         return re.compile(rf"\A(?!(?:{topics.regex})\Z)", re.ASCII)
     return re.compile(rf"\A(?:{topics.regex})\Z", re.ASCII)

@@ -1,4 +1,4 @@
-"""A mirror's counts over HTTP in Prometheus form."""
+"""A mirror's metrics over HTTP in Prometheus format."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ Read = Callable[[], Sequence[tuple[str, Counts]]]
 
 
 def metrics_page(listen: tuple[str, int], read: Read) -> MetricsPage:
-    """`listen` is host and port. `read` gives counts with the name of their source. Raises OSError."""
+    """Return a metrics page at `listen` (host, port) for the counts that `read` returns. Raises OSError."""
     return MetricsPage(*listen, _Collector(read))
 
 
 class _Collector:
+    """Adds up the counts of streams by source when the metrics are read."""
+
     def __init__(self, read: Read) -> None:
         self._read = read
 
@@ -41,7 +43,7 @@ class _Collector:
                 family.add_metric([source], sum(getattr(counts, name) for its, counts in streams if its == source))
             yield family
         lag = GaugeMetricFamily(
-            PREFIX + "lag", "Offsets between where it is and the end", labels=["source", "topic", "partition"]
+            PREFIX + "lag", "Offsets between position and end of the partition", labels=["source", "topic", "partition"]
         )
         for source, counts in streams:
             for (topic, partition), behind in counts.lags.items():

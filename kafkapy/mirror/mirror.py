@@ -1,4 +1,4 @@
-"""A mirror as a whole: what is checked before it begins, its streams, how it ends."""
+"""A mirror: the checks before the start, its streams, and the stop."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import GroupSource, SourceSettings
 from kafkapy.mirror.sources import member_of
 from kafkapy.mirror.target_settings import TargetSettings
+from kafkapy.runtime.threads import NoThread, Thread
 
 log = logging.getLogger(__name__)
 
 
 class CannotMirror(ClientError):
-    """What is asked for cannot be; the text says why and what to do."""
+    """The requested mirror is not possible. The message says why and what to do."""
 
 
 class NotFlushed(ClientError):
-    """The mirror was to end, and the target did not acknowledge in time what was read."""
+    """The mirror was stopped, and the target did not acknowledge all records in time."""
 
 
 class Copying(Protocol):
-    """What a stream's thread does, in this order."""
+    """The methods of a stream's copying, called in this order by its thread."""
 
     def open(self) -> None: ...
 
@@ -41,14 +42,14 @@ class Copying(Protocol):
 
 
 class _Stream:
-    """One thread, with counts of its own."""
+    """A thread that copies as one member of a source's group, with its own counts."""
 
     def __init__(self, mirror: Mirror, source: SourceSettings, number: int, streams: int) -> None:
         self.source = source.of_stream(number, streams)
         self.counts = Counts()
         self.has_begun = threading.Event()
         self._mirror = mirror
-        self.thread = threading.Thread(target=self._run, name=f"mirror-{source.file}-{number}", daemon=True)
+        self.thread = Thread(self._run, f"mirror-{source.file}-{number}")
 
     def _run(self) -> None:
         try:
@@ -66,16 +67,13 @@ class _Stream:
 
 
 class Mirror:
-    """Copies until `stop`, or until something fails that cannot be waited out.
-
-    Raises: see `start`.
-    """
+    """Copies from `start` to `stop`, or until an error that retries do not solve, which is then in `failure`."""
 
     def __init__(
         self, sources: Sequence[SourceSettings], target: TargetSettings, topics: TopicFilter, options: MirrorOptions
     ) -> None:
         if not sources:
-            raise ValueError("a mirror needs one source at least")
+            raise ValueError("a mirror needs at least one source")
         self.sources = sources
         self.target = target
         self.options = options
@@ -96,11 +94,11 @@ class Mirror:
             self._stopping.set()
 
     def start(self) -> None:
-        """Returns when each stream is about to join its group.
+        """Start all streams. Returns when each is about to join its group.
 
         Raises:
-            CannotMirror: a source is the target, or options do not go together.
-            ConnectionFailed, KeeperError: nobody answers at one of the addresses.
+            CannotMirror: A source is the target, or options contradict each other.
+            ConnectionFailed, ZooKeeperError: A cluster cannot be reached.
         """
         if self.options.exactly_once:
             self._check_exactly_once()
@@ -110,9 +108,13 @@ class Mirror:
         for source in self.sources:
             for number in range(self.options.streams):
                 stream = _Stream(self, source, number, self.options.streams)
-                self._streams.append(stream)
-                stream.thread.start()
-                stream.has_begun.wait()
+                try:
+                    stream.thread.start()
+                except NoThread as error:
+                    self.failed(error)
+                else:
+                    self._streams.append(stream)
+                    stream.has_begun.wait()
                 if self._failure is not None:
                     self._stopping.set()
                     self._join(5.0)
@@ -120,56 +122,59 @@ class Mirror:
 
     @property
     def counts(self) -> list[tuple[SourceSettings, Counts]]:
-        """Of each stream."""
+        """The source and counts of each stream."""
         return [(stream.source, stream.counts) for stream in self._streams]
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it has ended by itself; None while it goes on."""
+        """The error that has ended the mirror, or None."""
         return self._failure
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Ends all streams: what was read is flushed and committed, and the groups are left.
+        """Stop all streams: flush and commit what was read, and leave the groups.
 
         Raises:
-            NotFlushed: the target did not acknowledge it in time.
-            Exception: why it has ended before, if it has.
+            NotFlushed: The target did not acknowledge everything in time.
+            Exception: The error that has ended the mirror before.
         """
         self._stopping.set()
         if not self._join(timeout_s):
             raise NotFlushed(
-                f"the target did not acknowledge within {timeout_s:g} s what was read of the source; it is not "
-                "committed, and the next mirror reads it again"
+                f"the target did not acknowledge all records within {timeout_s:g} s; their offsets are not "
+                "committed in the source, and the next mirror copies them again"
             )
         if self._failure is not None:
             raise self._failure
 
-    # For the streams
+    # For the streams' threads
 
     def is_stopped(self) -> bool:
         return self._stopping.is_set()
 
     def failed(self, error: BaseException) -> None:
+        """End the mirror because a stream failed."""
         self._failure = self._failure or error
         self._stopping.set()
 
     def copying(self, source: SourceSettings, counts: Counts) -> Copying:
-        """What a stream does. Raises CannotMirror for a source that is the target: topics keep their names, so that it
-        would never end."""
+        """Return the copying of one stream.
+
+        Raises CannotMirror if the source is the target: as topics keep their names, copies would be copied again.
+        """
         member = member_of(source, self._topics, seeks=self.options.exactly_once)
         try:
             cluster_id = member.cluster_id()
             if cluster_id is not None and cluster_id == self._target_id:
                 raise CannotMirror(
-                    f"{source.file} and {self.target.file} are about the same cluster, {cluster_id}: topics keep their "
-                    "names, so that copies would be copied for ever; name another cluster in one of them"
+                    f"{source.file} and {self.target.file} name the same cluster, {cluster_id}: topics keep their "
+                    "names, so copies would be copied without end; name another cluster in one of them"
                 )
             if not self.options.exactly_once:
                 return AtLeastOnce(member, self.target, self.options, counts)
             if cluster_id is None:
                 raise CannotMirror(
-                    f"{source.file}: the cluster has no id, as those before Kafka 0.10.1 have none, and exactly-once "
-                    "keeps offsets under it; mirror it at least once"
+                    f"{source.file}: the cluster has no id, like all before Kafka 0.10.1, and exactly-once "
+                    "keeps offsets under that id; mirror it at least once"
                 )
             return ExactlyOnce(member, f"{source.group_id}.{cluster_id}", self.target, self.options, counts)
         except BaseException:
@@ -177,16 +182,17 @@ class Mirror:
             raise
 
     def _join(self, timeout_s: float) -> bool:
-        """Whether all threads have ended."""
+        """Wait for all threads. Return False if one is still running."""
         deadline = time.monotonic() + timeout_s
         for stream in self._streams:
             stream.thread.join(max(0.0, deadline - time.monotonic()))
         return not any(stream.thread.is_alive() for stream in self._streams)
 
     def _check_exactly_once(self) -> None:
+        """Raise CannotMirror for settings that contradict exactly-once."""
         if not self.options.abort_on_send_failure:
             raise CannotMirror(
-                "exactly-once does not go with abort-on-send-failure=false: what is lost is not there once"
+                "exactly-once contradicts abort-on-send-failure=false, which loses records; leave one of them out"
             )
         if self.target.acks != -1 or not self.target.idempotent:
             raise CannotMirror(f"{self.target.file}: exactly-once needs acks=all and enable.idempotence=true")

@@ -1,4 +1,4 @@
-"""What a mirror can be told beside the properties of source and target."""
+"""The options of a mirror besides the properties of source and target."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ CreateTopics = Literal["source", "target", "never"]
 
 @dataclass(frozen=True)
 class MirrorOptions:
-    """Attributes:
-    streams: members of the group, each with a thread and a producer, that each source gets.
-    commit_interval_s: between commits to a source; with exactly_once the longest time between commits of a transaction.
-    abort_on_send_failure: False: records that the target does not take are counted, and the mirror goes on.
-    keep_partitions: a record goes to the partition with the number of its own, not where its key's hash says.
-    exactly_once: see kafkapy.mirror.exactly_once.
-    create_topics: a topic that the target does not have is made with the partitions that it has in the source; by the
-        target itself when it is asked for (auto.create.topics.enable); or never.
+    """Options of a mirror.
+
+    Attributes:
+        streams: Members in each source's group, each with its own thread and producer.
+        commit_interval_s: Time between commits to a source; with exactly_once, the longest time between transactions.
+        abort_on_send_failure: If False, records that the target refuses are counted as lost, and the mirror continues.
+        keep_partitions: A record keeps its partition number, instead of the one that its key's hash selects.
+        exactly_once: See kafkapy.mirror.exactly_once.
+        create_topics: Missing topics are created in the target with the source's number of partitions ("source"), by
+            the target's auto.create.topics.enable ("target"), or never.
     """
 
     streams: int = 1

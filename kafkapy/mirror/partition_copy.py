@@ -1,4 +1,4 @@
-"""One source partition that is copied exactly once, by a producer that nobody else can be."""
+"""The exactly-once copy of one source partition, with its own transactional producer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kafkapy.record.rebatch import Rebatcher
 
 
 class PartitionCopy:
-    """For one thread. Every method raises ClientError or KafkaError; then it is of no use any more: `drop` it.
+    """Copies one partition. For one thread. After a method has raised ClientError or KafkaError, only use `drop`.
 
     Args:
-        group: under which offsets are kept in the target; with topic and partition it makes the transactional id.
+        group: The target's group for offsets. With topic and partition it is also the transactional id.
     """
 
     def __init__(self, where: TopicPartition, group: str, target: TargetSettings, options: MirrorOptions) -> None:
@@ -36,26 +36,26 @@ class PartitionCopy:
             request_bytes=target.request_bytes,
             timeout_s=target.transaction_timeout_s,
         )
-        self._after: int | None = None  # what is in the transaction goes up to there; None: there is none
-        self.begun_at: int | None = None  # the offset before the first record of the last transaction
+        self._after: int | None = None  # the offset after the transaction's records; None: no transaction
+        self.begun_at: int | None = None  # the offset of the first record of the last transaction
         self._records = self._size = 0
 
     @property
     def after(self) -> int | None:
-        """The offset behind what is in the open transaction; None without one."""
+        """The offset after the records in the open transaction, or None."""
         return self._after
 
-    def take_over(self) -> None:
-        """From now on nobody else with this id can do anything, and what they had begun is decided."""
+    def fence_others(self) -> None:
+        """Fence other producers with the same transactional id, and wait until their transactions are completed."""
         self._producer.init()
 
-    def note(self, offset: int) -> None:
-        """Commits an offset without records."""
+    def commit_offset(self, offset: int) -> None:
+        """Commit an offset without records."""
         with self._producer.transaction():
             self._producer.send_offsets({self.where: offset}, self._group)
 
     def copy(self, piece: Piece, partitions: int) -> None:
-        """Adds records to the transaction, and begins one if there is none."""
+        """Add records to the transaction. Begin one if none is open."""
         if self._after is None:
             self._producer.begin()
             self._after = self.begun_at = piece.start
@@ -63,7 +63,7 @@ class PartitionCopy:
         self._after = piece.after
 
     def commit(self) -> tuple[int, int]:
-        """Ends the transaction, if there is one, with the offset behind its records: how many, and their bytes."""
+        """Commit the transaction, if one is open, with the offset after its records. Return their number and bytes."""
         if self._after is None:
             return 0, 0
         self._send(self._rebatcher.finish())
@@ -75,7 +75,7 @@ class PartitionCopy:
         return committed
 
     def drop(self) -> None:
-        """What is open is left for whoever takes over, or for its time-out."""
+        """Close, leaving an open transaction to the next producer with this id, or to its time-out."""
         self._producer.drop()
         self._producer.cluster.close()
 

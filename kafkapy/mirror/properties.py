@@ -1,6 +1,6 @@
-"""Properties of Kafka's clients as a mirror reads them: each is honoured, refused with a reason, or has no effect.
+"""Kafka client properties of a mirror: each is honoured, refused with a reason, or without effect.
 
-What is wrong is said in one sentence, which begins with the name of the file that it is about.
+An error is one sentence that begins with the name of the properties file.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ LONGEST = (1 << 31) - 1
 
 
 class BadProperty(ValueError):
-    """A property, or its value, cannot be used; the text names the file, both, and what can."""
+    """A property or its value cannot be used. The message has the file, the property, the value and what is valid."""
 
 
 class Properties:
-    """What is given for one client.
+    """The properties of one client.
 
     Args:
-        file: how messages call what they come from.
-        given: texts by name.
+        file: The name of the properties file, for messages.
+        given: Values by name.
     """
 
     def __init__(self, file: str, given: Mapping[str, str]) -> None:
@@ -39,6 +39,7 @@ class Properties:
         return name in self._given
 
     def bad(self, text: str) -> BadProperty:
+        """Return a BadProperty that names the file."""
         return BadProperty(f"{self.file}: {text}")
 
     def check_names(
@@ -49,8 +50,10 @@ class Properties:
         without_effect: Collection[str],
         client: str,
     ) -> None:
-        """Raises BadProperty for a name that is `refused` (name to reason) or unknown, warns of what is
-        `without_effect`. `client`: whose properties they are, for messages."""
+        """Raise BadProperty for names that are `refused` (name to reason) or unknown. Warn of those `without_effect`.
+
+        `client` is the client whose properties these are, for messages.
+        """
         for name in self._given:
             if name in refused:
                 raise self.bad(f"{name} cannot be set for a mirror: {refused[name]}")
@@ -60,19 +63,21 @@ class Properties:
                 log.warning("%s: %s has no effect on a mirror", self.file, name)
                 continue
             near = difflib.get_close_matches(name, [*honoured, *without_effect], n=1, cutoff=0.7)
-            raise self.bad(f"{name} is no property of {client}{f'; did you mean {near[0]}?' if near else ''}")
+            raise self.bad(f"{name} is not a property of {client}{f'; did you mean {near[0]}?' if near else ''}")
 
     def text(self, name: str, default: str = "") -> str:
+        """Return a property's value."""
         return self._given.get(name) or default
 
     def needed(self, name: str, example: str) -> str:
+        """Return a property's value. Raise BadProperty if it is missing."""
         value = self._given.get(name, "")
         if not value:
             raise self.bad(f"{name} is missing; add it, as in {name}={example}")
         return value
 
     def servers(self, name: str) -> str:
-        """Addresses of brokers."""
+        """Return a property with broker addresses, checked."""
         value = self.needed(name, "127.0.0.1:9092")
         try:
             parse_addresses(value)
@@ -81,30 +86,31 @@ class Properties:
         return value
 
     def number(self, name: str, default: int, *, least: int = 1, most: int = LONGEST) -> int:
+        """Return a property as a number. Raise BadProperty if it is not between `least` and `most`."""
         value = self._given.get(name)
         if not value:
             return default
         digits = value[1:] if value[0] in "+-" else value
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or not least <= int(value) <= most:
-            raise self.bad(f"{name} is {value!r}; it is a whole number from {least} to {most}")
+            raise self.bad(f"{name} is {value!r}; it must be a whole number from {least} to {most}")
         return int(value)
 
     def seconds(self, name: str, default_ms: int, *, least: int = 1) -> float:
-        """Of a time in milliseconds."""
+        """Return a property in milliseconds as seconds."""
         return self.number(name, default_ms, least=least) / 1000
 
     def word(self, name: str, words: Mapping[str, T], default: str) -> T:
-        """What one of some words, in any case, stands for."""
+        """Return the value that `words` has for a property. The case does not matter."""
         value = (self._given.get(name) or default).lower()
         if value not in words:
             raise self.bad(f"{name} is {self._given[name]!r}; it can be {', '.join(words)}")
         return words[value]
 
     def check_security(self) -> None:
-        """Raises BadProperty for all but PLAINTEXT."""
+        """Raise BadProperty for a security protocol other than PLAINTEXT."""
         protocol = self.text("security.protocol", "PLAINTEXT")
         if protocol.upper() != "PLAINTEXT":
             raise self.bad(
-                f"security.protocol is {protocol!r}: kafkapy's client speaks PLAINTEXT only; name a listener of the "
-                "broker that does"
+                f"security.protocol is {protocol!r}: kafkapy's client supports PLAINTEXT only; name a PLAINTEXT "
+                "listener of the broker"
             )

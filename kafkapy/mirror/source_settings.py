@@ -1,7 +1,7 @@
-"""A source cluster: the properties of the consumer that reads it.
+"""The settings of a source cluster, from consumer properties.
 
-With `zookeeper.connect` it is a member of a group in ZooKeeper, under the names of Kafka 0.7 to 0.10, which the
-connector reads; with `bootstrap.servers` one of today's groups, under the names of Kafka's consumer.
+With `zookeeper.connect`, the source is read as a member of a group in ZooKeeper, with the property names of Kafka 0.7
+to 0.10. With `bootstrap.servers`, it is read as a member of a Kafka group, with the names of Kafka's consumer.
 Source: ConsumerConfig of Kafka 0.8.2 and 3.9, MirrorMaker of 0.10.2 and 3.9.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal
 
 from kafkapy.client.fetched import Isolation
 from kafkapy.client.original.settings import ConsumerSettings, consumer_settings
-from kafkapy.metadata.keeper_properties import TRUST
+from kafkapy.metadata.zookeeper_properties import SECURITY
 from kafkapy.mirror.properties import Properties
 from kafkapy.runtime.config_def import ConfigError
 
@@ -46,9 +46,9 @@ REFUSED = {
     "key.deserializer": _BYTES,
     "value.deserializer": _BYTES,
     "interceptor.classes": "interceptors could change what is read",
-    "group.protocol": "kafkapy's client speaks the classic one",
-    "group.remote.assignor": "kafkapy's client speaks the classic group protocol",
-    "exclude.internal.topics": "brokers take no records of others in their internal topics",
+    "group.protocol": "kafkapy's client supports the classic protocol only",
+    "group.remote.assignor": "kafkapy's client supports the classic group protocol only",
+    "exclude.internal.topics": "brokers refuse records for their internal topics",
 }
 WITHOUT_EFFECT = frozenset(
     """
@@ -59,7 +59,7 @@ WITHOUT_EFFECT = frozenset(
     security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
     """.split()  # noqa: SIM905
 )
-# Of the consumer in ZooKeeper; what else there is the connector knows.
+# For a group in ZooKeeper.
 REFUSED_IN_ZOOKEEPER = {
     **dict.fromkeys(("auto.commit.enable", "autocommit.enable"), _COMMITS),
     "exclude.internal.topics": REFUSED["exclude.internal.topics"],
@@ -85,7 +85,7 @@ HONOURED_IN_ZOOKEEPER = frozenset(
 
 @dataclass(frozen=True)
 class GroupSource:
-    """Read by today's group protocol."""
+    """A source that is read as a member of a Kafka consumer group."""
 
     file: str
     bootstrap_servers: str
@@ -107,7 +107,7 @@ class GroupSource:
     partition_bytes: int
 
     def of_stream(self, number: int, streams: int) -> GroupSource:
-        """For one of several members, each with an instance id of its own."""
+        """Return the settings for one of several streams. Each gets its own instance id."""
         if self.instance_id is None or streams == 1:
             return self
         return replace(self, instance_id=f"{self.instance_id}-{number}")
@@ -115,7 +115,7 @@ class GroupSource:
 
 @dataclass(frozen=True)
 class ZooKeeperSource:
-    """Read by a ConsumerConnector, for which `properties` are."""
+    """A source that is read by a ConsumerConnector with these `properties`."""
 
     file: str
     settings: ConsumerSettings
@@ -126,7 +126,7 @@ class ZooKeeperSource:
         return self.settings.group_id
 
     def of_stream(self, number: int, streams: int) -> ZooKeeperSource:
-        """For one of several members, each with a consumer id of its own."""
+        """Return the settings for one of several streams. Each gets its own consumer id."""
         consumer_id = self.settings.consumer_id
         if consumer_id is None or streams == 1:
             return self
@@ -138,17 +138,18 @@ SourceSettings = GroupSource | ZooKeeperSource
 
 
 def read_source(given: Mapping[str, str], file: str = "the consumer's properties") -> SourceSettings:
-    """Raises BadProperty."""
+    """Return the settings of a source. Raises BadProperty."""
     read = Properties(file, given)
     old = "zookeeper.connect" in read or "zk.connect" in read
     if old and "bootstrap.servers" in read:
-        raise read.bad("zookeeper.connect and bootstrap.servers do not go together; one says how the source is read")
+        raise read.bad("zookeeper.connect and bootstrap.servers exclude each other; remove one of them")
     if not old and "bootstrap.servers" not in read:
-        raise read.bad("it names no cluster; it needs bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
+        raise read.bad("it names no cluster; set bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
     return _in_zookeeper(read, given) if old else _in_kafka(read)
 
 
 def _in_kafka(read: Properties) -> GroupSource:
+    """Return the settings for a Kafka group."""
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's consumer")
     read.check_security()
     session_s = read.seconds("session.timeout.ms", 45_000)
@@ -181,7 +182,7 @@ def _in_kafka(read: Properties) -> GroupSource:
 
 
 def _assignors(read: Properties) -> tuple[str, ...]:
-    """By the names of Java's classes, or by their own."""
+    """Return the assignors, given by the names of Java's classes or by their own names."""
     value = read.text("partition.assignment.strategy", "range,cooperative-sticky")
     words = [word.strip() for word in value.split(",") if word.strip()]
     wrong = [word for word in words if word.lower() not in ASSIGNORS]
@@ -194,7 +195,8 @@ def _assignors(read: Properties) -> tuple[str, ...]:
 
 
 def _in_zookeeper(read: Properties, given: Mapping[str, str]) -> ZooKeeperSource:
-    honoured = HONOURED_IN_ZOOKEEPER | TRUST.keys()
+    """Return the settings for a group in ZooKeeper."""
+    honoured = HONOURED_IN_ZOOKEEPER | SECURITY.keys()
     read.check_names(
         honoured=honoured,
         refused=REFUSED_IN_ZOOKEEPER,

@@ -1,4 +1,4 @@
-"""What a mirror asks of a member of a source's group, in whatever protocol that is."""
+"""The interface of a member of a source's group, for both group protocols."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import NamedTuple, Protocol
 
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.original.filters import TopicFilter
+from kafkapy.extras import how_to_install
+from kafkapy.mirror.counts import Waiting
 from kafkapy.mirror.properties import BadProperty
 from kafkapy.mirror.source_settings import GroupSource, SourceSettings
 
 
 class Piece(NamedTuple):
-    """What one Fetch brought of a partition: batches of any format, the first of which may begin before `start`, the
-    offset that was asked for, and the last of which may be cut off.
+    """The batches of one partition from one Fetch, of any format.
 
-    after: the offset behind the whole ones.
-    aborted: (producer id, first offset) of aborted transactions in it.
+    The first batch may begin before `start`, the fetched offset. The last one may be incomplete.
+
+    after: The offset after the last complete batch.
+    aborted: (producer id, first offset) of the aborted transactions among them.
     """
 
     where: TopicPartition
@@ -27,66 +30,72 @@ class Piece(NamedTuple):
 
 
 class NotCommitted(Exception):
-    """Offsets were not committed: the group rebalances, or its coordinator or ZooKeeper is away. The next commit may
-    succeed; if not, somebody reads on from the last one that did."""
+    """Offsets were not committed: the group rebalances, or its coordinator or ZooKeeper cannot be reached.
+
+    The next commit may succeed. If none does, the partitions' next owners start at the last successful commit.
+    """
 
 
 class Listener(Protocol):
-    """Is told of partitions that come and go, by the thread that polls, in `poll` and `close`."""
+    """Callbacks for assigned and revoked partitions, called by the polling thread in `poll` and `close`."""
 
     def on_taken(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are read from now on."""
+        """Called when these partitions are newly owned."""
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        """These are given up after this: the place to commit what was done."""
+        """Called before these partitions are given up. Commit here."""
 
     def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """These may be somebody else's already."""
+        """Called when these partitions are lost; other members may own them already."""
 
 
 class Member(Protocol):
-    """One member of a source's group, for one thread but for `lags`."""
+    """A member of a source's group. For one thread, except `lags`."""
 
     def cluster_id(self) -> str | None:
-        """Of the source; None before Kafka 0.10.1, which has none. Raises KafkaError, ClientError."""
+        """Return the source's cluster id, None before Kafka 0.10.1. Raises KafkaError, ClientError."""
 
     def open(self, listener: Listener) -> None:
-        """Joins. Raises ClientError, KafkaError or a ConfigError when that cannot be."""
+        """Join the group. Raises ClientError, KafkaError or ConfigError."""
 
     def poll(self, timeout_s: float) -> Sequence[Piece]:
-        """The next pieces; none when nothing came in time. Brokers that are away are waited for.
+        """Return the next pieces; none if nothing comes in time. Unreachable brokers are retried.
 
         Raises:
-            KafkaError, ClientError: a partition, or the group, cannot be read however often it is tried.
+            KafkaError, ClientError: A partition or the group has an error that is not retriable.
         """
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Offsets of the next records to read. Raises NotCommitted."""
+        """Commit offsets of the next records to read. Raises NotCommitted."""
 
     def partition_count(self, topic: str) -> int:
-        """Of a topic in the source. Raises KafkaError, ClientError."""
+        """Return the number of partitions of a topic in the source. Raises KafkaError, ClientError."""
 
     def lags(self) -> Mapping[TopicPartition, int]:
-        """How many offsets the partitions that are ours are behind their ends, as far as that is known."""
+        """Return the number of offsets between position and end of each owned partition, where it is known."""
+
+    def waiting(self) -> Waiting | None:
+        """Return why this member has no partitions, None if it has some."""
 
     def close(self) -> None:
-        """Leaves the group, after telling the listener."""
+        """Leave the group, after calling the listener."""
 
 
 class SeekingMember(Member, Protocol):
-    """One that reads a partition from where it is told, too."""
+    """A Member that can also continue a partition at a given offset."""
 
     def seek(self, where: TopicPartition, offset: int | None) -> None:
-        """A partition goes on there, or stands still (None), if it is ours. Nothing comes any more of what was read of
-        it before."""
+        """Continue an owned partition at an offset, or pause it (None). Pieces fetched before are dropped."""
 
     def position(self, where: TopicPartition) -> int:
-        """Where a partition that is ours begins, or goes on, in the source's view: behind the group's offset, else as
-        auto.offset.reset says. Raises KafkaError, ClientError."""
+        """Return the start of an owned partition: the group's committed offset, else as auto.offset.reset says.
+
+        Raises KafkaError, ClientError.
+        """
 
 
 def member_of(settings: SourceSettings, topics: TopicFilter, *, seeks: bool = False) -> SeekingMember:
-    """Args: seeks: partitions are read from where `seek` says, and not before it has."""
+    """Return a member of the source's group. With `seeks`, partitions are read only after `seek`."""
     if isinstance(settings, GroupSource):
         from kafkapy.mirror.group_member import GroupMember
 
@@ -96,6 +105,6 @@ def member_of(settings: SourceSettings, topics: TopicFilter, *, seeks: bool = Fa
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
-        told = f"{settings.file}: ZooKeeper needs the library kazoo: pip install 'kafkapy[zookeeper]'"
-        raise BadProperty(told) from None
+        text = f"{settings.file}: ZooKeeper needs the library kazoo: {how_to_install('zookeeper')}"
+        raise BadProperty(text) from None
     return ZooKeeperMember(settings, topics, seeks=seeks)

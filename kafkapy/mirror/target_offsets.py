@@ -1,30 +1,30 @@
-"""Where a mirror stands, as its target knows it: offsets of a group that are written with the records."""
+"""Reads a mirror's progress from the target: offsets of a group that are committed with the records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkapy.client.answers import check
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.coordinator_link import CoordinatorLink
 from kafkapy.client.errors import UnsupportedByBroker
 from kafkapy.client.group_offsets import ONE_GROUP_UNTIL, STABLE_FROM, fetch_request
+from kafkapy.client.responses import check
 from kafkapy.protocol.apis import OFFSET_FETCH
 
 
 class TargetOffsets:
-    """For one thread. The cluster is closed with it."""
+    """Reads the offsets of a target's group. For one thread. Closes the cluster when closed."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
         self._link = CoordinatorLink(cluster, group)
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those that are committed; partitions without one are left out. Transactions that are ending are waited for.
+        """Return the committed offsets, without partitions that have none. Waits for pending transactions.
 
         Raises:
-            UnsupportedByBroker: the target is older than Kafka 2.5, and does not say whether an offset is decided.
-            KafkaError, ConnectionFailed: as the coordinator says, when the time is up.
+            UnsupportedByBroker: The target is older than Kafka 2.5 and has no require_stable (KIP-447).
+            KafkaError, ConnectionFailed: The coordinator's error after the time limit.
         """
         wanted = list(partitions)
         return self._link.retry(lambda: self._ask(wanted))
@@ -34,8 +34,9 @@ class TargetOffsets:
         self._cluster.close()
 
     def _ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Send one OffsetFetch."""
         if self._link.connection().version_of(OFFSET_FETCH, ONE_GROUP_UNTIL) < STABLE_FROM:
-            raise UnsupportedByBroker("The target is older than Kafka 2.5, whose offsets may not be decided yet.")
+            raise UnsupportedByBroker("The target is older than Kafka 2.5; it cannot wait for pending offsets.")
         request = fetch_request(self._link.key, partitions, stable=True)
         answer = self._link.call(OFFSET_FETCH, request, at_most=ONE_GROUP_UNTIL)
         check(answer.error_code, f"the offsets of group {self._link.key!r}")

@@ -1,6 +1,6 @@
-"""The target cluster: the properties of the producer that writes to it.
+"""The settings of the target cluster, from producer properties.
 
-The defaults are those with which nothing is lost, as in MirrorMaker: acks=all, sequence numbers, and tries without end.
+The defaults lose nothing, like MirrorMaker's: acks=all, sequence numbers, and retries without limit.
 Source: ProducerConfig of Kafka 3.9, MirrorMaker of 0.10.2 and 3.9.
 """
 
@@ -14,7 +14,7 @@ from kafkapy.record.compression import NAMES as CODECS
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 SWITCH = {"true": True, "false": False}
-# Names of Kafka 0.8's producer for what today's has too.
+# Names of Kafka 0.8's producer, and their present names.
 OLD_NAMES = {
     "metadata.broker.list": "bootstrap.servers",
     "request.required.acks": "acks",
@@ -33,7 +33,7 @@ REFUSED = {
     "value.serializer": _BYTES,
     "serializer.class": _BYTES,
     "key.serializer.class": _BYTES,
-    "transactional.id": "with --exactly-once each source partition has one of its own",
+    "transactional.id": "with --exactly-once each source partition has its own",
     "partitioner.class": "keys choose a partition as Kafka's producer does; --keep-partitions keeps the source's",
     "interceptor.classes": "interceptors could change what is written",
 }
@@ -54,12 +54,15 @@ WITHOUT_EFFECT = frozenset(
 
 @dataclass(frozen=True)
 class TargetSettings:
-    """Attributes:
-    acks: -1 all in-sync replicas, 1 the leader, 0 nobody answers.
-    codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-    batch_bytes, request_bytes: of a batch before compression, and of a request.
-    linger_s: how long records wait for more of their partition.
-    delivery_timeout_s: for a batch with all its retries; transaction_timeout_s: for a transaction.
+    """The settings of the target's producer.
+
+    Attributes:
+        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
+        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        batch_bytes, request_bytes: The largest sizes of a batch before compression and of a request.
+        linger_s: How long an incomplete batch waits for more records.
+        delivery_timeout_s: The time limit for a batch with all retries.
+        transaction_timeout_s: The time limit for a transaction.
     """
 
     file: str
@@ -77,8 +80,8 @@ class TargetSettings:
 
 
 def read_target(given: Mapping[str, str], file: str = "the producer's properties") -> TargetSettings:
-    """Raises BadProperty."""
-    read = Properties(file, _with_names_of_today(given, file))
+    """Return the settings of the target. Raises BadProperty."""
+    read = Properties(file, _with_present_names(given, file))
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's producer")
     read.check_security()
     acks = read.word("acks", ACKS, "all")
@@ -101,13 +104,14 @@ def read_target(given: Mapping[str, str], file: str = "the producer's properties
     )
 
 
-def _with_names_of_today(given: Mapping[str, str], file: str) -> dict[str, str]:
+def _with_present_names(given: Mapping[str, str], file: str) -> dict[str, str]:
+    """Return the properties with old names replaced. Raise BadProperty for a property given twice."""
     found: dict[str, str] = {}
     for name, value in given.items():
-        today = OLD_NAMES.get(name, name)
-        if today != name and today in given:
+        present = OLD_NAMES.get(name, name)
+        if present != name and present in given:
             raise Properties(file, given).bad(
-                f"{name} is the old name of {today}, which is there too; give one of them"
+                f"{name} is the old name of {present}, which is given too; remove one of them"
             )
-        found[today] = value
+        found[present] = value
     return found

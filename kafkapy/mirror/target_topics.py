@@ -1,4 +1,4 @@
-"""How many partitions topics have in the target; those that are not there are made."""
+"""The number of partitions of topics in the target, and the creation of missing topics."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kafkapy.mirror.options import CreateTopics
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 300.0  # partitions that a topic gets later are used from then on, as Kafka's producer does it
+REFRESH_S = 300.0  # partitions that are added later are used after this time, like in Kafka's producer
 
 
 class NoTopic(Exception):
-    """The target has no such topic, or not the partitions that are needed; the text says which and what to do."""
+    """The target does not have the topic or partition. The message says which, and what to do."""
 
 
 class TargetTopics:
-    """For one thread.
+    """Looks up and creates topics in the target. For one thread.
 
     Args:
-        cluster: the target, with connections of its own.
-        same_numbers: why each partition must have one of the same number in the target; None: it need not.
+        cluster: The target, with its own connections.
+        same_numbers: Why the target needs a partition with the same number; None: it does not.
     """
 
     def __init__(self, cluster: Cluster, create: CreateTopics, *, same_numbers: str | None = None) -> None:
@@ -36,22 +36,22 @@ class TargetTopics:
         self._counts: dict[str, tuple[int, float]] = {}
 
     def partition_count(self, topic: str, in_source: Callable[[], int], partition: int) -> int:
-        """Of a topic in the target, which is made if need be.
+        """Return the number of partitions of a topic in the target, which is created if necessary.
 
         Args:
-            in_source: tells how many it has there.
-            partition: whose records are to be written.
+            in_source: Returns the topic's number of partitions in the source.
+            partition: The partition whose records are copied.
         Raises:
             NoTopic, KafkaError, ClientError.
         """
-        count, look_at = self._counts.get(topic, (0, 0.0))
+        count, refresh_at = self._counts.get(topic, (0, 0.0))
         is_missing = self._same_numbers is not None and partition >= count
-        if is_missing or time.monotonic() >= look_at:
+        if is_missing or time.monotonic() >= refresh_at:
             first = not count
-            count = self._look(topic, in_source)
+            count = self._look_up(topic, in_source)
             if first and count != (source := in_source()):
                 log.warning("topic %r has %d partitions in the target and %d in the source", topic, count, source)
-            self._counts[topic] = count, time.monotonic() + LOOK_EVERY_S
+            self._counts[topic] = count, time.monotonic() + REFRESH_S
         if self._same_numbers is not None and partition >= count:
             raise NoTopic(
                 f"topic {topic!r} has no partition {partition} in the target, only {count}, but {self._same_numbers}; "
@@ -62,20 +62,21 @@ class TargetTopics:
     def close(self) -> None:
         self._cluster.close()
 
-    def _look(self, topic: str, in_source: Callable[[], int]) -> int:
+    def _look_up(self, topic: str, in_source: Callable[[], int]) -> int:
+        """Look up the topic in the target, and create it there if it is missing."""
         try:
             return len(self._cluster.topic(topic, create=self._create == "target", refresh=True).partitions)
         except KafkaError as error:
             if error.code != Errors.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
         if self._create != "source":
-            hint = "make it there" if self._create == "never" else "make it there, or let --create-topics=source do it"
-            raise NoTopic(f"the target has no topic {topic!r}, and makes none; {hint}")
+            hint = "create it" if self._create == "never" else "create it, or let --create-topics=source do so"
+            raise NoTopic(f"the target has no topic {topic!r} and does not create it; {hint}")
         count = in_source()
         try:
             Admin(self._cluster).create_topics([NewTopic(topic, count)])
-            log.info("topic %r is made in the target, with %d partitions as in the source", topic, count)
+            log.info("created topic %r in the target with %d partitions, as in the source", topic, count)
         except KafkaError as error:
             if error.code != Errors.TOPIC_ALREADY_EXISTS:  # another stream was faster
                 raise
-        return len(self._cluster.topic(topic, refresh=True, patient=True).partitions)
+        return len(self._cluster.topic(topic, refresh=True, wait_for_leaders=True).partitions)

@@ -1,10 +1,10 @@
-"""A source that is read by a group in ZooKeeper. Imports kazoo.
+"""A source that is read as a member of a group in ZooKeeper. Imports kazoo.
 
-The connector gives up partitions in a thread of its own, and waits there until the thread that polls, which has records
-of them under way, has ended and committed those.
+The connector gives up partitions in its own thread. That thread waits until the polling thread has copied and committed
+the records that it has read from them.
 
-Where offsets are not the group's (exactly once), the connector reads nothing of a partition until it is told where to
-begin. What `seek` gets from it is new each time, and so are the chunks known that were read since.
+For exactly once, offsets do not come from the group: the connector reads a partition only after `seek`. Each seek
+returns a new OwnedPartition, which tells the chunks fetched after it from those fetched before.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from kafkapy.client.original.connector import ConsumerConnector
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
 from kafkapy.errors import KafkaError
+from kafkapy.mirror.counts import Waiting
 from kafkapy.mirror.source_settings import ZooKeeperSource
 from kafkapy.mirror.sources import Listener, NotCommitted, Piece
 
 log = logging.getLogger(__name__)
 
-GLANCE_S = 0.1  # how often the thread that polls looks whether partitions are to be given up
-AT_ONCE = 16  # pieces a poll
-ENDS_EVERY_S = 5.0  # the original's fetches do not tell how far a partition goes: that is asked now and then
-ENDS_AGAIN_S = 60.0  # after nobody told: a broker that hangs takes a time-out, in which nothing is copied
+POLL_S = 0.1  # how often the polling thread checks whether partitions have to be given up
+PIECES_PER_POLL = 16  # pieces per poll
+ENDS_INTERVAL_S = 5.0  # the interval for looking up end offsets, which the original's fetches do not return
+ENDS_RETRY_S = 60.0  # after a failure: a lookup at a broker that hangs stops the copying for a time-out
 
 
 class _Release:
-    """Partitions that the connector's thread wants to give up; `done` when the thread that polls is through."""
+    """Partitions that the connector's thread gives up. `done` is set when the polling thread has committed."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         self.partitions = partitions
@@ -46,7 +47,7 @@ class _Release:
 
 
 class ZooKeeperMember:
-    """Args: seeks: partitions are read from where `seek` says, and not before it has."""
+    """Implements SeekingMember with a ConsumerConnector. With `seeks`, partitions are read only after `seek`."""
 
     def __init__(self, settings: ZooKeeperSource, topics: TopicFilter, *, seeks: bool = False) -> None:
         self._seeks = seeks
@@ -56,10 +57,10 @@ class ZooKeeperMember:
         self._listener: Listener | None = None
         self._stream: Stream | None = None
         self._cluster: Cluster | None = None
-        self._news: deque[_Release | list[OwnedPartition]] = deque()  # of the connector's thread; lists: they are ours
+        self._changes: deque[_Release | list[OwnedPartition]] = deque()  # lists are newly owned partitions
         self._closing = False
         self._positions: dict[TopicPartition, int] = {}
-        self._owned: dict[TopicPartition, OwnedPartition] = {}  # of which something was read, or is to be
+        self._owned: dict[TopicPartition, OwnedPartition] = {}  # partitions that are read, or were claimed to be read
         self._ends: dict[TopicPartition, int] = {}
         self._ask_ends_at = 0.0
 
@@ -71,20 +72,20 @@ class ZooKeeperMember:
     def open(self, listener: Listener) -> None:
         self._listener = listener
         (self._stream,) = self._connector.create_message_streams_by_filter(
-            self._topics, rebalance_listener=self, on_claim=self._news.append if self._seeks else None
+            self._topics, rebalance_listener=self, on_claim=self._changes.append if self._seeks else None
         )
 
     def before_release(self, partitions: list[TopicPartition]) -> None:
-        """By the connector's thread."""
+        """Wait until the polling thread has committed the partitions. Called by the connector's thread."""
         release = _Release(partitions)
-        self._news.append(release)
-        patience_s = self._connector.settings.socket_timeout_ms / 1000
+        self._changes.append(release)
+        timeout_s = self._connector.settings.socket_timeout_ms / 1000
         waited = 0.0
-        while not self._closing and not release.done.wait(GLANCE_S):
-            waited += GLANCE_S
-            if waited >= patience_s:
-                told = "partitions are given up before what was read of them is acknowledged; it is read again"
-                log.warning("%s: %s", self._settings.file, told)
+        while not self._closing and not release.done.wait(POLL_S):
+            waited += POLL_S
+            if waited >= timeout_s:
+                text = "partitions are given up before all records read from them are copied; they are read again"
+                log.warning("%s: %s", self._settings.file, text)
                 return
 
     def poll(self, timeout_s: float) -> Sequence[Piece]:
@@ -92,16 +93,16 @@ class ZooKeeperMember:
         pieces: list[Piece] = []
         left = timeout_s
         while True:
-            self._tell_lost()
-            self._tell_news()
-            chunk = self._stream.next_chunk(max(0.0, min(GLANCE_S, left)))
-            left -= GLANCE_S
+            self._report_lost()
+            self._report_changes()
+            chunk = self._stream.next_chunk(max(0.0, min(POLL_S, left)))
+            left -= POLL_S
             while chunk is not None:
                 if not self._seeks or self._owned.get(chunk.where) is chunk.owned:
                     pieces.append(piece := _piece(chunk))
                     self._positions[piece.where] = piece.after
                     self._owned[piece.where] = chunk.owned
-                chunk = self._stream.next_chunk(0) if len(pieces) < AT_ONCE else None
+                chunk = self._stream.next_chunk(0) if len(pieces) < PIECES_PER_POLL else None
             if pieces or left <= 0:
                 return pieces
 
@@ -116,7 +117,7 @@ class ZooKeeperMember:
         try:
             return Admin(self._brokers()).offsets_now({where: at})[where].offset
         except ClientError:
-            self._forget_brokers()
+            self._close_brokers()
             raise
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -129,61 +130,71 @@ class ZooKeeperMember:
         try:
             return len(self._brokers().topic(topic, refresh=True).partitions)
         except ClientError:
-            self._forget_brokers()
+            self._close_brokers()
             raise
 
     def lags(self) -> Mapping[TopicPartition, int]:
         now = time.monotonic()
         if self._positions and now >= self._ask_ends_at:
-            self._ask_ends_at = now + ENDS_EVERY_S
+            self._ask_ends_at = now + ENDS_INTERVAL_S
             try:
                 found = Admin(self._brokers()).offsets_now(dict.fromkeys(self._positions, LATEST))
                 self._ends = {where: one.offset for where, one in found.items()}
             except (ClientError, KafkaError) as error:
-                log.info("%s: how far it is behind is not known: %s", self._settings.file, error)
+                log.info("%s: the lag is not known: %s", self._settings.file, error)
                 self._ends = {}
-                self._ask_ends_at = time.monotonic() + ENDS_AGAIN_S
-                self._forget_brokers()
+                self._ask_ends_at = time.monotonic() + ENDS_RETRY_S
+                self._close_brokers()
         positions = self._positions.items()
         return {where: max(0, self._ends[where] - at) for where, at in positions if where in self._ends}
 
+    def waiting(self) -> Waiting | None:
+        whose = self._connector.waits_for
+        return None if whose is None else Waiting(f"partitions of group {self._settings.group_id}", whose, None)
+
     def close(self) -> None:
-        self._closing = True  # whoever waits for this thread must not: what was read is committed, or given up
+        self._closing = True  # ends the wait in `before_release`: what is not committed by now is read again
         self._connector.shutdown()
-        self._forget_brokers()
+        self._close_brokers()
 
     def _brokers(self) -> Cluster:
+        """Return a Cluster for the source, cached until an error."""
         if self._cluster is None:
             self._cluster = self._connector.open_cluster()
         return self._cluster
 
-    def _forget_brokers(self) -> None:
-        """Others may be there by now."""
+    def _close_brokers(self) -> None:
+        """Close the cached Cluster, so that the next use finds the brokers that are registered then."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
 
-    def _tell_lost(self) -> None:
-        """What went with the session. It may be ours again, behind what others have done meanwhile: what we have read
-        before must not be committed then, for the group would go back."""
-        releases = [news for news in list(self._news) if isinstance(news, _Release)]
-        coming = {where for release in releases for where in release.partitions}
-        self._lose([where for where, owned in self._owned.items() if owned.taken_away and where not in coming])
+    def _report_lost(self) -> None:
+        """Report partitions that were lost with the session.
 
-    def _tell_news(self) -> None:
+        This member may own them again already, after other members have committed higher offsets. Records that it read
+        before must not be committed then, as the group's offset would go back.
+        """
+        releases = [change for change in list(self._changes) if isinstance(change, _Release)]
+        coming = {where for release in releases for where in release.partitions}
+        self._lose([where for where, owned in self._owned.items() if owned.revoked and where not in coming])
+
+    def _report_changes(self) -> None:
+        """Report what the connector's thread has queued: partitions to give up, and newly owned ones."""
         assert self._listener is not None
-        while self._news:
-            news = self._news.popleft()
-            if isinstance(news, _Release):
-                self._listener.before_release(news.partitions)
-                self._forget(news.partitions)
-                news.done.set()
+        while self._changes:
+            change = self._changes.popleft()
+            if isinstance(change, _Release):
+                self._listener.before_release(change.partitions)
+                self._forget(change.partitions)
+                change.done.set()
             else:
-                self._lose([owned.where for owned in news if owned.where in self._owned])
-                self._owned.update((owned.where, owned) for owned in news)
-                self._listener.on_taken([owned.where for owned in news])
+                self._lose([owned.where for owned in change if owned.where in self._owned])
+                self._owned.update((owned.where, owned) for owned in change)
+                self._listener.on_taken([owned.where for owned in change])
 
     def _lose(self, partitions: list[TopicPartition]) -> None:
+        """Report partitions as lost and forget them."""
         assert self._listener is not None
         if partitions:
             self._listener.on_lost(partitions)
@@ -196,5 +207,6 @@ class ZooKeeperMember:
 
 
 def _piece(chunk: Chunk) -> Piece:
+    """Return the Piece for a chunk."""
     _, _, after = entries_end(chunk.data)
     return Piece(chunk.where, chunk.data, chunk.start, max(after, chunk.start))

@@ -1,1 +1,4 @@
-"""Who talks: listeners, acceptor, processors, connections, sends. Frames in, sends out; nothing of Kafka's messages."""
+"""Kafka's socket server: listeners, acceptor, processors, connections and sends.
+
+This package receives frames and sends replies. It knows nothing of the messages in the frames.
+"""

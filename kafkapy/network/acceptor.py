@@ -1,4 +1,4 @@
-"""Accepts connections, within the limits, and gives them to the processors in turn."""
+"""The acceptor: accepts connections within the limits and distributes them round-robin over the processors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import os
 import select
 import socket
-import threading
 from collections.abc import Sequence
 
 from kafkapy._ext import syscalls
@@ -16,6 +15,7 @@ from kafkapy.network.processor import Processor
 from kafkapy.network.settings import Listener, NetworkSettings
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.logs import fields
+from kafkapy.runtime.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,10 @@ _PAUSE_MS = 200
 
 
 class Acceptor:
-    """One thread for all listeners. A listener without room is not looked at until a connection closes."""
+    """The thread that accepts the connections of all listeners.
+
+    A listener that has reached its connection limit is not polled until a connection closes.
+    """
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class Acceptor:
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._watched: set[int] = set()
-        self._thread = threading.Thread(target=self._run, name="kafkapy-acceptor", daemon=True)
+        self._thread = Thread(self._run, "kafkapy-acceptor")
         self._accepted = counters.counter("network_connections_accepted", "Connections that were let in")
         self._rejected = counters.counter(
             "network_connections_rejected", "Connections that were closed at once, their address having its share"
@@ -59,12 +62,12 @@ class Acceptor:
         self._thread.start()
 
     def wake(self) -> None:
-        """Makes it look again at the limits; from any thread."""
+        """Have the acceptor's thread check the limits again. May be called from any thread."""
         if not self._stopping:
             syscalls.event_set(self._event)
 
     def stop(self) -> None:
-        """Closes the listening sockets: the system refuses connections from then on."""
+        """End the acceptor's thread and close the listening sockets, so that the kernel refuses connections."""
         if self._stopping:
             return
         self._stopping = True
@@ -74,7 +77,8 @@ class Acceptor:
         for _, sock in self._sockets.values():
             sock.close()
         self._epoll.close()
-        # The eventfd stays open until the acceptor is forgotten: a release on another thread may be about to set it.
+        # The eventfd stays open until __del__: a thread that releases a connection may have found `_stopping` False in
+        # `wake`, and sets the eventfd after this. If it were closed by then, its number could be another file's.
 
     def __del__(self) -> None:
         os.close(self._event)
@@ -106,7 +110,10 @@ class Acceptor:
                 self._paused.add()
 
     def _accept_from(self, listener: Listener, listening: socket.socket) -> bool:
-        """Takes what waits in the listen queue, as long as there is room. False if descriptors or memory ran out."""
+        """Accept connections from the listen queue while the limits allow it.
+
+        Return False if the process has run out of descriptors or memory.
+        """
         for _ in range(_A_TURN):
             if not self._limits.has_room(listener.name):
                 return True
@@ -118,7 +125,7 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     log.error("cannot accept connections for now: %s", error, extra=fields(listener=listener.name))
                     return False
-                continue  # the peer gave up while it waited: the next one
+                continue  # the peer closed this connection while it was in the listen queue
             peer = (str(address[0]).removeprefix("::ffff:"), int(address[1]))
             if not self._limits.admit(listener.name, peer[0]):
                 self._rejected.add()
@@ -130,7 +137,7 @@ class Acceptor:
                 continue
             try:
                 self._configure(sock)
-            except OSError as error:  # reset before we got to it
+            except OSError as error:  # the peer has reset the connection already
                 log.debug("lost a connection while it was accepted: %s", error)
                 self._limits.release(listener.name, peer[0])
                 sock.close()
@@ -139,7 +146,9 @@ class Acceptor:
             processor = self._processors[self._next_processor % len(self._processors)]
             self._next_processor += 1
             processor.adopt(sock, listener.name, peer)
-            if self._limits.exceeded():  # by the inter-broker listener: one of the others' connections has to go
+            # The inter-broker listener may exceed max.connections: then a processor closes a connection of another
+            # listener.
+            if self._limits.exceeded():
                 for processor in self._processors:
                     processor.wake()
         return True

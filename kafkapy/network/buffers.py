@@ -1,8 +1,8 @@
-"""Receive buffers: warm, because the first touch of fresh memory costs more than receiving into it.
+"""A pool of receive buffers, because the page faults of fresh memory cost more than receiving into it.
 
-Measured: 0.9 to 2.6 s of CPU per GiB for fresh pages, against 0.2 to 0.3 for the receiving itself. So large
-frames go to pooled buffers, most recently used first. What a load needed at its height and no longer needs
-is unmapped after a few seconds, and the process shrinks at once (these are mappings of their own).
+Measured: 0.9 to 2.6 s of CPU per GiB for fresh pages, against 0.2 to 0.3 for the receiving itself. So large frames are
+received into pooled buffers, the most recently used first. Buffers that were needed at a peak of load, and not since,
+are unmapped after a few seconds. Each buffer is a memory mapping of its own, so the process shrinks at once.
 """
 
 from __future__ import annotations
@@ -25,25 +25,29 @@ class Buffer:
         self.view = memoryview(self._mapping)
 
     def grow(self, capacity: int) -> None:
-        """Makes room for more. The bytes are moved as pages, and copied only if somebody has a view of them."""
+        """Grow the buffer to `capacity` bytes and keep its content.
+
+        The kernel moves the pages (mremap). The bytes are copied only if there are views of them. Raises OSError if
+        there is no memory; the buffer is then as it was.
+        """
         self.view.release()
         try:
             self._mapping.resize(capacity)
         except BufferError:
             old, self._mapping = self._mapping, mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             self._mapping[: self.capacity] = old[:]
-        finally:  # also where there was no memory: the buffer goes back to the pool, and others get it
+        finally:  # also after an error: the buffer returns to the pool, and has to be usable for other connections
             self.capacity = len(self._mapping)
             self.view = memoryview(self._mapping)
 
 
 class BufferPool:
-    """Free buffers of one processor (no locks: only its thread takes and gives)."""
+    """The free receive buffers of one processor. Without locks: only the processor's thread uses the pool."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._free: list[Buffer] = []  # most recently given last
-        self._spare = 0  # how many at the bottom have not been taken since the last trim
+        self._free: list[Buffer] = []  # the buffer that was returned last is the last element
+        self._spare = 0  # that many buffers at the start of the list were not used since the last trim
         self.free_bytes = 0
         self.lent = 0
 
@@ -51,13 +55,13 @@ class BufferPool:
         return len(self._free)
 
     def take(self, size: int, there: int = 0, largest: int = sys.maxsize) -> Buffer:
-        """A buffer for a frame of `size` bytes of which `there` have arrived.
+        """Return a buffer for a frame of `size` bytes, of which `there` bytes have arrived.
 
-        A free one that fits, else a new one that may be smaller than `size`: a peer gets memory for what it sent,
-        not for what it claims. The one who receives grows it when it is full. Who keeps a buffer says how large the
-        `largest` is that would not be wasted on it.
+        The result is the smallest free buffer of at least `size` and at most `largest` bytes. If there is none, it is a
+        new buffer that may be smaller than `size`: memory is taken for what the peer has sent, not for the size that it
+        claims. The receiver grows the buffer when it is full. `largest` is for callers that keep a small buffer for
+        long, and should not get a large one.
         """
-        self.lent += 1
         best = -1
         for index in range(len(self._free) - 1, -1, -1):
             capacity = self._free[index].capacity
@@ -67,22 +71,24 @@ class BufferPool:
             buffer = self._free.pop(best)
             self.free_bytes -= buffer.capacity
             self._spare = min(self._spare, best)
-            return buffer
-        return Buffer(min(rounded(size), max(FIRST_GRANT, rounded(2 * there))))
+        else:
+            buffer = Buffer(min(rounded(size), max(FIRST_GRANT, rounded(2 * there))))
+        self.lent += 1
+        return buffer
 
     def give(self, buffer: Buffer) -> None:
-        """Takes a buffer back; unmaps it if enough are free."""
+        """Return a lent buffer to the pool. It is unmapped if the pool already has its limit of free bytes."""
         self.lent -= 1
         if self.free_bytes + buffer.capacity <= self._limit:
             self._free.append(buffer)
             self.free_bytes += buffer.capacity
 
     def drop(self) -> None:
-        """Counts a lent buffer as gone: somebody may still hold views of it, and its memory goes with the last."""
+        """Take a buffer that may still be read off the count of lent buffers. It is unmapped with its last view."""
         self.lent -= 1
 
     def trim(self) -> None:
-        """Unmaps the buffers that were not needed since the last call; to be called every few seconds."""
+        """Unmap the buffers that were not used since the last call. To be called every few seconds."""
         for buffer in self._free[: self._spare]:
             self.free_bytes -= buffer.capacity
         del self._free[: self._spare]
@@ -90,5 +96,5 @@ class BufferPool:
 
 
 def rounded(size: int) -> int:
-    """The next power of two, at least SMALLEST."""
+    """Return the smallest power of two that is at least `size` and at least SMALLEST."""
     return max(SMALLEST, 1 << (size - 1).bit_length()) if size > 1 else SMALLEST

@@ -1,7 +1,7 @@
-"""Reading what a reply needs and the page cache does not have, on the disk's own threads.
+"""Reading file regions that a reply needs, and that are not in the page cache, on a thread pool of the disk.
 
-A network thread that called sendfile for it would stop for 0.4 to 3 ms, or for as long as the disk is slow, and all its
-connections with it. What several connections wait for is read once.
+If a network thread called sendfile for such a region, the thread and all its connections would wait for 0.4 to 3 ms, or
+longer on a slow disk. A region that several connections wait for is read once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from kafkapy._ext import residency
 from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.read_pools import ReadPools
 
-STEP = 1 << 20  # what is read at once
-NOBODY = -1  # it was not read, since nobody waited for it any more
+STEP = 1 << 20  # bytes that one read covers
+NOBODY = -1  # the result of a load that was not read, because no callback was waiting for it any more
 
 Done = Callable[[int, "BaseException | None"], None]
 
 
 class Load:
-    """A part of a file that is being read. Everybody in `waiting` is told; with nobody in it it is not begun."""
+    """A byte range of a file that is being read, and the callbacks in `waiting` that are called when it was read.
+
+    If `waiting` is empty when a pool thread takes up the load, nothing is read.
+    """
 
     __slots__ = ("end", "handle", "start", "waiting")
 
@@ -33,40 +36,44 @@ class Load:
         return self.handle is handle and self.start <= position < self.end
 
     def read(self) -> int:
-        """On a thread that may wait. Keeps the handle, and with it the descriptor, while the disk is read."""
+        """Read the range into the page cache and return the number of bytes, or NOBODY. May wait for the disk.
+
+        The load refers to the file handle, so the descriptor stays open during the read.
+        """
         return residency.load(self.handle.fd, self.start, self.end - self.start) if self.waiting else NOBODY
 
 
 class ColdReads:
-    """Of one processor, on whose thread everything happens but the reading itself.
+    """The loads of one processor. Everything but the reading itself happens on the processor's thread.
 
-    `window` bounds how far one reader is read ahead of, `window_of_all` the sum over all readers: each has its share.
+    `window` bounds the bytes that are read ahead for one reader. `window_of_all` bounds the sum for all readers of the
+    processor; each reader gets an equal share.
     """
 
     def __init__(
         self, pools: ReadPools, post: Callable[..., None], window: int = 2 * STEP, window_of_all: int = 64 * STEP
     ) -> None:
-        """`post(fn, *args)` has `fn` called on the processor's thread."""
+        """`post(fn, *args)` calls `fn(*args)` on the processor's thread."""
         self._pools = pools
         self._post = post
         self._window = window
         self._window_of_all = window_of_all
         self._loading: list[Load] = []
-        self.readers = 0  # that are read ahead of
-        self.count = 0  # replies that had to wait for the disk
-        self.ahead = 0  # reads that no reply waited for when they began
+        self.readers = 0  # connections with read-ahead
+        self.count = 0  # how many times a reply had to wait for the disk
+        self.ahead = 0  # reads that no reply was waiting for when they began
 
     @property
     def window(self) -> int:
-        """How many bytes a reader may be read ahead of now."""
+        """Return how many bytes may be read ahead for one reader now; 0 if its share is less than a STEP."""
         share = min(self._window, self._window_of_all // max(1, self.readers))
         return share if share >= STEP else 0
 
     def load(self, handle: FileHandle, start: int, end: int, done: Done) -> Load:
-        """Reads the range, or waits for one that covers its beginning and is being read.
+        """Read the range, or wait for a load in progress that covers its beginning, then call `done`.
 
-        `done(n, None)`: the bytes from `start` on up to byte n of the file are in memory; or `done(start, error)`.
-        `forget` takes the wish back.
+        `done(n, None)` means that the bytes from `start` up to, but without, file position n are in memory. After an
+        error it is `done(position, error)`, with the position where the load began. `forget` cancels the callback.
         """
         for load in self._loading:
             if load.covers(handle, start):
@@ -88,9 +95,11 @@ class ColdReads:
         pool.submit(load.read, done=lambda count, error: self._post(self._loaded, load, count, error))
 
     def _loaded(self, load: Load, count: int | None, error: BaseException | None) -> None:
-        if count == NOBODY and load.waiting:  # somebody came when it had just been given up
+        # The pool thread found no callback and read nothing. Before this message was processed, `load` added one,
+        # because the load was still in the list. That callback needs the read.
+        if count == NOBODY and load.waiting:
             self._submit(load)
             return
         self._loading.remove(load)
-        while load.waiting:  # one may take back another's wish
+        while load.waiting:  # not a for loop: a callback may remove another one by `forget`
             load.waiting.pop(0)(load.start + (count or 0), error)

@@ -1,4 +1,4 @@
-"""One client's connection: what its processor knows of it. Only that processor changes it."""
+"""The state of one client's connection. Only the connection's processor changes it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ from kafkapy.runtime.logs import fields
 
 if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
+    from kafkapy.network.receive import Receiver
+    from kafkapy.network.replies import Handler
+    from kafkapy.network.sends import Sender
+
+ANONYMOUS = "User:ANONYMOUS"  # Kafka's principal of a connection without authentication
 
 
 class Connection:
-    """For handlers: `id`, `name`, `peer`, `listener`, `session`, `patient`, `on_close` and `closed`. The rest is the
-    network's.
+    """The state of one connection.
 
-    `session` is the handler's own to set. `patient`, too: the connection then comes behind the others, with a few of
-    its like at a time, because there may be a thousand that have something to do at once. `on_close`, if set, is
-    called once, on the processor, when it is closed.
+    Handlers may use `id`, `name`, `peer`, `listener`, `principal`, `session`, `patient`, `on_close` and `closed`. The
+    other attributes are internal to this package.
+
+    A handler may set three of them. `session` holds any object of the handler. A `patient` connection is served after
+    the others, only a few such connections in each iteration of the processor's loop, because a thousand of them may
+    have work at the same time. `on_close` is a callback that runs once, on the processor, when the connection is
+    closed.
     """
 
     __slots__ = (
@@ -37,25 +45,39 @@ class Connection:
         "expects_big",
         "fd",
         "gone",
+        "handler",
         "id",
         "kept",
         "last_active",
         "listener",
+        "muted_until",
         "on_close",
         "outbox",
         "parked",
         "patient",
         "peer",
         "pending",
+        "principal",
         "processor",
         "queued",
         "readable",
+        "receiver",
+        "sender",
         "session",
         "sock",
     )
 
     def __init__(
-        self, id: int, sock: socket.socket, listener: str, peer: tuple[str, int], processor: Processor, now: float
+        self,
+        id: int,
+        sock: socket.socket,
+        listener: str,
+        peer: tuple[str, int],
+        processor: Processor,
+        now: float,
+        receiver: Receiver,
+        sender: Sender,
+        handler: Handler,
     ) -> None:
         self.id = id
         self.sock = sock
@@ -63,28 +85,38 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.processor = processor
+        # Only the receiver and the sender call recv and send on the socket. Plain connections of a processor share them
+        # and the handler. A TLS connection has its own receiver and sender. A connection that authenticates has another
+        # handler until it is authenticated.
+        self.receiver = receiver
+        self.sender = sender
+        self.handler = handler
+        self.principal = ANONYMOUS
+        self.muted_until = 0.0  # nothing is received before this monotonic time; 0: not muted. See Processor.mute
         self.session: Any = None
         self.on_close: Callable[[], object] | None = None
         self.patient = False
         self.closed = False
 
-        # Receiving. Bytes that belong to no handled frame yet are in `carry` (small) or `big` (one large frame).
-        # Whether it is worth receiving. A receive that got less than it had room for has emptied the socket, and what
-        # comes after it makes a new event; but of a peer that is gone no event will come: its end is still to be read.
+        # Receiving. Received bytes of frames that are not handled yet are in `carry` (small) or `big` (one large
+        # frame).
+        # `readable` is whether a receive may return something. A receive that returned less than it had room for has
+        # emptied the socket, and later bytes cause a new epoll event. A peer that has closed its side causes no more
+        # events: then `readable` stays True until a receive has returned the end of the stream.
         self.readable = True
         self.carry: bytearray | None = None
         self.carries_frames = False  # whether `carry` begins with a whole frame
         self.big: Buffer | None = None
-        self.big_end = 0  # bytes of it that have arrived
-        self.big_needed = 0  # bytes of it when it is complete, with the size
-        self.expects_big = False  # the last frame was a large one
+        self.big_end = 0  # bytes in `big` that have arrived
+        self.big_needed = 0  # bytes in `big` when the frame is complete, with its size field
+        self.expects_big = False  # whether the last frame was a large one
 
-        # Answering.
+        # Sending.
         self.outbox = Outbox()
         self.pending: Pending | None = None
         self.kept: Buffer | None = None  # the receive buffer that `pending` still reads
-        self.parked = False  # waits for the disk pool
-        self.closing = False  # to be closed when the outbox is empty
+        self.parked = False  # the current reply waits for a thread of the disk pool
+        self.closing = False  # the connection is closed when the outbox is empty
 
         self.gone = False  # the peer has closed its side
         self.broken = False  # the connection was reset: nothing can be sent
@@ -93,7 +125,7 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """As Kafka names connections: local address, peer's address, number."""
+        """Return Kafka's name of a connection: local address, address of the peer, connection number."""
         try:
             local = _address(self.sock.getsockname())
         except OSError:
@@ -102,7 +134,7 @@ class Connection:
 
     @property
     def who(self) -> dict[str, Any]:
-        """What a log line about it carries."""
+        """Return the fields of a log line about this connection."""
         return fields(peer=_address(self.peer), listener=self.listener, connection=self.id)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Which connections have been idle too long (connections.max.idle.ms).
+"""Finding connections that have been idle too long (connections.max.idle.ms).
 
-A heap with one entry a connection, which is looked at only when it would be due: being active costs nothing
-but the note of the time. Looked at most once a second.
+A heap has one entry for each connection, and its time is checked only when it would have expired. So a request costs
+nothing but setting `last_active`. The heap is checked at most once a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SWEEP_FROM = 128
 
 
 class IdleConnections:
-    """Of one processor."""
+    """The connections of one processor, by the time at which they expire if they stay idle."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest = longest_s if longest_s >= 0 else None
@@ -24,27 +24,31 @@ class IdleConnections:
         self._sweep_at = _SWEEP_FROM
 
     def __len__(self) -> int:
-        """Entries, also of connections that were closed since the last sweep."""
+        """Return the number of heap entries, with those of connections that were closed since the last sweep."""
         return len(self._heap)
 
     def add(self, conn: Connection) -> None:
         if self._longest is None:
             return
         if len(self._heap) >= self._sweep_at:
-            # Clients that connect and go a thousand times a second would else fill the memory in the ten minutes.
+            # An entry stays in the heap until it would have expired, ten minutes by default. Without this sweep,
+            # clients that connect and disconnect a thousand times a second would fill the memory.
             self._heap = [entry for entry in self._heap if not entry[2].closed]
             heapq.heapify(self._heap)
             self._sweep_at = max(_SWEEP_FROM, 2 * len(self._heap))
         heapq.heappush(self._heap, (conn.last_active + self._longest, conn.id, conn))
 
     def due_in(self, now: float) -> float:
-        """Seconds until it is worth looking again, infinite without connections."""
+        """Return the seconds until `expired` should be called next, infinity if there are no connections."""
         while self._heap and self._heap[0][2].closed:
             heapq.heappop(self._heap)
         return max(_COARSE_S, self._heap[0][0] - now) if self._heap else float("inf")
 
     def expired(self, now: float) -> Iterator[Connection]:
-        """Those that are idle too long. One whose request is being worked on is not idle, unless its peer is gone."""
+        """Yield the connections that have been idle too long.
+
+        A connection with a request in progress is not idle, unless the peer has closed its side.
+        """
         while self._heap and self._heap[0][0] <= now:
             _, _, conn = heapq.heappop(self._heap)
             if conn.closed:

@@ -1,8 +1,8 @@
-"""How many connections are let in: in all, per listener and per address. As Kafka's ConnectionQuotas.
+"""Connection limits: for the broker, for each listener and for each client address. As Kafka's ConnectionQuotas.
 
-At `max.connections` (or a listener's own limit) new connections wait in the listen queue until one closes;
-the inter-broker listener, when there are others, is let in all the same, and the idlest connection of another
-listener is closed for it. A connection above its address's limit is accepted and closed.
+At `max.connections`, or at a listener's own limit, new connections wait in the listen queue until another connection
+closes. If there are several listeners, the inter-broker listener may exceed `max.connections`: then the connection of
+another listener that was idle longest is closed. A connection above the limit of its address is accepted and closed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionLimits:
-    """Counts of open connections. Any thread may ask; `admit` is called by the acceptor only."""
+    """The counts of open connections, and their limits. For all threads, except `admit`, which is the acceptor's."""
 
     def __init__(self, settings: NetworkSettings, listeners: list[Listener]) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,11 @@ class ConnectionLimits:
         overrides: Mapping[str, int] | None = None,
         per_listener: Mapping[str, int] | None = None,
     ) -> None:
-        """Changes limits while running. Connections that are there stay, except by `max_connections` (see exceeded)."""
+        """Change the given limits of a running broker.
+
+        Open connections above a limit stay, except above `max_connections` (see `exceeded`). Raises ValueError for an
+        override whose host name does not resolve.
+        """
         resolved = None if overrides is None else _resolved(overrides)
         with self._lock:
             if max_connections is not None:
@@ -55,13 +59,13 @@ class ConnectionLimits:
             self.on_release()
 
     def has_room(self, listener: str) -> bool:
-        """Whether a connection to `listener` may be taken out of the listen queue now."""
+        """Return whether a connection to `listener` may be accepted from the listen queue now."""
         if self._by_listener[listener] >= self._per_listener.get(listener, UNLIMITED):
             return False
         return listener == self._protected or self.total < self._most
 
     def admit(self, listener: str, address: str) -> bool:
-        """Counts a new connection. False, and not counted, if the address has its share (`limit_of`) already."""
+        """Count a new connection. Return False, and do not count it, if its address is at its limit (`limit_of`)."""
         with self._lock:
             count = self._by_address.get(address, 0)
             if count >= self.limit_of(address):
@@ -72,7 +76,7 @@ class ConnectionLimits:
             return True
 
     def release(self, listener: str, address: str) -> None:
-        """Counts a connection out, and lets the acceptor know when somebody may be waiting for that."""
+        """Remove a closed connection from the counts, and wake the acceptor if a limit was reached before."""
         with self._lock:
             was_full = not self.has_room(listener) or self.total >= self._most
             left = self._by_address[address] - 1
@@ -86,7 +90,10 @@ class ConnectionLimits:
             self.on_release()
 
     def exceeded(self) -> bool:
-        """Whether an idle connection has to go for one of the inter-broker listener or for a lowered limit."""
+        """Return whether there are more connections than `max.connections`, so that an idle one has to be closed.
+
+        That is so after a new connection to the inter-broker listener, or when the limit was lowered.
+        """
         return self.total > self._most
 
     def is_protected(self, listener: str) -> bool:
@@ -103,7 +110,10 @@ class ConnectionLimits:
 
 
 def _resolved(overrides: Mapping[str, int]) -> dict[str, int]:
-    """Host names become their addresses, as Kafka does; one that does not resolve is an error that names it."""
+    """Return the overrides by address instead of host name, as Kafka does.
+
+    Raises ValueError, with the name, if a host name does not resolve.
+    """
     limits: dict[str, int] = {}
     for host, limit in overrides.items():
         try:

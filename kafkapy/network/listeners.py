@@ -1,4 +1,4 @@
-"""Opening the sockets to listen on, with errors that name the address and what to do."""
+"""Opening the listening sockets. Errors name the address and say what to do."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from kafkapy.network.settings import Listener, NetworkSettings
 
 
 class ListenError(OSError):
-    """A listener's address cannot be used. The message names it and the reason."""
+    """The error for a listener's address that cannot be used. The message names the address and the reason."""
 
 
 def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socket:
-    """A non-blocking socket that listens on the listener's address (port 0: a free one). Raises ListenError."""
+    """Return a non-blocking socket that listens on the listener's address. Port 0 stands for any free port.
+
+    Raises ListenError.
+    """
     address: object = listener.host
     try:
         family, address = _address(listener)
@@ -21,10 +24,10 @@ def open_listener(listener: Listener, settings: NetworkSettings) -> socket.socke
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
-                # "Every interface" means both protocols; an IPv6 address means itself.
+                # An empty host stands for all interfaces, with IPv4 and IPv6. An IPv6 address stands for itself alone.
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listener.host == "" else 1)
             if settings.socket_receive_buffer_bytes >= 0:
-                # Set before listening: a connection's window scale is agreed on when it is made.
+                # Set before listening, because TCP negotiates the window scale when a connection is opened.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.socket_receive_buffer_bytes)
             sock.bind(address)
             sock.listen(settings.socket_listen_backlog_size)

@@ -1,8 +1,9 @@
-"""A part of a reply that is made while it is sent: the length is promised, the bytes come piece by piece.
+"""A part of a reply that is made while it is sent: its length is known in advance, its bytes are made piece by piece.
 
-What is too large to be held, and is no part of a file, goes out like this: a piece is made on the disk pool, given to
-the socket, forgotten, and only then the next one is made. A slow reader holds one piece, one that has gone none. Where
-many slow readers hold much together, they hold none either: a piece is made once more when its socket has room.
+This is for data that is too large for memory and is not a region of a file, such as converted records. A piece is made
+on the disk pool, sent, and dropped before the next piece is made. So a slow reader keeps one piece in memory, and a
+closed connection keeps none. If slow readers keep more than MOST_HELD bytes together, their pieces are dropped, and
+each is made again when its socket has room.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.read_pools import ReadPools
 
-MOST_HELD = 64 << 20  # bytes of all pieces that sockets have no room for
+MOST_HELD = 64 << 20  # bytes of all pieces above which those that wait for room in their sockets are dropped
 
 _NOTHING = memoryview(b"")
 
 
 class _Held:
-    """Bytes of all pieces in memory. Counted by the objects they lie in: a rest keeps all of its piece."""
+    """The size of all pieces in memory. A piece counts with the whole object that it is a view of."""
 
     def __init__(self) -> None:
         self.total = 0
-        self._lock = threading.RLock()  # a collection of garbage may come to it anywhere
+        self._lock = threading.RLock()  # reentrant: the garbage collector may run Pieces.__del__ in `add`
 
     def add(self, size: int) -> None:
         with self._lock:
@@ -35,12 +36,13 @@ held = _Held()
 
 
 class Pieces:
-    """`length` bytes, which `make(offset)` gives piece by piece: what follows from that byte of them on.
+    """A part of a reply of `length` bytes, which `make(offset)` returns piece by piece.
 
-    The offset is where the piece before ended, or lies inside of that one, which was let go of. `ready` may be the
-    first piece. `make` runs on the disk pool, or on the threads of the disk that `source` is on; never twice at a time.
-    What it gives beyond the length is cut off; an exception, or an empty piece before the length is reached, closes the
-    connection, for the frame cannot be completed.
+    `make(offset)` returns the bytes from `offset` on, as many as it wants. The offset is the end of the previous piece,
+    or lies inside the previous piece if that was dropped before it was sent. `ready` may be the first piece. `make`
+    runs on the disk pool, or on the threads of the disk of `source`, one call at a time. Bytes beyond `length` are cut
+    off. An exception, or an empty piece before `length` is reached, closes the connection, because the frame cannot be
+    completed.
     """
 
     __slots__ = ("_begin", "_piece", "_size", "length", "make", "source")
@@ -57,7 +59,7 @@ class Pieces:
         self.source = source
         self._begin = 0  # offset in the part at which the piece begins
         self._piece = _NOTHING
-        self._size = 0  # of the object that the piece lies in
+        self._size = 0  # bytes of the object that the piece is a view of
         self.put(ready)
 
     def __len__(self) -> int:
@@ -67,14 +69,14 @@ class Pieces:
         held.add(-self._size)
 
     def after(self, offset: int) -> memoryview:
-        """What there is of the current piece from `offset` (of the part) on; nothing: the next has to be made."""
+        """Return the current piece from `offset`, an offset in the part, on. Empty if the next piece must be made."""
         if offset >= self._begin + len(self._piece):
             self._begin = offset
             self.put(b"")
         return self._piece[offset - self._begin :]
 
     def put(self, piece: bytes | memoryview) -> None:
-        """The piece that follows the one that is sent."""
+        """Set the current piece. The previous one was sent, or was dropped."""
         view = memoryview(piece)
         size = len(view.obj) if view else 0  # type: ignore[arg-type]
         held.add(size - self._size)
@@ -82,20 +84,23 @@ class Pieces:
         self._piece = view[: self.length - self._begin]
 
     def wait(self, offset: int) -> None:
-        """The socket has no room for what is left from `offset` on."""
+        """Note that the socket is full, and that the bytes from `offset` on are not sent yet.
+
+        Drops the current piece if all pieces in memory together are larger than MOST_HELD.
+        """
         if held.total > MOST_HELD:
             self._begin = offset
             self.put(b"")
 
 
 class PieceMaker:
-    """Has pieces made, for one processor."""
+    """Makes pieces on pool threads, for one processor."""
 
     def __init__(self, pool: DiskPool, read_pools: ReadPools) -> None:
         self._pool = pool
         self._read_pools = read_pools
 
     def make(self, part: Pieces, offset: int, done: Callable[[bytes | memoryview, BaseException | None], None]) -> None:
-        """`done(piece, None)`, or `done(b"", error)`, on a pool thread."""
+        """Make the piece at `offset`, then call `done(piece, None)` or `done(b"", error)` on a pool thread."""
         pool = self._pool if part.source is None else self._read_pools.of_file(part.source.fd)
         pool.submit(part.make, offset, done=lambda piece, error: done(b"" if error is not None else piece, error))

@@ -1,12 +1,13 @@
-"""A network thread: an epoll of its own, its connections, and everything that is done for them.
+"""A network thread, with its own epoll and its own connections.
 
-Connections are registered once, edge-triggered, for everything: no epoll_ctl a request, no wake-ups for a
-connection that waits for something else. The price is that nothing may be forgotten: a connection is served until
-its socket is empty or full, or until it waits for somebody who will `post`.
+A connection is registered once, edge-triggered, for all events. So there is no epoll_ctl call for each request, and no
+wake-up for a connection that waits for something other than its socket. The price is that an event comes only once: a
+connection has to be served until its socket is empty or full, or until it waits for another thread that will `post`.
 """
 
 from __future__ import annotations
 
+import heapq
 import logging
 import os
 import select
@@ -14,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkapy._ext import syscalls
@@ -32,6 +33,7 @@ from kafkapy.network.settings import NetworkSettings
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.read_pools import ReadPools
+from kafkapy.runtime.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +43,20 @@ _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
 _TRIM_S = 3.0
 _PATIENT_TURNS = 4
-_MOST_TOGETHER = 64  # connections whose requests are handled as one
+_MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
 _MESSAGES_A_TURN = 16
 
 
+# Makes the receiver and the sender of one connection. Receive buffers come from the processor's pool.
+Transport = Callable[[BufferPool], tuple[Receiver, Sender]]
+
+
 class Processor:
-    """`adopt`, `post` and `wake` are for any thread; everything else happens on the processor's own."""
+    """One network thread and its connections.
+
+    `start`, `stop`, `join`, `adopt`, `wake` and the `post` methods may be called from any thread. Everything else runs
+    on the processor's own thread.
+    """
 
     def __init__(
         self,
@@ -58,6 +68,7 @@ class Processor:
         read_pools: ReadPools,
         clock: Clock,
         pages: Residency,
+        transports: Mapping[str, Transport],
     ) -> None:
         self.index = index
         self._limits = limits
@@ -68,7 +79,9 @@ class Processor:
         window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
         self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all)
         maker = PieceMaker(disk_pool, read_pools)
-        self._serving = Serving(self, handler, self._receiver, self._sender, self._cold, maker, pages)
+        self._handler = handler
+        self._transports = transports
+        self._serving = Serving(self, handler, self._cold, maker, pages)
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
         self._epoll = select.epoll()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -77,14 +90,16 @@ class Processor:
         self._connections: dict[int, Connection] = {}  # by descriptor
         self._ready: deque[Connection] = deque()
         self._patient: deque[Connection] = deque()
-        # For the handler: whether others have their turn now, and what it keeps until they have had it.
+        # For the handler. `together` is whether more than one connection is served in this iteration of the loop;
+        # `gathered` holds what the handler keeps of their requests until all of them were read.
         self.together = False
         self.gathered: list[tuple[Connection, Any]] = []
+        self._muted: list[tuple[float, int, Connection]] = []  # a heap by the time at which the mute ends
         self._now = clock.monotonic()
         self._next_trim = 0.0
         self._opened = 0
         self._drain_until: float | None = None
-        self._thread = threading.Thread(target=self._run, name=f"kafkapy-network-{index}", daemon=True)
+        self._thread = Thread(self._run, f"kafkapy-network-{index}")
         self._thread_id = 0
         self.turns = 0
         self.sleeping_s = 0.0
@@ -98,11 +113,11 @@ class Processor:
         self._thread.start()
 
     def adopt(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
-        """Takes over an accepted, non-blocking socket that was admitted by the limits."""
+        """Take over an accepted, non-blocking socket that the limits have admitted."""
         self.post(self._add_connection, sock, listener, peer)
 
     def post(self, fn: Callable[..., None], *args: Any) -> None:
-        """Calls `fn(*args)` on the processor's thread, after what was posted before."""
+        """Call `fn(*args)` on the processor's thread, after all calls that were posted before."""
         self._messages.append((fn, args))
         self.wake()
 
@@ -110,15 +125,20 @@ class Processor:
         self._messages.append((self._serving.complete, (conn, pending)))
         self.wake()
 
+    def post_frame_unused(self, conn: Connection, pending: Pending) -> None:
+        self._messages.append((self._serving.frame_unused, (conn, pending)))
+        self.wake()
+
     def wake(self) -> None:
-        # The flag saves a system call when somebody else has just woken it. The processor clears the flag and only
-        # then looks at the messages: a message whose sender still saw the flag set was there before that look.
+        # The flag saves a system call if another thread has just woken the processor. No message is missed: a sender
+        # appends its message, then reads the flag. If the flag is set, the processor has not cleared it yet, and the
+        # processor reads the messages only after it has cleared the flag.
         if not self._woken and threading.get_ident() != self._thread_id:
             self._woken = True
             syscalls.event_set(self._event)
 
     def stop(self, drain_s: float) -> None:
-        """Reads no more, and ends when all replies that are under way are out, at the latest after `drain_s`."""
+        """Have the thread receive no more requests, and end when all replies are sent or after `drain_s` seconds."""
         self.post(self._begin_drain, time.monotonic() + drain_s)
 
     def join(self) -> None:
@@ -126,11 +146,14 @@ class Processor:
             self._thread.join()
 
     def __del__(self) -> None:
-        os.close(self._event)  # only now: late completions of other threads still set it after the end
+        os.close(self._event)  # not earlier: other threads may complete requests, and so set it, after the thread's end
 
     @property
     def now(self) -> float:
-        """The clock's monotonic time when the present turn's events were noticed: since then a frame waited."""
+        """Return the monotonic time at which this iteration of the loop got its events.
+
+        A frame that is handled now has been waiting since then.
+        """
         return self._now
 
     @property
@@ -158,7 +181,7 @@ class Processor:
         return self._pool
 
     def __len__(self) -> int:
-        """Open connections."""
+        """Return the number of open connections."""
         return len(self._connections)
 
     # The loop
@@ -170,6 +193,7 @@ class Processor:
                 self._poll()
                 self._process_messages()
                 self._serve_ready()
+                self._unmute()
                 self._close_excess()
                 self._close_idle()
                 self._trim_buffers()
@@ -178,7 +202,7 @@ class Processor:
         self._close_all()
 
     def _poll(self) -> None:
-        """Marks what has happened; sleeps only when there is nothing at all to do."""
+        """Get the epoll events and queue their connections. Waits for events only if there is nothing else to do."""
         epoll = self._epoll.fileno()
         events = syscalls.epoll_wait(epoll, 0)
         self._now = self._clock.monotonic()
@@ -202,6 +226,8 @@ class Processor:
 
     def _timeout_ms(self) -> int:
         waits = [self._idle.due_in(self._now)]
+        if self._muted:
+            waits.append(max(0.0, self._muted[0][0] - self._now))
         if self._pool.free_bytes:
             waits.append(_TRIM_S)
         if self._drain_until is not None:
@@ -210,15 +236,19 @@ class Processor:
         return -1 if wait == float("inf") else int(wait * 1000) + 1
 
     def _process_messages(self) -> None:
-        """Some of them: a thousand answers that are ready at once must not hold up the requests that come meanwhile."""
+        """Process the first posted messages.
+
+        Not all of them: a thousand replies that are ready at the same time must not delay the requests that arrive
+        meanwhile.
+        """
         for _ in range(min(len(self._messages), _MESSAGES_A_TURN)):
             fn, args = self._messages.popleft()
             fn(*args)
 
     def _serve_ready(self) -> None:
-        """One turn for each connection that was ready when we began; those with more to do come again.
+        """Serve each connection once that was ready at the start of the call; those with more to do are queued again.
 
-        Of the patient ones only a few get theirs before others are looked for: each takes some 30 µs.
+        Only a few patient connections are served, about 30 µs each, so that the next poll comes soon.
         """
         self.together = len(self._ready) > 1
         for _ in range(len(self._ready)):
@@ -241,11 +271,11 @@ class Processor:
 
     @property
     def draining(self) -> bool:
-        """Whether it is stopping: nothing more is received."""
+        """Return whether the processor is stopping: then it receives no more requests."""
         return self._drain_until is not None
 
     def queue(self, conn: Connection) -> None:
-        """Gives the connection a turn, in this round of the loop or the next."""
+        """Have the connection served, in this iteration of the loop or the next."""
         if not conn.queued:
             conn.queued = True
             (self._patient if conn.patient else self._ready).append(conn)
@@ -256,7 +286,10 @@ class Processor:
             sock.close()
             return
         self._opened += 1
-        conn = Connection(self._opened, sock, listener, peer, self, self._now)
+        receiver, sender, transport = self._receiver, self._sender, self._transports.get(listener)
+        if transport is not None:
+            receiver, sender = transport(self._pool)
+        conn = Connection(self._opened, sock, listener, peer, self, self._now, receiver, sender, self._handler)
         self._connections[conn.fd] = conn
         self._idle.add(conn)
         try:
@@ -273,10 +306,11 @@ class Processor:
         conn.sock.close()
         conn.outbox.clear()
         self._serving.forget_reader(conn)
-        self._receiver.release(conn)
+        conn.receiver.release(conn)
         self._limits.release(conn.listener, conn.peer[0])
         pending, conn.pending = conn.pending, None
         calls = [conn.on_close]
+        conn.on_close = None  # most callbacks refer to the connection, which would be a reference cycle
         if pending is not None:
             pending.cancelled = True
             calls.append(pending.on_cancel)
@@ -287,6 +321,19 @@ class Processor:
                     call()
                 except Exception:
                     log.exception("what was to be told of a closed connection failed", extra=conn.who)
+
+    def mute(self, conn: Connection, until: float) -> None:
+        """Receive nothing from the connection until the monotonic time `until`. Its replies are still sent."""
+        if until > conn.muted_until:
+            conn.muted_until = until
+            heapq.heappush(self._muted, (until, conn.id, conn))
+
+    def _unmute(self) -> None:
+        while self._muted and self._muted[0][0] <= self._now:
+            until, _, conn = heapq.heappop(self._muted)
+            if until == conn.muted_until and not conn.closed:  # otherwise it was muted again, for longer
+                conn.muted_until = 0.0
+                self.queue(conn)
 
     def _close_excess(self) -> None:
         while self._limits.exceeded():

@@ -1,10 +1,10 @@
-"""Keeping just ahead of a consumer that reads what is not in memory.
+"""Read-ahead for a consumer whose records are not in the page cache.
 
-The first part of a reply that has to wait for the disk makes its connection a cold reader. From then on, one step after
-the other, what its replies still have to send is read, and beyond them what it will ask for next: of each file that it
-reads in order, as far as the window goes. What was read is not remembered but asked of the page cache, once a step; so
-where the kernel's own read-ahead is faster, nothing is left to do. A reader for which nothing had to be read for a
-while is no cold reader any more, and costs nothing.
+A connection becomes a cold reader when a part of a reply has to wait for the disk. From then on the broker reads, one
+STEP at a time, what the connection's replies still have to send. After that it reads what the client will fetch next
+from each file that it reads in order, as far as the window allows. The page cache is checked for each step, so nothing
+is left to do where the kernel's own read-ahead is faster. A connection for which nothing had to be read for a while
+stops being a cold reader, and costs nothing.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from kafkapy.record.file_region import FileHandle, FileRegion
 if TYPE_CHECKING:
     from kafkapy.network.sends import Outbox, Residency
 
-MOST_PARTS = 64  # of a reply that are looked at ahead
-MOST_FILES = 256  # of a reader that are remembered
-CALM_BYTES = 16 * STEP  # so much was sent without a read: it is no cold reader
-CALM_REPLIES = 2  # or so many replies, and nothing in order follows
+MOST_PARTS = 64  # parts of a reply that read-ahead checks
+MOST_FILES = 256  # files for which the position of a reader is kept
+CALM_BYTES = 16 * STEP  # a reader that was sent so much without a read from disk is no cold reader any more
+CALM_REPLIES = 2  # nor is a reader with so many replies without a read, if nothing follows in its files
 _NO_FURTHER = 1 << 62
 
 
 class _Track:
-    """What is known of a reader's way through a file."""
+    """A reader's position in a file, and how far read-ahead has come there."""
 
     __slots__ = ("begin", "end", "handle", "loaded", "size")
 
     def __init__(self, region: FileRegion, before: _Track | None) -> None:
-        self.handle: FileHandle | None = region.handle  # while the reply is sent: it keeps the file open
-        self.begin = region.position  # of the last region
+        self.handle: FileHandle | None = region.handle  # keeps the file open; None when the reply is sent
+        self.begin = region.position  # of the last region that was sent
         self.end = region.position + region.length
-        self.loaded = region.position  # up to here the page cache was asked
-        self.size = 0  # of the file, if it is read in order
+        self.loaded = region.position  # the page cache was checked up to this position
+        self.size = 0  # of the file, if the reader reads it in order, else 0
         if before is not None and before.begin < self.begin <= before.end:
             self.loaded = max(self.loaded, before.loaded)
             self.size = os.fstat(region.handle.fd).st_size
 
 
 class ReadAhead:
-    """Of one connection; on its processor's thread. `drop` when the connection is closed."""
+    """The read-ahead of one connection, on its processor's thread. `drop` must be called in the end."""
 
     def __init__(self, cold: ColdReads, pages: Residency) -> None:
         self._cold = cold
         self._pages = pages
-        self._tracks: dict[str, _Track] = {}  # by the file's path: nothing here keeps a file open for long
-        self._current: list[_Track] = []  # of the last reply
+        self._tracks: dict[str, _Track] = {}  # by path: a handle as the key would keep its file open
+        self._current: list[_Track] = []  # the files of the last reply
         self._load: Load | None = None
-        self._track: _Track | None = None  # that `_load` is for
+        self._track: _Track | None = None  # the file that `_load` reads
         self._box: Outbox | None = None
         self._demand: tuple[Load, Callable[[int, BaseException | None], None]] | None = None
         self._calm_bytes = self._calm_replies = 0
         cold.readers += 1
 
     def note(self, parts: Iterable[Part]) -> None:
-        """A reply that is going to be sent."""
+        """Note the parts of a reply that is going to be sent."""
         for track in self._current:
             track.handle = None
         self._current = []
@@ -78,11 +78,14 @@ class ReadAhead:
     def demand(
         self, handle: FileHandle, position: int, length: int, done: Callable[[int, BaseException | None], None]
     ) -> None:
-        """Reads what a reply waits for: `done(n, None)`, so many bytes from `position` on are there, or the error."""
+        """Read the bytes that a reply waits for, one STEP at most.
+
+        Calls `done(n, None)` when n bytes from `position` on are in memory, or `done(0, error)`.
+        """
 
         track = self._tracks.get(str(handle.path))
         if track is not None and track.loaded > position:
-            track.loaded = position  # it was there, and is gone again
+            track.loaded = position  # these bytes were in the page cache, and were evicted
 
         def loaded(end: int, error: BaseException | None) -> None:
             self._demand = None
@@ -94,7 +97,10 @@ class ReadAhead:
         self._demand = self._cold.load(handle, position, position + min(length, STEP), loaded), loaded
 
     def go_on(self, box: Outbox) -> bool:
-        """Begins the next read, if there is something to read ahead and none under way. False: no cold reader."""
+        """Begin the next read, if there is something to read ahead and no read is in progress.
+
+        Return False if the connection is no cold reader any more; the caller then calls `drop`.
+        """
         if self._load is not None:
             return True
         found = self._next(box)
@@ -114,12 +120,16 @@ class ReadAhead:
         return True
 
     def drop(self) -> None:
-        """Nothing more is read for this reader; what waits for a thread is given up."""
+        """End the read-ahead of this reader. Reads that have not begun are skipped."""
         self._cold.readers -= 1
         if self._load is not None:
             self._cold.forget(self._load, self._loaded)
+            self._load = None
         if self._demand is not None:
             self._cold.forget(*self._demand)
+            # The callback refers to this object and to the connection. If it stayed, that would be a reference cycle,
+            # which keeps the connection, its reply and the reply's files until the garbage collector runs.
+            self._demand = None
 
     def _loaded(self, end: int, error: BaseException | None) -> None:
         load, track, box = self._load, self._track, self._box
@@ -128,13 +138,17 @@ class ReadAhead:
         assert box is not None
         self._load = None
         if error is not None or end == load.start:
-            track.loaded, track.size = _NO_FURTHER, 0  # who needs it is told what is wrong
+            # No more read-ahead in this file. A reply that needs these bytes reads them itself, and gets the error.
+            track.loaded, track.size = _NO_FURTHER, 0
         else:
             track.loaded = max(track.loaded, end)
         self.go_on(box)
 
     def _next(self, box: Outbox) -> tuple[_Track, int, int] | None:
-        """The first step that is not in memory, in the order in which it will be sent."""
+        """Return the first step that is not in memory, as (file, begin, end), in the order in which it will be sent.
+
+        None if everything within the window is in memory.
+        """
         left = self._cold.window
         offset = box.offset
         for part in islice(box.parts, box.index, box.index + MOST_PARTS):

@@ -1,47 +1,57 @@
-"""Turning what arrives into frames, with little memory a connection and few copies.
+"""Receiving frames, with few copies and little memory for each connection.
 
-Small frames are received into one buffer that all connections of a processor share, and handled there. What
-is left over (the beginning of the next frame) is copied out to the connection. A frame too large for that
-gets a buffer of its own from the pool, and the rest of it is received straight into its place.
+Small frames are received into one buffer that all connections of a processor share, and are handled there. Remaining
+bytes (the beginning of the next frame) are copied to the connection. A large frame gets a buffer of its own from the
+pool, and the rest of the frame is received directly into that buffer.
 """
 
 from __future__ import annotations
 
 from kafkapy._ext.frames import split
-from kafkapy._ext.syscalls import recv_into, recv_into_long
-from kafkapy.network.buffers import BufferPool, rounded
+from kafkapy._ext.syscalls import recv_into, recv_into_long, unread
+from kafkapy.network.buffers import Buffer, BufferPool, rounded
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Pending
 
 SHARED = 64 << 10
-BIG = 16 << 10  # frames from here on get a buffer of their own if they do not arrive whole
-HEAD = 4 << 10  # how much is read of a frame that is expected to be a big one, before it gets its buffer
-TURN = 4 << 20  # then it is another connection's turn
+BIG = 16 << 10  # larger frames get a buffer of their own if the first receive does not get all of them
+HEAD = 4 << 10  # bytes that are received before a frame gets its own buffer, if it is expected to be large
+TURN = 4 << 20  # bytes that are received of a large frame before other connections are served
 
 
 class PeerClosed(Exception):
-    """The peer has finished sending, and all it sent was received."""
+    """Raised when the peer has closed its side, and everything that it sent was received."""
 
 
 class Receiver:
-    """Receives for the connections of one processor, one at a time: `receive`, handle the frames, `handled`."""
+    """Receives frames for all plain connections of a processor, or for one connection of another kind, such as TLS.
+
+    For one connection at a time: call `receive`, handle the frames, then call `handled`.
+    """
 
     def __init__(self, pool: BufferPool, most_frames: int, largest_frame: int) -> None:
         self._pool = pool
         self._most = most_frames
         self._largest = largest_frame
         self._shared = pool.take(SHARED, largest=SHARED)
+        # Replaces the shared buffer when another thread still reads that. It is allocated before a handler gets any
+        # frame, so that the replacement cannot fail.
+        self._spare: Buffer | None = None
+        # Other kinds of receivers, such as one that decrypts, replace these two.
+        self._recv_into = recv_into
+        self._recv_into_long = recv_into_long
         self.bytes_in = 0
-        # What was cut last: buffer, where the first byte lies that is in no frame, end of the bytes, and what the
-        # next frame needs (0: not known, -1: it is a bad one, which the next cut finds out).
+        # The result of the last `_cut`: the buffer, the position after the last whole frame, the end of the received
+        # bytes, and the size that the next frame needs (0: not known yet, -1: its size is invalid, and the next cut
+        # raises BadFrameSize).
         self._view = self._shared.view
         self._position = self._end = self._needed = 0
 
     def receive(self, conn: Connection) -> list[memoryview]:
-        """The whole frames that can be had in one turn: of what the connection carries, else of one receive.
+        """Return the next whole frames, from the bytes in `conn.carry` or from one receive. There may be none yet.
 
-        None may be there yet. After handling them `handled` must be called. Raises PeerClosed, BadFrameSize, or
-        OSError when the connection is dead.
+        After the frames are handled, the caller calls `handled`, or `leave` if the handler failed. Raises PeerClosed,
+        BadFrameSize, or OSError if the connection is dead or there is no memory.
         """
         if conn.carries_frames:
             assert conn.carry is not None
@@ -51,13 +61,15 @@ class Receiver:
             return self._cut(conn, view, len(view))
         if conn.big is not None:
             return self._receive_big(conn)
+        if self._spare is None:
+            self._spare = self._pool.take(SHARED, largest=SHARED)
         view = self._shared.view
         filled = 0
         if conn.carry is not None:
             filled = len(conn.carry)
             view[:filled] = conn.carry
         room = filled + HEAD if conn.expects_big else len(view)
-        received = recv_into(conn.fd, view, filled, room)
+        received = self._recv_into(conn.fd, view, filled, room)
         if received <= 0:
             if received == 0:
                 raise PeerClosed
@@ -67,7 +79,7 @@ class Receiver:
         conn.carry = None
         end = filled + received
         if end < room:
-            conn.readable = conn.gone  # it was emptied; see Connection.readable
+            conn.readable = conn.gone  # the socket is empty; see Connection.readable
         frames = self._cut(conn, view, end)
         if conn.big is not None and conn.readable:
             return self._receive_big(conn)
@@ -83,7 +95,10 @@ class Receiver:
         return frames
 
     def handled(self, conn: Connection, frames: list[memoryview], count: int, pending: Pending | None) -> None:
-        """Keeps what belongs to later: all but the first `count` frames, and the whole buffer if `pending` reads it."""
+        """Keep the bytes that follow the first `count` frames, and the whole buffer if `pending` still reads it."""
+        if conn.closing:  # perhaps because the handler failed
+            self.leave(conn)
+            return
         keep = pending is not None and pending.keeps_buffer
         if conn.big is not None:
             if keep:
@@ -92,38 +107,54 @@ class Receiver:
                 self._pool.give(conn.big)
             conn.big = None
             return
+        if keep and self._view is self._shared.view:
+            conn.kept = self._replace_shared()  # before `_keep_rest`, which may fail for lack of memory
         if count < len(frames):
             self._position -= sum(4 + len(frame) for frame in frames[count:])
             self._needed = 4 + len(frames[count])
         self._keep_rest(conn)
-        if keep and self._view is self._shared.view:
-            conn.kept = self._shared
-            self._shared = self._pool.take(SHARED, largest=SHARED)
         self._view = self._shared.view
 
-    def release(self, conn: Connection) -> None:
-        """Takes back what a closed connection had received."""
+    def leave(self, conn: Connection) -> None:
+        """Never reuse the buffer of the frames. Called instead of `handled` for a connection that will be closed.
+
+        A handler that failed may already have passed the frames to another thread, such as records to a queued append.
+        So nothing is received into their buffer any more; it is unmapped with the last view of it. Cannot fail.
+        """
         if conn.big is not None:
-            if conn.big_end < conn.big_needed:
-                self._pool.give(conn.big)
-            else:
-                self._pool.drop()  # a handler has seen the frame and failed: who knows who still reads it
             conn.big = None
-        if conn.kept is not None:
-            self._pool.drop()  # the pending request may go on reading it
-            conn.kept = None
+            self._pool.drop()
+        elif self._view is self._shared.view:
+            self._replace_shared()
+            self._pool.drop()
+        self._view = self._shared.view
+
+    def is_more(self, conn: Connection) -> bool:
+        """Return whether the peer has sent bytes that were not received yet."""
+        return unread(conn.fd) == 1
+
+    def release(self, conn: Connection) -> None:
+        """Release the receive buffers of a closed connection."""
+        if conn.big is not None:
+            self._pool.give(conn.big)  # holds an incomplete frame, which no handler has seen
+            conn.big = None
+        self.release_kept(conn, reuse=False)  # the pending request may still read this buffer
         conn.carry = None
 
-    def release_kept(self, conn: Connection) -> None:
-        """Takes back the buffer that a completed request kept."""
+    def release_kept(self, conn: Connection, *, reuse: bool) -> None:
+        """Release the buffer that a request kept. `reuse` says that no thread reads the buffer any more."""
         if conn.kept is not None:
-            self._pool.give(conn.kept)
+            if reuse:
+                self._pool.give(conn.kept)
+            else:
+                self._pool.drop()
             conn.kept = None
 
-    def distrust_shared(self) -> None:
-        """Leaves the shared buffer to whom a handler that failed may have given it."""
-        self._pool.drop()
-        self._shared = self._pool.take(SHARED, largest=SHARED)
+    def _replace_shared(self) -> Buffer:
+        """Replace the shared buffer by the spare one, and return it. The pool still counts the returned one as lent."""
+        assert self._spare is not None
+        shared, self._shared, self._spare = self._shared, self._spare, None
+        return shared
 
     def _keep_rest(self, conn: Connection) -> None:
         there = self._end - self._position
@@ -148,7 +179,7 @@ class Receiver:
             if end == buffer.capacity:
                 buffer.grow(min(rounded(needed), 2 * buffer.capacity))
             room = min(buffer.capacity, needed)
-            received = recv_into_long(conn.fd, buffer.view, end, room)
+            received = self._recv_into_long(conn.fd, buffer.view, end, room)
             if received <= 0:
                 if received == 0:
                     raise PeerClosed

@@ -1,16 +1,17 @@
-"""What a handler answers to a frame, and the handler's own contract.
+"""The replies that a handler returns for frames, and the protocol that a handler implements.
 
 A reply is one of
-  a send              list of buffers (of bytes), FileRegions and Pieces: whole frames with their sizes. The list
-                      is the network's from then on; none of it may be a view of the request's frame, which is gone
+  a send              a list of buffers (of bytes), FileRegions and Pieces: whole frames with their sizes. The network
+                      owns the list afterwards. No part may be a view of the request's frame, whose memory is reused
                       after the call
-  Timed(send, done)   the same, and `done()` is called when its last byte was given to the kernel
+  Timed(send, done)   the same, and `done()` is called when the kernel has taken its last byte
   NO_REPLY            nothing is sent (acks=0)
-  CLOSE               what precedes is sent, then the connection is closed
-  Pending             the reply comes later, by `complete`; nothing more is read from the connection until then
+  CLOSE               the replies before it are sent, then the connection is closed. The memory of the frames is not
+                      reused: a handler that failed may already have passed them to another thread
+  Pending             the reply comes later, by `complete`; no more frames are handled on the connection until then
 
-Instead of replies a handler may answer GATHERED, for all frames that it was given: it has put them in the processor's
-`gathered`, and their replies come from `end_turn`, when the other connections of this turn have been read.
+Instead of replies a handler may return GATHERED for all frames that it was given. Then it has put their requests into
+the processor's `gathered`, and `end_turn` returns the replies after the other connections with requests were read.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ GATHERED: Final = Word("GATHERED")
 
 
 class Timed:
-    """A send whose end is wanted to be known. `on_sent` runs on the processor; it is not called if the peer dies."""
+    """A send with a callback. `on_sent` runs on the processor after the last byte; not if the connection fails."""
 
     __slots__ = ("on_sent", "parts")
 
@@ -57,24 +58,24 @@ class Timed:
 
 
 class Pending:
-    """A reply that is still being made.
+    """A reply that comes later.
 
-    If the handler goes on using (views of) the request's frame, it sets `keeps_buffer` before it returns the
-    Pending; the memory then stays as it is until `complete`. A small frame is better copied: keeping holds the
-    whole receive buffer.
+    A handler that still uses the request's frame, or views of it, sets `keeps_buffer` before it returns the Pending.
+    Then the memory is not reused before `complete`, and never if the reply is CLOSE. It is better to copy a small
+    frame, because keeping it keeps the whole receive buffer.
 
-    `cancelled` turns True when the connection died first. `on_cancel`, set before the Pending is returned, is
-    called then, once, on the processor, and `complete` changes nothing any more.
+    If the connection closes before the reply, `cancelled` becomes True and `on_cancel` is called once, on the
+    processor. From then on `complete` has no effect. `on_cancel` has to be set before the Pending is returned.
 
-    `covers` is the number of frames that the one reply answers: a gathered append that waits answers all its
-    requests together.
+    `covers` is the number of frames that the reply answers: a gathered append that has to wait answers several
+    requests with one reply.
     """
 
     __slots__ = ("_claim", "_connection", "cancelled", "covers", "keeps_buffer", "make", "on_cancel", "reply")
 
     def __init__(self, connection: Connection, on_cancel: Callable[[], object] | None = None) -> None:
         self._connection = connection
-        self._claim = threading.Lock()  # taken by the first completion; never given back
+        self._claim = threading.Lock()  # acquired by the first completion, never released
         self.covers = 1
         self.keeps_buffer = False
         self.cancelled = False
@@ -82,8 +83,16 @@ class Pending:
         self.reply: Reply | None = None
         self.make: Callable[[], Reply] | None = None
 
+    def give_back_buffer(self) -> None:
+        """Release the request's memory before the reply, because the frame is not read any more. From any thread."""
+        self.keeps_buffer = False  # in case the handler has not returned yet
+        self._connection.processor.post_frame_unused(self._connection, self)
+
     def complete(self, reply: Reply) -> bool:
-        """Gives the reply, from any thread; not another Pending. False, and no effect, if there was one before."""
+        """Set the reply, which may not be a Pending, and have it sent. From any thread.
+
+        Returns False, without effect, if the Pending was already completed.
+        """
         if not self._claim.acquire(blocking=False):
             return False
         self.reply = reply
@@ -91,10 +100,10 @@ class Pending:
         return True
 
     def complete_with(self, make: Callable[[], Reply]) -> bool:
-        """As `complete`, but the reply is made by `make()` on the connection's processor, where handlers run too.
+        """As `complete`, but the reply is made by `make()` on the connection's processor.
 
-        For replies that cost something to make: the timer and the disk pool are not held up, and the reply shows
-        the state at the time it is sent. An exception in `make` closes the connection.
+        For replies that take time to make: the caller, such as the timer or the disk pool, is not delayed, and the
+        reply shows the state at the time when it is sent. An exception in `make` closes the connection.
         """
         if not self._claim.acquire(blocking=False):
             return False
@@ -107,17 +116,18 @@ Reply: TypeAlias = Send | Timed | Word | Pending
 
 
 class Handler(Protocol):
-    """What is called with the frames of a connection, on its processor. It must never block."""
+    """Handles the frames of connections, on their processors. Must never block."""
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply] | Word:
-        """Answers frames in order, one reply each, and at least the first. A Pending or CLOSE is the last reply.
+        """Return a reply for each of the first frames, in order, or GATHERED. A Pending or CLOSE must be the last.
 
-        A frame comes without its size, as a writable view that is good only during the call. Frames without a
-        reply come again, after the Pending, or when the replies before them are sent: so a handler may leave frames
-        when its replies have become large. An exception closes the connection.
+        At least the first frame gets a reply. A frame comes without its size, as a writable view that is valid only
+        during the call. Frames without a reply are passed again, after the Pending is completed or the replies are
+        sent. So a handler may stop early when its replies have become large. An exception closes the connection, and
+        the replies of this call are not sent.
         """
         ...
 
     def end_turn(self, gathered: Sequence[tuple[Connection, Any]]) -> Sequence[tuple[Connection, Sequence[Reply]]]:
-        """The replies to what `handle` has put into its processor's `gathered`, by connection."""
+        """Return, for each connection, the replies to what `handle` has put into the processor's `gathered`."""
         ...

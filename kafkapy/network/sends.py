@@ -1,8 +1,8 @@
-"""Getting replies out: bytes and pieces by sendmsg, file regions by sendfile, as far as the socket takes them.
+"""Sending replies: buffers and pieces by sendmsg, file regions by sendfile, until the socket is full.
 
-A region is never held in memory: what a slow reader has not taken is asked of the page cache again when its
-socket has room. The copying path (zero copy off, or a region too short for it) reads into one scratch buffer
-of the processor, and forgets what the socket did not take.
+A file region is never kept in memory: the rest of a region for a slow reader comes from the page cache again when the
+socket has room. Regions are copied if zero copy is off or they are too short for it. A copied region is read into a
+scratch buffer of the processor; bytes that the socket did not take are read again later.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from kafkapy.record.file_region import FileHandle, FileRegion
 if TYPE_CHECKING:
     from kafkapy.network.read_ahead import ReadAhead
 
-WINDOW = 256 << 10  # a region is asked for and sent in such steps
-SCRATCH = 128 << 10  # about what a socket with 100 KiB of send buffer takes at once
-TURN = 256 << 10  # then others have theirs: at 4 MiB a producer beside 8 consumers of 1 MiB waits 2 to 3 times as long
+WINDOW = 256 << 10  # bytes of a region that are looked up in the page cache, and sent, at a time
+SCRATCH = 128 << 10  # about the bytes that a socket with a send buffer of 100 KiB takes in one call
+# Bytes that are sent to a connection before the others are served. Measured: at 4 MiB a producer waits 2 to 3 times as
+# long while 8 consumers fetch 1 MiB each.
+TURN = 256 << 10
 JOIN_BELOW = 64 << 10
 _MOST_PARTS = 60
 
-DONE: Final = 0  # all is sent
-BLOCKED: Final = 1  # the socket is full; it will say when it has room
+# Results of Sender.flush.
+DONE: Final = 0  # everything is sent
+BLOCKED: Final = 1  # the socket is full; epoll reports when it has room
 COLD: Final = 2  # `Sender.cold` has to be read from disk first
-LATER: Final = 3  # there is more, but others wait
+LATER: Final = 3  # there is more to send, after other connections were served
 UNMADE: Final = 4  # the next piece of `Sender.unmade` has to be made first
 
 
 class Residency(Protocol):
-    """What is asked before a file is read: `kafkapy._ext.residency`, or a test's own answers."""
+    """Checks whether file data is in the page cache: `kafkapy._ext.residency`, or a replacement in tests."""
 
     def ready(self, fd: int, position: int, length: int) -> bool: ...
 
@@ -43,7 +46,7 @@ class Residency(Protocol):
 
 
 class PageCache:
-    """The real one."""
+    """The Residency of the kernel's page cache."""
 
     ready = staticmethod(residency.ready)
     resident = staticmethod(residency.resident)
@@ -51,7 +54,7 @@ class PageCache:
 
 
 class RegionEnded(OSError):
-    """A file is shorter than a region of it that was promised; the frame cannot be completed."""
+    """The error for a file that is shorter than a region of it in a reply, so that the frame cannot be completed."""
 
 
 class Outbox:
@@ -63,10 +66,10 @@ class Outbox:
         self.parts: list[Part] = []
         self.index = 0
         self.offset = 0
-        self.others = 0  # how many of the parts are no buffers
-        self.warmed = 0  # the current part was just read from disk up to here: no need to ask again
-        self.ahead: ReadAhead | None = None  # of a connection whose replies come from disk
-        self.marks: list[tuple[int, Callable[[], object]]] = []  # (parts before it, what to call then)
+        self.others = 0  # the number of parts that are not buffers
+        self.warmed = 0  # the current part was just read from disk up to this offset: no page cache check needed
+        self.ahead: ReadAhead | None = None  # set for a connection whose replies come from disk
+        self.marks: list[tuple[int, Callable[[], object]]] = []  # (number of parts before the callback, callback)
 
     def add(self, send: Send) -> None:
         for part in send:
@@ -77,11 +80,11 @@ class Outbox:
             self.parts.append(part)
 
     def mark(self, on_sent: Callable[[], object]) -> None:
-        """Calls `on_sent` when everything that was added so far is sent."""
+        """Call `on_sent` when everything that was added so far is sent."""
         self.marks.append((len(self.parts), on_sent))
 
     def join(self) -> None:
-        """Makes one part of many short ones (the replies of a turn), if none of them is begun."""
+        """Join short parts, which must be buffers, into one, if nothing of them was sent yet."""
         if not self.index and not self.offset and sum(map(len, self.parts)) < JOIN_BELOW:
             self.parts = [b"".join(self.parts)]  # type: ignore[arg-type]
             self.marks = [(1, on_sent) for _, on_sent in self.marks]
@@ -93,22 +96,26 @@ class Outbox:
             self.marks = []
 
     def advance(self, sent: int) -> None:
-        """Notes that `sent` more bytes are out."""
+        """Note that `sent` more bytes were sent."""
         parts, index, offset = self.parts, self.index, self.offset + sent
         while index < len(parts) and offset >= len(parts[index]):
             offset -= len(parts[index])
             index += 1
         if index != self.index:
             self.warmed = 0
-            # What is sent is let go: a deleted segment's file is closed when its last region is out.
+            # Drop the references to the parts that were sent, so that the file of a deleted segment is closed as soon
+            # as its last region was sent.
             parts[self.index : index] = [b""] * (index - self.index)
             self.index = index
         self.offset = offset
 
 
 class Sender:
-    """Sends outboxes of one processor. `cold` says what COLD is waiting for, (handle, position, length), `unmade`
-    what UNMADE is."""
+    """Sends the outboxes of all plain connections of a processor, or of one connection of another kind, such as TLS.
+
+    After a `flush` that returned COLD, `cold` is the (handle, position, length) to read from disk first. After UNMADE,
+    `unmade` is the part whose next piece has to be made.
+    """
 
     def __init__(self, zero_copy: bool, copy_below: int, pages: Residency) -> None:
         self._zero_copy = zero_copy
@@ -120,7 +127,10 @@ class Sender:
         self.bytes_out = 0
 
     def flush(self, fd: int, box: Outbox) -> int:
-        """Sends what the socket takes and says what it stopped at; raises OSError when the connection is dead."""
+        """Send as much as the socket takes, and return one of the results above (DONE, BLOCKED, ...).
+
+        Raises OSError if the connection is dead, and RegionEnded.
+        """
         if not box.others and len(box.parts) > 1:
             box.join()
         turn = TURN
@@ -137,11 +147,11 @@ class Sender:
             if sent < 0:
                 if self.cold is not None:
                     return COLD
-                box.warmed = 0  # by the time that the socket has room it may be gone again
+                box.warmed = 0  # the pages may be evicted by the time that the socket has room
                 return UNMADE if self.unmade is not None else BLOCKED
             self.bytes_out += sent
             if sent == len(part) and not box.offset and box.index + 1 == len(box.parts):
-                break  # as nearly always: one part, and the socket took it
+                break  # the most frequent case: the socket took the only, or the last, part at once
             box.advance(sent)
             while box.marks and box.marks[0][0] <= box.index:
                 box.marks.pop(0)[1]()
@@ -178,12 +188,12 @@ class Sender:
         more = box.offset + len(piece) < part.length or box.index + 1 < len(box.parts)
         sent = syscalls.sendmsg(fd, [piece], 0, 1, 0, more)
         if sent < 0:
-            del piece  # it is to be let go of
+            del piece  # the last reference but the part's own, so that `wait` can free the piece
             part.wait(box.offset)
         return sent
 
     def _send_mixed(self, fd: int, box: Outbox) -> int:
-        """One sendmsg of the bytes and short regions from here on, up to what goes another way."""
+        """Send the next buffers and short regions with one sendmsg, up to a part that is sent in another way."""
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
         scratch = memoryview(self._scratch)
@@ -206,7 +216,7 @@ class Sender:
                     run.append(scratch[used : used + got])
                     used += got
                 if got < part.length - offset:
-                    # No more room, or the rest is not in memory: what there is goes first.
+                    # The scratch buffer is full, or the rest is not in memory: send first what was read.
                     if got <= 0 and not run:
                         self.cold = (part.handle, part.position + offset, part.length - offset)
                         return -1
@@ -217,14 +227,18 @@ class Sender:
         return syscalls.sendmsg(fd, run, 0, len(run), 0, more)
 
     def _read(self, region: FileRegion, offset: int, start: int, end: int, warmed: int) -> int:
-        """Bytes of the region into scratch[start:end]: how many, or -1 if that would have to wait for the disk."""
+        """Read bytes of the region into scratch[start:end], and return how many, or -1.
+
+        -1 means that the buffer has no room, or that the read would have to wait for the disk.
+        """
         if start == end:
             return -1
         assert self._scratch is not None
         position = region.position + offset
         got = self._pages.read_now(region.handle.fd, self._scratch, start, end, position)
         if got < 0 and offset < warmed:
-            # It was read a moment ago and is gone again, or its file system cannot say: wait for it this once.
+            # The bytes were read a moment ago, but were evicted again, or the file system has no non-blocking read.
+            # This read may wait for the disk, because another load could find the bytes evicted again, and so on.
             end = min(end, start + warmed - offset)
             got = os.preadv(region.handle.fd, [memoryview(self._scratch)[start:end]], position)
         if got == 0:

@@ -1,24 +1,24 @@
-"""What is done for one connection in its turn: send what is unsent, receive, handle, answer.
+"""Serving one connection: send unsent replies, receive, call the handler, send its replies.
 
-In this order, and each only if nothing of the ones before is left: that is all the back-pressure there is. A
-connection with an unsent or a pending reply is not read, so its client is stopped by its own socket.
+In this order, and each step only after the steps before are complete. That is how back-pressure works: while a reply is
+unsent or pending, nothing is received from the connection, so the client's socket fills up and the client has to wait.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafkapy._ext import syscalls
 from kafkapy._ext.frames import BadFrameSize
 from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import PieceMaker, Pieces
 from kafkapy.network.read_ahead import ReadAhead
-from kafkapy.network.receive import PeerClosed, Receiver
+from kafkapy.network.receive import PeerClosed
 from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Pending, Reply, Timed, Word
-from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency, Sender
+from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency
 
 if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
@@ -27,36 +27,32 @@ log = logging.getLogger(__name__)
 
 
 class Serving:
-    """The turns of one processor's connections. Runs on the processor's thread."""
+    """Serves the connections of one processor, on the processor's thread."""
 
     def __init__(
         self,
         processor: Processor,
         handler: Handler,
-        receiver: Receiver,
-        sender: Sender,
         cold: ColdReads,
         maker: PieceMaker,
         pages: Residency,
     ) -> None:
         self._processor = processor
         self._handler = handler
-        self._receiver = receiver
-        self._sender = sender
         self._cold = cold
         self._maker = maker
         self._pages = pages
         self.frames_in = 0
 
     def serve(self, conn: Connection) -> None:
-        """One turn. Whatever goes wrong ends this connection and no other."""
+        """Serve the connection once. An error closes this connection and no other."""
         try:
             self._serve(conn)
         except Exception as error:
             self._failed(conn, error)
 
     def answer_gathered(self) -> None:
-        """Answers the connections whose requests the handler has gathered in this turn."""
+        """Send the replies to the requests that the handler has put into the processor's `gathered`."""
         gathered, self._processor.gathered = self._processor.gathered, []
         try:
             answers = self._handler.end_turn(gathered)
@@ -72,7 +68,7 @@ class Serving:
                     self._failed(conn, error)
 
     def _failed(self, conn: Connection, error: Exception) -> None:
-        """Called where `error` is handled."""
+        """Log `error` and close the connection. Called in the `except` block of `error`."""
         match error:
             case PeerClosed():
                 pass
@@ -80,33 +76,39 @@ class Serving:
                 log.warning("closed a connection for %s", error, extra=conn.who)
             case RegionEnded():
                 log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
+            case OSError(errno=errno.ENOMEM):
+                log.error("closed a connection: there is no memory to serve it: %s", error, extra=conn.who)
             case OSError():
                 log.debug("lost a connection: %s", error, extra=conn.who)
             case _:
                 log.exception("closed a connection after an error", extra=conn.who)
-                self._receiver.distrust_shared()
         self._close(conn)
 
     def complete(self, conn: Connection, pending: Pending) -> None:
-        """A pending request has its reply: the connection goes on where it stopped."""
-        # What makes the reply knows the pending, as does who wants to hear of a close: circles, which only a collection
-        # would end, and one that finds the circles of thousands of answers takes a tenth of a second.
+        """Take the reply of a pending request, and have the connection served again."""
+        # `make` and `on_cancel` usually refer to the Pending: reference cycles, which only the garbage collector would
+        # free. A collection that finds the cycles of thousands of replies takes a tenth of a second.
         make, pending.make = pending.make, None
         pending.on_cancel = None
         if conn.pending is not pending:
             return  # the connection was closed before
         conn.pending = None
-        self._receiver.release_kept(conn)
         try:
             reply = make() if make is not None else pending.reply
             if isinstance(reply, Pending) or reply is None:
                 raise TypeError(f"a pending request was completed with {reply!r}")
+            conn.receiver.release_kept(conn, reuse=reply is not CLOSE)
             self._answer(conn, reply)
         except Exception:
             log.exception("closed a connection: its pending request failed", extra=conn.who)
             self._close(conn)
             return
         self._processor.queue(conn)
+
+    def frame_unused(self, conn: Connection, pending: Pending) -> None:
+        """Release the receive buffer of a pending request before its reply."""
+        if conn.pending is pending:
+            conn.receiver.release_kept(conn, reuse=True)
 
     def _serve(self, conn: Connection) -> None:
         if conn.parked:
@@ -119,29 +121,38 @@ class Serving:
             self._close(conn)
         elif conn.pending is not None:
             self._close_if_dead(conn)
+        elif conn.muted_until:
+            if conn.broken:
+                self._close(conn)
         elif conn.readable or conn.carries_frames:
-            frames = self._receiver.receive(conn)
+            frames = conn.receiver.receive(conn)
             if frames:
                 self._handle(conn, frames)
             elif conn.readable:
                 self._processor.queue(conn)
 
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
-        replies = self._handler.handle(conn, frames)
-        if isinstance(replies, Word):
-            assert replies is GATHERED
-            self.frames_in += len(frames)
-            self._receiver.handled(conn, frames, len(frames), None)
+        try:
+            replies = conn.handler.handle(conn, frames)
+            if isinstance(replies, Word):
+                assert replies is GATHERED
+                count = len(frames)
+            else:
+                count = len(replies)
+                if count and isinstance(replies[-1], Pending):
+                    count += replies[-1].covers - 1
+                self._take(conn, replies)
+                if not 0 < count <= len(frames):
+                    raise TypeError(f"a handler answered {count} of {len(frames)} frames")
+        except Exception:  # also an OSError, which is not the socket's here
+            conn.receiver.leave(conn)
+            log.exception("closed a connection after an error", extra=conn.who)
+            self._close(conn)
             return
-        count = len(replies)
-        if count and isinstance(replies[-1], Pending):
-            count += replies[-1].covers - 1
         self.frames_in += count
-        self._take(conn, replies)
-        if not 0 < count <= len(frames):
-            raise TypeError(f"a handler answered {count} of {len(frames)} frames")
-        self._receiver.handled(conn, frames, count, conn.pending)
-        self._go_on(conn)
+        conn.receiver.handled(conn, frames, count, conn.pending)
+        if replies is not GATHERED:
+            self._go_on(conn)
 
     def _take(self, conn: Connection, replies: Sequence[Reply]) -> None:
         for reply in replies:
@@ -150,7 +161,7 @@ class Serving:
             self._answer(conn, reply)
 
     def _go_on(self, conn: Connection) -> None:
-        """Sends what there is to send, and sees to it that the connection gets another turn if it needs one."""
+        """Send the outbox. Then close the connection, or queue it if there may be more to receive."""
         if conn.outbox.parts and not self._send(conn):
             return
         if conn.closing:
@@ -178,8 +189,11 @@ class Serving:
             raise TypeError(f"a handler gave {reply!r}, which is no reply")
 
     def _send(self, conn: Connection) -> bool:
-        """True when everything is out; otherwise the connection waits for what it needs to go on."""
-        state = self._sender.flush(conn.fd, conn.outbox)
+        """Send the outbox, and return True if everything was sent.
+
+        Otherwise the connection is served again when the socket has room, or when a disk read or a piece is ready.
+        """
+        state = conn.sender.flush(conn.fd, conn.outbox)
         if state == COLD:
             self._park(conn)
         if conn.outbox.ahead is not None and not conn.outbox.ahead.go_on(conn.outbox):
@@ -191,13 +205,13 @@ class Serving:
         elif state == UNMADE:
             self._have_made(conn)
         else:
-            assert state in (BLOCKED, COLD)  # epoll will tell when there is room, the disk's thread what is there
+            assert state in (BLOCKED, COLD)  # an epoll event or `_unpark` queues the connection again
         return False
 
     def _park(self, conn: Connection) -> None:
-        assert self._sender.cold is not None
-        handle, position, length = self._sender.cold
-        self._sender.cold = None
+        assert conn.sender.cold is not None
+        handle, position, length = conn.sender.cold
+        conn.sender.cold = None
         conn.parked = True
         box = conn.outbox
         if box.ahead is None:
@@ -212,18 +226,19 @@ class Serving:
             log.error("closed a connection in the middle of a reply: %s", error, extra=conn.who)
             self._close(conn)
             return
-        # Without asking again: were the pages gone by now, it would go on in a circle.
+        # The next send does not check the page cache for these bytes. If the pages were evicted already, a check would
+        # lead to another read, and so on, perhaps for ever.
         conn.outbox.warmed = conn.outbox.offset + max(warmed, 1)
         self._processor.queue(conn)
 
     def forget_reader(self, conn: Connection) -> None:
-        """Nothing is read ahead of it any more."""
+        """End the connection's read-ahead, if there is one."""
         ahead, conn.outbox.ahead = conn.outbox.ahead, None
         if ahead is not None:
             ahead.drop()
 
     def _have_made(self, conn: Connection) -> None:
-        part, self._sender.unmade = self._sender.unmade, None
+        part, conn.sender.unmade = conn.sender.unmade, None
         assert part is not None
         conn.parked = True
         offset = conn.outbox.offset
@@ -242,12 +257,12 @@ class Serving:
             self._close(conn)
 
     def _close_if_dead(self, conn: Connection) -> None:
-        """Ends a connection that waits for a pending reply when nobody is there to get it.
+        """Close a connection with a pending reply if its peer is gone and has sent nothing more.
 
-        If the peer sent more before it went (fire-and-forget produces behind a fetch), that must still be
-        handled: then the pending request is left to finish by itself, which it does in bounded time.
+        If the peer sent more requests before it closed its side (produce requests with acks=0 after a fetch), these
+        must still be handled. Then the connection stays until the pending request completes, which takes bounded time.
         """
-        if conn.broken or (conn.gone and not conn.carries_frames and syscalls.unread(conn.fd) != 1):
+        if conn.broken or (conn.gone and not conn.carries_frames and not conn.receiver.is_more(conn)):
             self._close(conn)
 
     def _close(self, conn: Connection) -> None:

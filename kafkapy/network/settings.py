@@ -1,4 +1,4 @@
-"""What the network is told: listeners and the settings that Kafka's configuration has for sockets."""
+"""Settings of the network: the listeners, and the socket settings of Kafka's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ UNLIMITED = 2_147_483_647
 
 @dataclass(frozen=True)
 class Listener:
-    """An address to listen on. `host` is a name or an IPv4 or IPv6 address (no brackets); "" is every interface."""
+    """An address to listen on.
+
+    `host` is a name or an IPv4 or IPv6 address without brackets; "" stands for all interfaces. Port 0 stands for any
+    free port.
+    """
 
     name: str
     host: str
@@ -24,28 +28,33 @@ class Listener:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """Apache Kafka 3.9's names and defaults where nothing else is said; the last block has no Kafka name."""
+    """Settings with the names and defaults of Apache Kafka 3.9, except where a comment gives Kafka's default.
 
-    num_network_threads: int = 1  # Kafka: 3. One is best while Python has one lock; see DESIGN §3
+    The settings after the blank line have no Kafka name.
+    """
+
+    num_network_threads: int = 1  # Kafka: 3. One thread is best because of the GIL: docs/performance.md
     socket_request_max_bytes: int = 104_857_600
-    # Kafka: 102,400, which sendfile fills at once: a third more for one consumer, and fewer wake-ups. -1: the system's.
+    # Kafka: 102,400, which one sendfile call fills. With twice the size a single consumer gets a third more bytes a
+    # second, with fewer wake-ups. -1: the operating system's default.
     socket_send_buffer_bytes: int = 204_800
-    # Kafka: 102,400. -1 is what the system gives, which grows with the traffic: a third of the CPU a GiB received.
+    # Kafka: 102,400. -1 is the operating system's default, which grows with the traffic: a third of the CPU per GiB.
     socket_receive_buffer_bytes: int = -1
-    socket_listen_backlog_size: int = 4096  # Kafka: 50, of which a thousand clients at once are not taken in
+    socket_listen_backlog_size: int = 4096  # Kafka: 50, too few when a thousand clients connect at the same time
     max_connections: int = UNLIMITED
     max_connections_per_listener: Mapping[str, int] = field(default_factory=dict)
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     connections_max_idle_ms: int = 600_000  # negative: never
-    inter_broker_listener: str | None = None  # may exceed max_connections at the cost of the others' idlest
+    # This listener may exceed max_connections; then the connection of another listener that was idle longest is closed.
+    inter_broker_listener: str | None = None
 
     zero_copy: bool = True  # kafkapy.zero.copy.enable
     copy_below: int = 8192  # regions shorter than this are copied: sendfile costs more
-    # kafkapy.read.ahead.bytes: of one reader; 0: nothing is read ahead. Short on purpose: where the kernel itself reads
-    # far ahead (8 MiB), being before it costs a third of the rate (measured: 1.06 GiB/s; 1.51 with 2 MiB or none).
+    # kafkapy.read.ahead.bytes, for one reader; 0: no read-ahead. Short on purpose: where the kernel itself reads far
+    # ahead (8 MiB), reading before the kernel costs a third of the rate (measured: 1.06 GiB/s; 1.51 with 2 MiB or 0).
     read_ahead_bytes: int = 2 << 20
-    read_ahead_max_bytes: int = 64 << 20  # kafkapy.read.ahead.max.bytes: of all together
-    max_frames_a_turn: int = 64  # of one connection, handed to the handler at once
-    buffer_pool_bytes: int = 32 << 20  # free receive buffers a processor keeps warm
-    drain_s: float = 5.0  # how long a stop waits for replies that are under way
+    read_ahead_max_bytes: int = 64 << 20  # kafkapy.read.ahead.max.bytes: for all readers together
+    max_frames_a_turn: int = 64  # frames of a connection that one call of the handler gets
+    buffer_pool_bytes: int = 32 << 20  # free receive buffers that a processor keeps
+    drain_s: float = 5.0  # how long a stop waits for replies that are in progress

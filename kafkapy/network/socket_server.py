@@ -1,4 +1,4 @@
-"""The network put together: listeners, one acceptor, the processors."""
+"""The socket server: the listeners, one acceptor and the processors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from kafkapy.network.acceptor import Acceptor
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
-from kafkapy.network.processor import Processor
+from kafkapy.network.processor import Processor, Transport
 from kafkapy.network.replies import Handler
 from kafkapy.network.sends import PageCache, Residency
 from kafkapy.network.settings import Listener, NetworkSettings
@@ -24,15 +24,18 @@ from kafkapy.runtime.read_pools import ReadPools
 
 log = logging.getLogger(__name__)
 
-# What a thread that wants the interpreter's lock waits before it asks for it. Measured (0.5 against 5 ms): the
-# latency beside a busy thread falls by ten, and nothing gets slower.
+# How long a thread waits for the GIL before the thread that holds the GIL has to release it. Measured (0.5 against
+# Python's 5 ms): a tenth of the latency while another thread is busy, and nothing gets slower.
 SWITCH_INTERVAL_S = 0.0005
 
 
 class SocketServer:
-    """Receives frames on all listeners and sends what the handler answers.
+    """Receives frames on all listeners, calls the handler, and sends its replies.
 
-    `bind`, then `start`; `stop_accepting` and `stop` in this order, or `stop` alone. The pools must outlive it.
+    `transports` has, by listener, the function that makes the receiver and the sender of a connection that is not
+    plain, such as TLS.
+
+    Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the pools after the server.
     """
 
     def __init__(
@@ -45,24 +48,35 @@ class SocketServer:
         read_pools: ReadPools,
         clock: Clock = SYSTEM_CLOCK,
         pages: Residency | None = None,
+        transports: Mapping[str, Transport] | None = None,
     ) -> None:
         self._listeners = list(listeners)
         self._settings = settings
         self._counters = counters
         self.limits = ConnectionLimits(settings, self._listeners)
         self._processors = [
-            Processor(index, handler, settings, self.limits, disk_pool, read_pools, clock, pages or PageCache())
+            Processor(
+                index,
+                handler,
+                settings,
+                self.limits,
+                disk_pool,
+                read_pools,
+                clock,
+                pages or PageCache(),
+                transports or {},
+            )
             for index in range(settings.num_network_threads)
         ]
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
-        self._stopped = False
+        self._running: list[Processor] = []
         self._count()
 
     def bind(self) -> dict[str, int]:
-        """Opens all listeners; the port of each by its name. Raises ListenError, and then none is open.
+        """Open all listeners and return their ports, by listener name. If that raises ListenError, none is open.
 
-        Clients can connect from now on, and wait until `start`.
+        From now on clients can connect; they are served after `start`.
         """
         try:
             for listener in self._listeners:
@@ -75,31 +89,33 @@ class SocketServer:
         return {listener.name: sock.getsockname()[1] for listener, sock in self._sockets}
 
     def start(self) -> None:
+        """Start the processors and the acceptor. If that raises NoThread, `stop` ends those that were started."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         for processor in self._processors:
             processor.start()
+            self._running.append(processor)
         self._acceptor = Acceptor(self._sockets, self._processors, self.limits, self._settings, self._counters)
         self._acceptor.start()
         for listener, sock in self._sockets:
             log.info("listening", extra=fields(listener=listener.name, address=_shown(sock)))
 
     def stop_accepting(self) -> None:
-        """Closes the listeners; connections that are there go on."""
+        """Close the listeners. Open connections stay."""
         if self._acceptor is not None:
             self._acceptor.stop()
         for _, sock in self._sockets:
             sock.close()
 
     def stop(self) -> None:
-        """Handles no more frames, lets replies that are under way out (at most `drain_s`), closes everything."""
+        """Handle no more frames, send the replies in progress (for at most `drain_s` seconds), close everything."""
         self.stop_accepting()
-        if self._acceptor is None or self._stopped:
+        running, self._running = self._running, []
+        if not running:
             return
-        self._stopped = True
         began = time.monotonic()
-        for processor in self._processors:
+        for processor in running:
             processor.stop(self._settings.drain_s)
-        for processor in self._processors:
+        for processor in running:
             processor.join()
         log.info("the network has stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
 
@@ -111,7 +127,10 @@ class SocketServer:
         overrides: Mapping[str, int] | None = None,
         per_listener: Mapping[str, int] | None = None,
     ) -> None:
-        """Changes connection limits while running; a lower max.connections closes the idlest ones above it."""
+        """Change the given connection limits of a running server.
+
+        If max.connections is lower than the number of connections, those that were idle longest are closed.
+        """
         self.limits.update(
             max_connections=max_connections,
             max_connections_per_ip=max_connections_per_ip,
@@ -123,7 +142,7 @@ class SocketServer:
 
     @property
     def connections(self) -> int:
-        """Open connections, admitted and not yet closed."""
+        """Return the number of open connections."""
         return self.limits.total
 
     def _count(self) -> None:

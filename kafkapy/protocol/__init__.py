@@ -1,4 +1,4 @@
-"""What goes over the wire: one schema text an API, the compiler for it, message classes, headers.
+"""The wire protocol: a schema text for each API, their compiler, message classes and headers.
 
 Start at `apis` (the registry: `apis.METADATA.decode_request(...)`), then `schemas/` and `compiler`.
 """

@@ -1,15 +1,14 @@
-"""ApiVersions: the answer derived from what is served, and the one to a version that nobody knows."""
+"""Builds ApiVersions responses, also the response to an ApiVersions request of an unknown version."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import API_VERSIONS
-from kafkapy.protocol.headers import UnsupportedApi, response_frame
 
 
 def versions_response(served: Mapping[int, tuple[int, int]], error_code: int = Errors.NONE) -> Any:
-    """Make the response that promises `served`: for each api key the first and last version."""
+    """Return the ApiVersions response for `served`, the first and last version by API key."""
     entry = API_VERSIONS.Response.ApiKeys
     return API_VERSIONS.Response(
         error_code=error_code,
@@ -17,11 +16,10 @@ def versions_response(served: Mapping[int, tuple[int, int]], error_code: int = E
     )
 
 
-def unsupported(request: UnsupportedApi, served: Mapping[int, tuple[int, int]]) -> bytes:
-    """Make the whole frame that answers an ApiVersions request of an unknown version.
+def unsupported(served: Mapping[int, tuple[int, int]]) -> Any:
+    """Make the response to an ApiVersions request of an unknown version; it is sent as version 0.
 
-    As Kafka (KIP-511): response v0 with UNSUPPORTED_VERSION and only the range of ApiVersions itself, from which
-    the client chooses the version that it asks with next.
+    As Kafka (KIP-511): UNSUPPORTED_VERSION and only the range of ApiVersions itself, from which the client chooses the
+    version of its next request.
     """
-    own = {API_VERSIONS.key: served[API_VERSIONS.key]}
-    return response_frame(API_VERSIONS, 0, request.correlation_id, versions_response(own, Errors.UNSUPPORTED_VERSION))
+    return versions_response({API_VERSIONS.key: served[API_VERSIONS.key]}, Errors.UNSUPPORTED_VERSION)

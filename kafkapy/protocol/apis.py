@@ -1,6 +1,6 @@
-"""The registry: one `Api` for every schema in `schemas/`, compiled when it is first used.
+"""The registry of APIs: one `Api` for each schema in `schemas/`, compiled on first use.
 
-What is here can be decoded and encoded; what a broker serves is decided by its handlers.
+All of these can be encoded and decoded; the broker serves those that have a handler.
 """
 
 from functools import cached_property
@@ -15,19 +15,19 @@ from kafkapy.protocol.message import make_class
 
 _SCHEMAS = Path(__file__).parent / "schemas"
 
-# A 100 MB frame of two-byte elements would become gigabytes of objects, and hold everybody up for ten seconds. A
-# request for every partition of the largest cluster stays well below this.
+# A 100 MB frame of two-byte elements would become gigabytes of objects and block other requests for ten seconds. A
+# request for every partition of the largest cluster stays well below this limit.
 MAX_REQUEST_ELEMENTS = 1_000_000
 
 Buffer = bytes | bytearray | memoryview
 
 
 class Api:
-    """One API: its key and name, the versions of its schema, its message classes and their codec.
+    """An API: its key, name, versions, message classes and codecs.
 
-    `Request` and `Response` are message classes (see `message`). `encode_*` raise UnsupportedVersion for a version
-    that the schema does not have and for a value that the version cannot carry, ValueError for a value that does
-    not fit its field. `decode_*` raise ProtocolError, and UnsupportedVersion.
+    `Request` and `Response` are message classes (see `message`). `encode_*` raise UnsupportedVersion for a version that
+    the schema does not have or that cannot carry a value, and ValueError for a value that does not fit its field.
+    `decode_*` raise ProtocolError, and UnsupportedVersion.
     """
 
     def __init__(self, key: int, name: str, file: str) -> None:
@@ -64,41 +64,41 @@ class Api:
 
     @cached_property
     def flexible_from(self) -> int:
-        """The first flexible version; above `max_version` if there is none."""
+        """The first flexible version; greater than `max_version` if there is none."""
         return self._head.flexible
 
     @cached_property
     def Request(self) -> Any:
-        """The class of the request's messages."""
+        """The message class of requests."""
         return make_class(f"{self.name}Request", self._schema.request, __name__)
 
     @cached_property
     def Response(self) -> Any:
-        """The class of the response's messages."""
+        """The message class of responses."""
         return make_class(f"{self.name}Response", self._schema.response, __name__)
 
     def has_version(self, version: int) -> bool:
-        """Whether the schema has this version."""
+        """Return True if the schema has this version."""
         return self.min_version <= version <= self.max_version
 
     def decode_request(self, buffer: Buffer, version: int, offset: int = 0) -> Any:
-        """Read the request that begins at `offset`, after the header."""
+        """Decode the request that begins at `offset`, after the header."""
         return self.request_program(version).decode(buffer, offset)
 
     def encode_request(self, message: Any, version: int) -> bytes:
-        """Write the request, without header."""
+        """Encode the request without a header."""
         return self.request_program(version).encode(message)
 
     def decode_response(self, buffer: Buffer, version: int, offset: int = 0) -> Any:
-        """Read the response that begins at `offset`, after the header."""
+        """Decode the response that begins at `offset`, after the header."""
         return self.response_program(version).decode(buffer, offset)
 
     def encode_response(self, message: Any, version: int) -> bytes:
-        """Write the response, without header."""
+        """Encode the response without a header."""
         return self.response_program(version).encode(message)
 
     def request_program(self, version: int) -> Program:
-        """The codec of this version's requests, made at first use."""
+        """Return the codec of this version's requests, compiled on first use."""
         program = self._request_programs.get(version)
         if program is None:
             layout = self._layout("request", self.Request, self._schema.request, version)
@@ -107,7 +107,7 @@ class Api:
         return program
 
     def response_program(self, version: int) -> Program:
-        """The codec of this version's responses, made at first use."""
+        """Return the codec of this version's responses, compiled on first use."""
         program = self._response_programs.get(version)
         if program is None:
             program = Program(self._layout("response", self.Response, self._schema.response, version))

@@ -1,8 +1,8 @@
-"""Turns a schema text into a tree of fields, and says in which line a schema is wrong.
+"""Compiles a schema text to a tree of fields, and reports errors by line.
 
-The form, a field a line, with two more spaces of indentation for what is inside a struct:
+A schema has one field a line, indented by two more spaces inside a struct:
 
-    api 3 Metadata    versions 0-12    flexible 9+          # "flexible none" for an API that never is
+    api 3 Metadata    versions 0-12    flexible 9+          # "flexible none" for an API without flexible versions
 
     request
       topics        []               nullable 1+            # an array of structs
@@ -13,12 +13,12 @@ The form, a field a line, with two more spaces of indentation for what is inside
 
     NAME  TYPE  [VERSIONS]  [nullable [VERSIONS]]  [default VALUE]  [tag NUMBER]  [ignorable]
 
-A record of an internal topic, or data that a client puts into a field, is one message, whose text begins with
-`record NAME versions 0-3 flexible none`; its fields follow, indented once.
+A single message, such as a record of an internal topic, begins with `record NAME versions 0-3 flexible none`; its
+fields follow, indented once.
 
-VERSIONS is `3`, `3-5` or `3+`; without it a field lives as long as what it is in. TYPE is one of `PRIMITIVES`,
-`struct`, or either as an array: `[]int32`, `[]` (of structs). A field with a tag is a tagged field in all its
-versions. `ignorable` as in Kafka's message definitions: a version that does not have the field may lose its value.
+VERSIONS is `3`, `3-5` or `3+`; without it a field has the versions of its parent. TYPE is one of `PRIMITIVES`,
+`struct`, or either as an array: `[]int32`, `[]` (of structs). A field with a tag is a tagged field in all its versions.
+`ignorable` has the meaning of Kafka's message definitions: a version without the field may lose its value.
 """
 
 from collections.abc import Iterator
@@ -28,32 +28,34 @@ INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 PRIMITIVES = frozenset(INTEGERS) | {"bool", "float64", "uuid", "string", "bytes", "records"}
 NULLABLE = frozenset({"string", "bytes", "records", "struct"})
 ZERO_UUID = bytes(16)
-MADE_ANEW = ()  # the default of an array and of a struct: an empty list, a struct of defaults, new each time
+NEW_DEFAULT = ()  # the default of an array or struct: a new empty list or struct of defaults each time
 
 
 class SchemaError(ValueError):
-    """A schema text is wrong; the sentence begins with `source:line`."""
+    """A schema text is invalid; the message begins with `source:line`."""
 
 
 class Versions(NamedTuple):
-    """A closed range of versions; `last < first` is the range without any."""
+    """A range of versions, both ends included; empty if `last < first`."""
 
     first: int
     last: int
 
     def cover(self, version: int) -> bool:
-        """Whether the version lies in the range."""
+        """Return True if the version is in the range."""
         return self.first <= version <= self.last
 
     def within(self, outer: "Versions") -> bool:
-        """Whether all of this range lies in the other."""
+        """Return True if this range lies within `outer`."""
         return outer.first <= self.first and self.last <= outer.last
 
 
 class Field(NamedTuple):
-    """One line of a schema. `kind` is a primitive type or `struct`; `default` is the value of a field left out.
+    """A field of a schema. `kind` is a primitive type or `struct`; `default` is the value if a message does not set the
+    field.
 
-    Records left out are None, as in Kafka, although null is not written for those that are not nullable.
+    The default of records is None, as in Kafka, even if the field is not nullable, in which case None cannot be
+    encoded.
     """
 
     name: str
@@ -64,15 +66,16 @@ class Field(NamedTuple):
     default: object
     tag: int | None
     ignorable: bool
-    fields: tuple["Field", ...]  # of a struct
+    fields: tuple["Field", ...]  # the fields of a struct
 
     def null_in(self, version: int) -> bool:
-        """Whether null may be written in this version."""
+        """Return True if the field may be null in this version."""
         return self.nullable is not None and self.nullable.cover(version)
 
 
 class Head(NamedTuple):
-    """The first line of a schema: `flexible` is the first flexible version, above `versions.last` if none is."""
+    """The first line of a schema. `flexible` is the first flexible version, greater than `versions.last` if there is
+    none."""
 
     key: int
     name: str
@@ -81,7 +84,7 @@ class Head(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """A whole schema text: request and response of one API, all versions."""
+    """A compiled schema: request and response of an API in all versions."""
 
     head: Head
     request: tuple[Field, ...]
@@ -98,14 +101,14 @@ class _Line(NamedTuple):
 
 
 def parse_head(text: str, source: str) -> Head:
-    """Read only the first line, which is all that the registry needs until an API is used."""
+    """Parse only the first line, which is all the registry needs until the API is used."""
     for line in _lines(text, source):
         return _head(line)
     raise SchemaError(f"{source}:1: the schema is empty")
 
 
 def parse(text: str, source: str) -> Schema:
-    """Read a whole schema text. `source` is its name in errors."""
+    """Parse a whole schema text; `source` names it in errors."""
     lines = list(_lines(text, source))
     head = parse_head(text, source)
     starts = [i for i, line in enumerate(lines) if line.depth == 0]
@@ -120,7 +123,7 @@ def parse(text: str, source: str) -> Schema:
 
 
 def parse_record(text: str, source: str) -> tuple[Head, tuple[Field, ...]]:
-    """Read the text of a single message; its head has the key -1. `source` is its name in errors."""
+    """Parse the schema of a single message; the key of its head is -1. `source` names it in errors."""
     lines = list(_lines(text, source))
     if not lines:
         raise SchemaError(f"{source}:1: the schema is empty")
@@ -147,7 +150,7 @@ def _head(line: _Line) -> Head:
     if len(words) != 7 or (words[0], words[3], words[5]) != ("api", "versions", "flexible") or line.depth:
         raise line.error("the first line must read `api KEY NAME versions A-B flexible C+` (or `flexible none`)")
     if not words[1].isdigit():
-        raise line.error(f"{words[1]} is no API key")
+        raise line.error(f"{words[1]} is not an API key")
     return Head(int(words[1]), words[2], *_head_versions(words[4], words[6], line))
 
 
@@ -162,7 +165,7 @@ def _head_versions(all_of_them: str, flexible: str, line: _Line) -> tuple[Versio
 def _versions(word: str, outer: Versions, line: _Line) -> Versions:
     first, dash, last = word.rstrip("+").partition("-")
     if not first.isdigit() or (dash and not last.isdigit()) or word.endswith("++") or (dash and word.endswith("+")):
-        raise line.error(f"{word} is no range of versions (3, 3-5 or 3+)")
+        raise line.error(f"{word} is not a range of versions (3, 3-5 or 3+)")
     end = outer.last if word.endswith("+") else int(last if dash else first)
     versions = Versions(int(first), end)
     if versions.last < versions.first or not versions.within(outer):
@@ -197,7 +200,7 @@ def _field(line: _Line, inside: list[_Line], outer: Versions, head: Head) -> Fie
     name, type_ = words[:2]
     del words[:2]
     if not name.isidentifier() or name != name.lower():
-        raise line.error(f"{name} is no name in snake case")
+        raise line.error(f"{name} is not a name in snake case")
     array = type_.startswith("[]")
     kind = (type_[2:] or "struct") if array else type_
     if kind != "struct" and kind not in PRIMITIVES:
@@ -219,11 +222,11 @@ def _field(line: _Line, inside: list[_Line], outer: Versions, head: Head) -> Fie
         elif word == "tag" and words and words[0].isdigit():
             tag = int(words.pop(0))
             if versions.first < head.flexible:
-                raise line.error(f"a tagged field cannot live before the first flexible version, {head.flexible}")
+                raise line.error(f"a tagged field cannot exist before the first flexible version, {head.flexible}")
         elif word == "ignorable":
             ignorable = True
         else:
-            raise line.error(f"{word} is not understood here")
+            raise line.error(f"{word} is unexpected here")
 
     if (kind == "struct") != bool(inside):
         raise (inside or [line])[0].error("a struct needs fields" if not inside else f"{type_} {name} has no fields")
@@ -233,7 +236,7 @@ def _field(line: _Line, inside: list[_Line], outer: Versions, head: Head) -> Fie
 
 def _natural_default(kind: str, array: bool) -> object:
     if array or kind == "struct":
-        return MADE_ANEW
+        return NEW_DEFAULT
     if kind in INTEGERS:
         return 0
     return {"bool": False, "float64": 0.0, "uuid": ZERO_UUID, "string": "", "bytes": b""}.get(kind)

@@ -1,7 +1,7 @@
-"""What consumers put into the opaque fields of the group protocol: their subscription, and what they are assigned.
+"""Schemas of the metadata that consumers exchange through the group protocol: subscriptions and assignments.
 
-Source: Kafka's ConsumerProtocol, KIP-429 (owned partitions), KIP-792 (generation), KIP-881 (rack). A later version
-is read as the last one known: later ones only add fields.
+Source: Kafka's ConsumerProtocol, KIP-429 (owned partitions), KIP-792 (generation), KIP-881 (rack). A later version is
+decoded as the latest known one, because versions only add fields.
 """
 
 from kafkapy.protocol.versioned import VersionedMessage

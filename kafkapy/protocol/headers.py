@@ -1,9 +1,9 @@
-"""Request and response headers, and whole frames with them.
+"""Request and response headers, and frames with them.
 
-A request header is api key, api version, correlation id (v0), a nullable client id (v1), tagged fields (v2, for
-flexible requests); the client id keeps its old form, with an int16 length, in v2. A response header is the
-correlation id (v0), tagged fields (v1, for flexible responses). ApiVersions is always answered with header v0, so
-that a client can read the answer to a version that the broker does not know (KIP-511).
+A request header has api key, api version, correlation id (v0), a nullable client id (v1), tagged fields (v2, for
+flexible requests); the client id has an int16 length even in v2. A response header has the correlation id (v0), tagged
+fields (v1, for flexible responses). ApiVersions responses always have header v0, so that a client can read the response
+to a version that the broker does not know (KIP-511).
 """
 
 import struct
@@ -18,12 +18,12 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _CONTROLLED_SHUTDOWN = 7
 NO_TAGGED_FIELDS = b"\x00"
-# Headers have none so far. A frame has room for fifty million, and going over those takes a network thread a minute.
-_MOST_TAGGED_FIELDS = 1000
+# Kafka defines none so far. A frame has room for fifty million, which would keep a network thread busy for a minute.
+_MAX_TAGGED_FIELDS = 1000
 
 
 class RequestHeader(NamedTuple):
-    """What precedes a request. A null client id is the empty one, as in Kafka."""
+    """A request header. A null client id is decoded as an empty string, as in Kafka."""
 
     api_key: int
     api_version: int
@@ -32,9 +32,9 @@ class RequestHeader(NamedTuple):
 
 
 class UnsupportedApi(ProtocolError):
-    """A request of an API, or of a version of it, that has no schema: nothing after the header's start can be read.
+    """A request of an unknown API or version, so that only the start of its header can be read.
 
-    Kafka closes the connection, unless the API is ApiVersions: that is answered (`api_versions.unsupported`).
+    Kafka closes the connection, except for ApiVersions, which it answers (`api_versions.unsupported`).
     """
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
@@ -47,7 +47,7 @@ class UnsupportedApi(ProtocolError):
 
 
 def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
-    """Read the header of a frame (given without its size): the header and where the request begins.
+    """Decode the header of a frame (without its size); return the header and the position of the request.
 
     Raises UnsupportedApi, and ProtocolError for a frame that ends inside the header.
     """
@@ -66,11 +66,12 @@ def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     if at > len(buffer):
         raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes with {len(buffer) - 10} bytes left")
     client_id = str(memoryview(buffer)[10:at], "utf-8", "replace")
-    # A byte that is no UTF-8 becomes three, and a group's record, which names its members' clients, cannot hold it.
+    # An invalid byte is replaced by three bytes, so the client id may become too long for a group's record, which
+    # stores its members' client ids.
     if length > LONGEST // 3 and len(client_id.encode()) > LONGEST:
-        raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes that is no UTF-8")
+        raise ProtocolError(f"{api.name} v{version}: a client id of {length} bytes that is not UTF-8")
     if version >= api.flexible_from:
-        if at < len(buffer) and buffer[at] == 0:  # nearly always there are none, and nothing needs a name
+        if at < len(buffer) and buffer[at] == 0:  # usually there are no tagged fields; this saves formatting the name
             at += 1
         else:
             at = _skip_tagged_fields(buffer, at, f"{api.name} v{version}: request header")
@@ -78,7 +79,7 @@ def read_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 
 
 def read_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, int]:
-    """Read the header of a response to `api` in `version`: the correlation id and where the response begins."""
+    """Decode the header of a response; return the correlation id and the position of the response."""
     if len(buffer) < 4:
         raise ProtocolError(f"a frame of {len(buffer)} bytes is too short for a response header")
     correlation_id = _INT32.unpack_from(buffer)[0]
@@ -88,7 +89,7 @@ def read_response_header(buffer: Buffer, api: Api, version: int) -> tuple[int, i
 
 
 def request_frame(api: Api, version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
-    """Write a request with its size and header."""
+    """Return a request with its size and header."""
     head = _REQUEST.pack(api.key, version, correlation_id)
     if api.key != _CONTROLLED_SHUTDOWN or version > 0:
         client = None if client_id is None else client_id.encode("utf-8", "replace")
@@ -99,7 +100,7 @@ def request_frame(api: Api, version: int, correlation_id: int, client_id: str | 
 
 
 def response_frame(api: Api, version: int, correlation_id: int, message: Any) -> bytes:
-    """Write a response with its size and header."""
+    """Return a response with its size and header."""
     head = _INT32.pack(correlation_id)
     if _response_is_flexible(api, version):
         head += NO_TAGGED_FIELDS
@@ -114,8 +115,8 @@ def _skip_tagged_fields(buffer: Buffer, at: int, where: str) -> int:
     if at < len(buffer) and buffer[at] == 0:
         return at + 1
     count, at = _varint(buffer, at, where)
-    if count > _MOST_TAGGED_FIELDS:
-        raise ProtocolError(f"{where}: {count} tagged fields, and at most {_MOST_TAGGED_FIELDS} are read")
+    if count > _MAX_TAGGED_FIELDS:
+        raise ProtocolError(f"{where}: {count} tagged fields, the limit is {_MAX_TAGGED_FIELDS}")
     for _ in range(count):
         _, at = _varint(buffer, at, where)
         size, at = _varint(buffer, at, where)

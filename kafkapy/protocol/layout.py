@@ -1,6 +1,6 @@
-"""The fields of one message in one version, in the order of the wire: what both codecs run.
+"""The fields of a message in one version, in wire order, as input for both codecs.
 
-`ext.codec` turns a Layout into a table in C; `reference` walks it as it is.
+`ext.codec` compiles a Layout to a table in C; `reference` interprets it.
 """
 
 from typing import Any, NamedTuple
@@ -10,24 +10,24 @@ from kafkapy.protocol.message import camel_case
 
 
 class Step(NamedTuple):
-    """One field in one version."""
+    """A field in one version."""
 
-    name: str  # attribute of the message
-    where: str  # for errors: "Metadata response v9: topics.name"
+    name: str  # the attribute of the message
+    where: str  # for error messages: "Metadata response v9: topics.name"
     kind: str
     array: bool
     nullable: bool
-    default: Any  # MADE_ANEW for arrays and structs
+    default: Any  # NEW_DEFAULT for arrays and structs
     tag: int | None
-    layout: "Layout | None"  # of a struct
+    layout: "Layout | None"  # the layout of a struct
 
 
 class Layout(NamedTuple):
-    """One struct, or a whole message, in one version.
+    """A struct, or a whole message, in one version.
 
-    `steps` are written one after the other, `tagged` (by ascending tag) in the tagged section that ends every
-    struct of a flexible version. `absent` are the fields that this version does not have: a decoded message gets
-    their defaults, and what is written has to have them too, unless the field is in `ignorable`.
+    `steps` are encoded one after the other, `tagged` (by ascending tag) in the tagged section that ends every struct of
+    a flexible version. `absent` are the fields that this version does not have: decoded messages get their defaults,
+    and encoding another value is an error unless the field is in `ignorable`.
     """
 
     cls: type[Any]
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(cls: type[Any], fields: tuple[Field, ...], head: Head, version: int, title: str) -> Layout:
-    """Choose what `version` has of a message. `title` names it in errors: "Metadata response v9"."""
+    """Return the layout of a message in `version`. `title` names it in errors: "Metadata response v9"."""
     return _struct(cls, fields, head, version, f"{title}: ")
 
 

@@ -1,19 +1,19 @@
-"""Message classes, made from a schema: one a request, response or struct, for all versions.
+"""Message classes generated from schemas, one for each request, response or struct, for all versions.
 
-A struct's class is an attribute of its owner's, in camel case: `METADATA.Response.Topics.Partitions`. Instances
-take keywords only, have their fields as plain attributes, compare by value and print themselves.
+A struct's class is an attribute of its parent's class, in camel case: `METADATA.Response.Topics.Partitions`.
+Constructors take keyword arguments only; fields are plain attributes; messages compare by value.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from kafkapy.protocol.compiler import MADE_ANEW, Field
+from kafkapy.protocol.compiler import NEW_DEFAULT, Field
 
-_LEFT_OUT = object()
+_UNSET = object()
 
 
 class Message:
-    """What all messages and structs have. `_fields` are the names in the schema's order."""
+    """The base class of all messages and structs. `_fields` has the field names in the schema's order."""
 
     __slots__ = ()
     _fields: tuple[str, ...] = ()
@@ -31,12 +31,12 @@ class Message:
 
 
 def camel_case(name: str) -> str:
-    """`partition_data` -> `PartitionData`."""
+    """Convert `partition_data` to `PartitionData`."""
     return "".join(word.capitalize() for word in name.split("_"))
 
 
 def make_class(name: str, fields: tuple[Field, ...], module: str) -> type[Any]:
-    """Make the class called `name` (dotted for a struct) and, as its attributes, those of the structs in it."""
+    """Create the message class `name` (dotted for a struct), with the classes of its structs as attributes."""
     namespace: dict[str, Any] = {
         "__slots__": tuple(field.name for field in fields),
         "__module__": module,
@@ -52,19 +52,19 @@ def make_class(name: str, fields: tuple[Field, ...], module: str) -> type[Any]:
 
 
 def _constructor(fields: tuple[Field, ...], classes: dict[str, Any]) -> Callable[..., None]:
-    # Written out as source (as dataclasses does): a constructor that loops over the fields takes four times as long.
-    scope: dict[str, Any] = {"_left_out": _LEFT_OUT}
+    # Generated as source code, as dataclasses do: a constructor that loops over the fields takes four times as long.
+    scope: dict[str, Any] = {"_unset": _UNSET}
     parameters, body = [], []
     for field in fields:
         name = field.name
-        if field.default is MADE_ANEW and field.array:
-            parameters.append(f"{name}=_left_out")
-            body.append(f"self.{name} = [] if {name} is _left_out else {name}")
-        elif field.default is MADE_ANEW:
+        if field.default is NEW_DEFAULT and field.array:
+            parameters.append(f"{name}=_unset")
+            body.append(f"self.{name} = [] if {name} is _unset else {name}")
+        elif field.default is NEW_DEFAULT:
             inner = camel_case(name)
             scope[inner] = classes[inner]
-            parameters.append(f"{name}=_left_out")
-            body.append(f"self.{name} = {inner}() if {name} is _left_out else {name}")
+            parameters.append(f"{name}=_unset")
+            body.append(f"self.{name} = {inner}() if {name} is _unset else {name}")
         else:
             scope[f"_default_{name}"] = field.default
             parameters.append(f"{name}=_default_{name}")

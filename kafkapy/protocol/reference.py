@@ -1,13 +1,13 @@
-"""The plain codec: walks a Layout field by field. `ext.codec` must agree with it, errors included.
+"""The reference codec, in Python: interprets a Layout field by field. `ext.codec` must agree with it, errors included.
 
-Wire forms (Kafka protocol guide, KIP-482): numbers are big-endian; a string, an array or bytes has its length in
-front, -1 for null (int16 for strings, int32 for the others); in a flexible version that length plus one as an
-unsigned varint, 0 for null, and every struct ends with its tagged fields: their number, then tag, size and content
-of each. A bool is a byte, a uuid 16 bytes; a nullable struct begins with a byte, -1 for null.
+Encoding (Kafka protocol guide, KIP-482): numbers are big-endian. A string, array or bytes field begins with its length,
+-1 for null (int16 for strings, int32 for the others). In flexible versions the length plus one is an unsigned varint, 0
+for null, and every struct ends with its tagged fields: their number, then tag, size and content of each. A bool is one
+byte, a uuid 16 bytes; a nullable struct begins with a byte, -1 for null.
 
-As in Kafka: bytes after the message are not looked at, unknown tagged fields are passed over, and bytes of a string
-that are not UTF-8 become U+FFFD. Stricter than Kafka: a tagged field must fill its size, and the elements of a request
-are limited (`apis.MAX_REQUEST_ELEMENTS`).
+As in Kafka, bytes after the message are ignored, unknown tagged fields are skipped, and invalid UTF-8 in a string
+becomes U+FFFD. Stricter than Kafka: a tagged field must fill its size, and the number of elements in a request is
+limited (`apis.MAX_REQUEST_ELEMENTS`).
 """
 
 import operator
@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from kafkapy.errors import ProtocolError, UnsupportedVersion
-from kafkapy.protocol.compiler import INTEGERS, MADE_ANEW
+from kafkapy.protocol.compiler import INTEGERS, NEW_DEFAULT
 from kafkapy.protocol.layout import Layout, Step
 
 MAX_STRING = 0x7FFF
@@ -27,7 +27,7 @@ _FLOAT64 = struct.Struct(">d")
 class Program:
     """Decodes and encodes one message in one version.
 
-    A message whose arrays have more than `max_elements` elements together is refused when it is decoded.
+    Decoding a message whose arrays have more than `max_elements` elements in total is refused.
     """
 
     def __init__(self, layout: Layout, max_elements: int | None = None) -> None:
@@ -35,17 +35,17 @@ class Program:
         self._max_elements = sys.maxsize if max_elements is None else max_elements
 
     def decode(self, buffer: bytes | bytearray | memoryview, offset: int = 0) -> Any:
-        """Read the message that begins at `offset`; raises ProtocolError. Records are slices of `buffer`."""
+        """Decode the message that begins at `offset`. Raises ProtocolError. Records are slices of `buffer`."""
         return _Decoder(buffer, offset, self._max_elements).message(self._layout)
 
     def encode(self, message: Any) -> bytes:
-        """Write the message; raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
+        """Encode the message. Raises UnsupportedVersion, and ValueError for a value that does not fit its field."""
         out = bytearray()
         _encode_struct(out, self._layout, message)
         return bytes(out)
 
     def encode_frame(self, head: bytes, message: Any) -> bytes:
-        """Write a frame: the size of all that follows (int32), `head` as it is, the message."""
+        """Return a frame: the size of the rest (int32), `head`, the encoded message."""
         body = self.encode(message)
         return (len(head) + len(body)).to_bytes(4, "big") + head + body
 
@@ -88,7 +88,7 @@ class _Decoder:
         if count is None:
             return None
         left = len(self._view) - self._at
-        if count > left:  # every element takes a byte at least
+        if count > left:  # every element takes at least one byte
             raise ProtocolError(f"{step.where}: {count} elements claimed at byte {self._at} with {left} bytes left")
         self._elements_left -= count
         if self._elements_left < 0:
@@ -120,7 +120,7 @@ class _Decoder:
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string of {length} bytes is longer than {MAX_STRING}")
         text = str(self._take(length, step.where), "utf-8", "replace")
-        # A byte that is no UTF-8 becomes three: what could not be written again, in an answer or a record, is refused.
+        # An invalid byte becomes three bytes. A string that then is too long for a response or a record is refused.
         length = len(text.encode())
         if length > MAX_STRING:
             raise ProtocolError(f"{step.where}: a string that is no UTF-8, and {length} bytes long as such")
@@ -183,7 +183,7 @@ def _encode_struct(out: bytearray, layout: Layout, message: Any) -> None:
 
 
 def _is_default(step: Step, value: Any) -> bool:
-    if step.default is not MADE_ANEW:
+    if step.default is not NEW_DEFAULT:
         return bool(value == step.default)
     if value is None:
         return False
@@ -238,14 +238,14 @@ def _encode_value(out: bytearray, step: Step, value: Any, flexible: bool, nullab
     elif kind == "string":
         if not isinstance(value, str):
             raise ValueError(f"{step.where}: {value!r} is no string")
-        content = value.encode("utf-8", "replace")  # a lone surrogate (of a path, say) becomes "?", as in Java
+        content = value.encode("utf-8", "replace")  # a lone surrogate, for example of a path, becomes "?", as in Java
         if len(content) > MAX_STRING:
             raise ValueError(f"{step.where}: a string of {len(content)} bytes is longer than {MAX_STRING}")
         _put_length(out, len(content), flexible, 2)
         out += content
     else:
         try:
-            view = memoryview(value).cast("B")  # refuses what does not lie in one piece
+            view = memoryview(value).cast("B")  # fails for memory that is not contiguous
         except TypeError:
             raise ValueError(f"{step.where}: {value!r} is no bytes-like object") from None
         _put_length(out, len(view), flexible, 4)

@@ -1,8 +1,9 @@
-"""How long a string may be that a message or a record is to hold."""
+"""The length limit of strings in messages and records."""
 
-LONGEST = 0x7FFF  # bytes of UTF-8; the older forms write the length in 16 bits, and the newer ones allow no more
+# bytes of UTF-8: the limit of the int16 length of older versions, which also applies to the newer ones
+LONGEST = 0x7FFF
 
 
 def fits(text: str) -> bool:
-    """Whether a string field can hold it."""
+    """Return True if a string field can hold the text."""
     return len(text) <= LONGEST // 4 or len(text.encode()) <= LONGEST

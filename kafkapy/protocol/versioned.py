@@ -1,7 +1,7 @@
-"""Messages that carry their version before them, as an int16: records of the internal topics and what clients put
-into the opaque fields of the group protocol. Their schemas are a few lines each and stand where they are used.
+"""Messages with their version (int16) in front: records of the internal topics, and metadata of the consumer protocol.
 
-Source: Kafka's MessageUtil.toVersionPrefixedByteBuffer, and the JSON converters that its generator makes.
+Their schemas are a few lines each, at the place where they are used. Source: Kafka's
+MessageUtil.toVersionPrefixedByteBuffer, and its generated JSON converters.
 """
 
 import base64
@@ -21,9 +21,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class VersionedMessage:
-    """One message in all its versions; `Message` is its class. Nothing is compiled before it is used.
+    """A message in all its versions; `Message` is its class. It is compiled on first use.
 
-    lenient: a version above the last is read as the last one, because versions of this message only add fields.
+    lenient: decode versions above the last as the last one, for messages whose versions only add fields.
     """
 
     def __init__(self, schema: str, *, lenient: bool = False) -> None:
@@ -40,39 +40,39 @@ class VersionedMessage:
 
     @cached_property
     def name(self) -> str:
-        """As Kafka calls the message."""
+        """Kafka's name of the message."""
         return self._parsed[0].name
 
     @cached_property
     def min_version(self) -> int:
-        """The first version that there is."""
+        """The first version."""
         return self._parsed[0].versions.first
 
     @cached_property
     def max_version(self) -> int:
-        """The last version that there is."""
+        """The last version."""
         return self._parsed[0].versions.last
 
     @cached_property
     def Message(self) -> Any:
-        """The class of its messages."""
+        """The message class."""
         return make_class(self.name, self._parsed[1], __name__)
 
     def has_version(self, version: int) -> bool:
-        """Whether messages of this version can be read."""
+        """Return True if messages of this version can be decoded."""
         return version >= self.min_version and (self._lenient or version <= self.max_version)
 
     def encode(self, message: Any, version: int) -> bytes:
-        """The version and the message; raises UnsupportedVersion, ValueError (see protocol.apis)."""
+        """Return the version and the encoded message. Raises UnsupportedVersion, ValueError (see protocol.apis)."""
         return _VERSION.pack(version) + self._program(version).encode(message)
 
     def decode(self, buffer: Buffer) -> tuple[int, Any]:
-        """(version, message); what is behind the message is left alone. Raises ProtocolError, UnsupportedVersion."""
+        """Return (version, message); bytes after the message are ignored. Raises ProtocolError, UnsupportedVersion."""
         version = version_of(buffer, self.name)
         return version, self._program(version).decode(buffer, _VERSION.size)
 
     def as_json(self, message: Any, version: int) -> dict[str, Any]:
-        """The message as JSON values, with Kafka's field names: what the version has, bytes in base64."""
+        """Return the fields of this version as JSON values, with Kafka's field names and bytes in base64."""
         return _as_json(message, self._parsed[1], min(version, self.max_version))
 
     def _program(self, version: int) -> Program:
@@ -90,7 +90,8 @@ class VersionedMessage:
 
 
 def version_of(buffer: Buffer, what: str) -> int:
-    """The version that `buffer` begins with; raises ProtocolError when it is shorter. `what` is named then."""
+    """Return the version at the start of `buffer`. Raises ProtocolError if it is too short; `what` names it in the
+    message."""
     if len(buffer) < _VERSION.size:
         raise ProtocolError(f"{what} has {len(buffer)} bytes, too few for its version")
     (version,) = _VERSION.unpack_from(buffer)
@@ -112,7 +113,7 @@ def _json_name(name: str) -> str:
 
 def _json_value(value: Any, field: Field, version: int) -> Any:
     if isinstance(value, list):
-        return [_json_value(one, field, version) for one in value]
+        return [_json_value(element, field, version) for element in value]
     if isinstance(value, Message):
         return _as_json(value, field.fields, version)
     if isinstance(value, (bytes, bytearray, memoryview)):

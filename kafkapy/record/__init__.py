@@ -1,1 +1,1 @@
-"""What a message is: record batches, compression, control records, and regions of the files that hold them."""
+"""Records and batches of all message formats: reading, building, compression, validation and conversion."""

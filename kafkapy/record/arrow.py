@@ -1,7 +1,4 @@
-"""Columns of records as Arrow's own objects; needs pyarrow, which is imported by whoever imports this module.
-
-Nothing is copied: an array's memory is that of the columns.
-"""
+"""Converts columns of records to pyarrow objects without copying. This module imports pyarrow."""
 
 from __future__ import annotations
 
@@ -31,9 +28,9 @@ _NULLABLE = {"timestamp", "key", "value"}
 
 
 def schema_of(names: Iterable[str], *, large_offsets: bool = False) -> Any:
-    """The schema of record batches with these columns, in the order of `kafkapy.record.columns.COLUMNS`.
+    """Return the Arrow schema of these columns, in the order of `kafkapy.record.columns.COLUMNS`.
 
-    The timestamp is null where the record has none (-1); what else may be missing is -1, as in Kafka.
+    A missing timestamp (-1) becomes null; other missing values are -1, as in Kafka.
     """
     wanted = set(names)
     return pa.schema(
@@ -44,7 +41,7 @@ def schema_of(names: Iterable[str], *, large_offsets: bool = False) -> Any:
 
 
 def record_batch(columns: Columns, schema: Any) -> Any:
-    """A pyarrow.RecordBatch of the columns; `schema` is that of their names."""
+    """Return the columns as a pyarrow.RecordBatch; `schema` is `schema_of` their names."""
     arrays = [_array(columns.columns[field.name], field.type, columns) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -63,7 +60,7 @@ def _array(column: Memory | Bytes | Headers, kind: Any, columns: Columns) -> Any
 
 
 def headers_array(column: Headers, kind: Any, rows: int) -> Any:
-    """Headers as an array of `kind`, a list of structs of a string and a binary."""
+    """Return headers as an array of `kind`, a list of structs of a string and a binary."""
     count = memoryview(column.offsets).cast("i")[rows]
     header = kind.value_type
     pairs = pa.StructArray.from_arrays(
@@ -74,7 +71,7 @@ def headers_array(column: Headers, kind: Any, rows: int) -> Any:
 
 
 def bytes_array(column: Bytes, kind: Any, rows: int) -> Any:
-    """Keys, values or text as an array of `kind`, whose offsets have the width that the column was made with."""
+    """Return keys, values or text as an array of `kind`, which must have the column's offset width."""
     validity = None if column.validity is None else pa.py_buffer(column.validity)
     buffers = [validity, pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, rows, buffers, column.nulls)

@@ -1,7 +1,7 @@
-"""Records for clients and tools: decoding and searching those of any format, building batches of format 2.
+"""Reading and building batches as Python objects, for clients and tools.
 
-The broker itself never makes an object of a record (see kafkapy._ext.validation); this is for everything that
-wants to look inside. Headers come from kafkapy.record.legacy.read_entry, or of batches from kafkapy._ext.batch.
+The broker never creates an object for a record (see kafkapy._ext.validation). Headers of entries come from
+kafkapy.record.legacy.read_entry, those of batches also from kafkapy._ext.batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkapy.record.compression import NONE, compress, decompress
 
 APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
 
-# Tools and clients read what a broker has accepted; this only keeps a damaged file from eating all memory.
+# Limits the memory that a damaged file can take; batches that a broker has accepted stay below it.
 MAX_PAYLOAD = 1 << 30
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -27,7 +27,7 @@ Headers: TypeAlias = Iterable[tuple[str, bytes | None]]
 
 
 class Record(NamedTuple):
-    """One record. timestamp: milliseconds, as a consumer gets it; sequence: -1 where the producer gave none."""
+    """A record. `timestamp` is in milliseconds, as a consumer gets it; `sequence` is -1 if the producer has none."""
 
     offset: int
     timestamp: int
@@ -38,8 +38,10 @@ class Record(NamedTuple):
 
 
 def payload_of(buffer: Buffer, header: BatchHeader | MessageHeader, limit: int = MAX_PAYLOAD) -> Buffer:
-    """What the header is about, decompressed: the records of a batch, the message set inside of a wrapper, or a
-    message itself. Raises DecompressionError; for a wrapper also CorruptRecords.
+    """Return the decompressed payload: the records of a batch, the message set of a wrapper, or a single message
+    itself.
+
+    Raises DecompressionError; for a wrapper also CorruptRecords.
     """
     if isinstance(header, MessageHeader):
         from kafkapy.record.legacy import set_of
@@ -69,7 +71,7 @@ def find_timestamp(
     min_offset: int = 0,
     limit: int = MAX_PAYLOAD,
 ) -> tuple[int, int] | None:
-    """The first record with at least this timestamp and offset: (offset, timestamp), or None."""
+    """Return (offset, timestamp) of the first record with at least this timestamp and offset, or None."""
     if isinstance(header, MessageHeader):
         from kafkapy.record import legacy
 
@@ -78,11 +80,11 @@ def find_timestamp(
 
 
 class BatchBuilder:
-    """Collects records and makes them a batch.
+    """Builds a batch from records.
 
-    max_bytes: what the batch may have before compression, header included; `append` answers False instead of
-    going beyond it, except that the first record always goes in. base_timestamp: what the stored timestamps are
-    relative to, by default the first record's.
+    max_bytes: the size limit of the batch before compression, header included; `append` returns False instead of
+    exceeding it, but always accepts the first record. base_timestamp: what stored timestamps are relative to, by
+    default the first record's.
     """
 
     def __init__(
@@ -94,12 +96,12 @@ class BatchBuilder:
 
     @property
     def count(self) -> int:
-        """Records so far."""
+        """The number of records so far."""
         return self._records.count
 
     @property
     def size(self) -> int:
-        """Bytes so far, header included, before compression."""
+        """The number of bytes so far, header included, before compression."""
         return _batch.HEADER + self._records.size
 
     def append(
@@ -111,7 +113,7 @@ class BatchBuilder:
         *,
         offset_delta: int | None = None,
     ) -> bool:
-        """Add a record; False when the batch is full. offset_delta: one more than the last one's unless given."""
+        """Add a record; return False if the batch is full. offset_delta: by default the previous one plus 1."""
         if self.max_bytes is not None and self.count:
             headers = tuple(headers)
             most = 36 + len(key or b"") + len(value or b"")
@@ -137,7 +139,7 @@ class BatchBuilder:
         delete_horizon: bool = False,
         level: int | None = None,
     ) -> bytes:
-        """The batch's bytes. max_timestamp and last_offset_delta are those of the records unless given."""
+        """Return the batch. max_timestamp and last_offset_delta are by default those of the records."""
         records = self._records
         attributes = self.codec | (APPEND_TIME if timestamp_type else 0)
         attributes |= (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
@@ -172,7 +174,7 @@ def build(
     timestamp_type: int = 0,
     level: int | None = None,
 ) -> bytes:
-    """Make one batch of (timestamp, key, value, headers) records with consecutive offsets."""
+    """Return a batch of (timestamp, key, value, headers) records with consecutive offsets."""
     builder = BatchBuilder(codec, base_timestamp=base_timestamp)
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, headers)

@@ -1,12 +1,12 @@
-"""A segment file in blocks of bytes that begin where a batch does, for readers that take many batches at once.
+"""Reads a segment file in blocks that begin at a batch, for readers that process many batches at once.
 
     with SegmentBlocks(path) as blocks:
         for block in blocks:
-            ...                       # take the whole batches of it
-            blocks.used(consumed)     # how many bytes they had; the rest comes again, with more behind it
+            ...                       # process the complete batches of the block
+            blocks.used(consumed)     # their number of bytes; the next block begins with the rest
 
-Memory: one block, or one batch where that is longer. The file is read, not mapped: an I/O error is an exception.
-What is appended after the file was opened is not looked at.
+It uses the memory of one block, or of one batch if that is larger. The file is read, not mapped, so that I/O errors are
+exceptions. Data appended after the file was opened is not read.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from types import TracebackType
 from kafkapy._ext.crc32c import crc32c
 from kafkapy._ext.stored_records import DamagedBatch
 
-BLOCK = 1 << 18  # fits into the second-level cache, with what is made of it
-LENGTH_END = 12  # base offset and length, which the length does not count
+BLOCK = 1 << 18  # fits into the second-level cache together with the results
+LENGTH_END = 12  # base offset and length; the length does not include these
 UP_TO_MAGIC = 17
 MAX_BATCH = (1 << 31) + LENGTH_END
-# A longer batch is read into memory only after its checksum was found right: most likely it is none.
-DOUBTED = 1 << 24
+# A larger batch is read into memory only after its checksum was verified: most likely its length is wrong.
+VERIFY_FIRST = 1 << 24
 
 
 class SegmentBlocks:
-    """`position`: where the current block begins in the file; `end`: where the file ended when it was opened, or the
-    end that was given."""
+    """The blocks of a segment file. `position` is where the current block begins in the file; `end` is the end of the
+    file when it was opened, or the given end."""
 
     def __init__(
         self, path: str | os.PathLike[str], position: int = 0, block: int = BLOCK, *, end: int | None = None
@@ -50,19 +50,21 @@ class SegmentBlocks:
         self.close()
 
     def close(self) -> None:
-        """Closes the file; a second time does nothing."""
+        """Close the file. Closing twice is harmless."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def used(self, count: int) -> None:
-        """The first `count` bytes of the current block are done with. Not called: all of them are."""
+        """Set how many bytes of the current block were processed; by default all of them."""
         self._used = count
 
     def __iter__(self) -> Iterator[memoryview]:
-        """Blocks from `position` to `end`. Ends there, or before a batch that goes on behind it: then
-        `position` is less than `end`. Raises OSError, and DamagedBatch (its position is that in the block) where a
-        huge batch has a wrong checksum or the file became shorter.
+        """Yield blocks from `position` to `end`, or up to a batch that extends beyond `end`: then `position` stays
+        before `end`.
+
+        Raises OSError, and DamagedBatch (with its position in the block) if a very large batch has a wrong checksum or
+        the file became shorter.
         """
         size = len(self._memory)
         while self.position < self.end:
@@ -75,11 +77,11 @@ class SegmentBlocks:
             size = len(self._memory)
             if self._used:
                 continue
-            # Not even one batch was whole: it is longer than the block, or than the file.
+            # The block has no complete batch: the batch is larger than the block, or extends beyond the file.
             size = LENGTH_END + int.from_bytes(view[8:LENGTH_END], "big", signed=True) if wanted >= UP_TO_MAGIC else 0
             if size <= wanted or size > self.end - self.position:
                 return
-            if size > DOUBTED:
+            if size > VERIFY_FIRST:
                 self._check(view, size)
             if size > len(self._memory):
                 view.release()
@@ -90,7 +92,7 @@ class SegmentBlocks:
         while done < len(view):
             count = os.preadv(self._fd, [view[done:]], position + done)
             if count == 0:
-                raise DamagedBatch(0, "is not all there any more: the file became shorter while it was read")
+                raise DamagedBatch(0, "is incomplete: the file became shorter while it was read")
             done += count
 
     def _check(self, view: memoryview, size: int) -> None:

@@ -1,12 +1,12 @@
-"""Records as columns: batches of any format in, memory in Arrow's layout out, no Python object for any record.
+"""Converts batches of any format to columns in Arrow's memory layout, without Python objects for records.
 
     builder = column_builder(("offset", "timestamp", "value"), max_rows=100_000)
-    for buffer in buffers:                        # whole batches, as a segment or a Fetch response has them
-        for columns in builder.feed(buffer):      # each time that the bounds are reached
+    for buffer in buffers:                        # complete batches, as in a segment or a Fetch response
+        for columns in builder.feed(buffer):      # whenever a limit is reached
             ...
     if columns := builder.finish(): ...           # the rest
 
-What comes out is what a consumer gets of the same batches. `kafkapy.record.arrow` makes Arrow's own objects of it.
+The columns have what a consumer gets from the batches. `kafkapy.record.arrow` converts them to pyarrow objects.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ __all__ = [
 
 
 def decompress_records(codec: int, data: memoryview, magic: int, limit: int = MAX_PAYLOAD) -> Iterator[bytes]:
-    """What is in a compressed batch or wrapper, piece by piece. Raises DecompressionError, also beyond `limit`."""
+    """Yield the decompressed payload of a batch or wrapper in pieces. Raises DecompressionError, also beyond
+    `limit`."""
     if magic < 2 and codec >= ZSTD:
         name = NAMES[codec] if codec < len(NAMES) else f"codec {codec}"
         raise DecompressionError(f"a message of format {magic} cannot be compressed with {name}")
@@ -54,7 +55,7 @@ def column_builder(
     partition: int = -1,
     check_crc: bool = True,
 ) -> ColumnBuilder:
-    """A builder for all formats and codecs; the arguments are those of ColumnBuilder."""
+    """Return a ColumnBuilder for all formats and codecs, with these arguments."""
     return ColumnBuilder(
         decompress_records,
         tuple(names),

@@ -1,14 +1,14 @@
-"""The codecs of record batches: gzip, snappy, lz4 and zstd, through the libraries of those names.
+"""The codecs of record batches: gzip, snappy, lz4 and zstd.
 
-Each library is imported when its codec is first used. Everything is decompressed piece by piece and never beyond
-a limit that the caller gives, so that a small batch which unpacks to gigabytes costs neither memory nor time.
+Each library is imported when its codec is first used. Data is decompressed in pieces up to a limit given by the caller,
+so that a small batch that expands to gigabytes costs neither much memory nor much time.
 
-What is written is what Kafka's Java clients write: gzip with an empty header, snappy in the framing of
-snappy-java (blocks of 32 KiB), lz4 frames of independent 64 KiB blocks, zstd frames without content size. What is
-read is all that producers write, raw snappy blocks (librdkafka) and several gzip members included.
+The output equals that of Kafka's Java clients: gzip with an empty header, snappy in snappy-java's framing (blocks of 32
+KiB), lz4 frames with independent 64 KiB blocks, zstd frames without content size. The input may be anything that
+producers write, including raw snappy blocks (librdkafka) and several gzip members.
 
-Message format 0 has a wrong checksum in the header of its lz4 frames: over the frame's magic number too, not only
-over the descriptor (KAFKA-3160). `broken_checksum` writes that, and reads a frame whatever its header's checksum.
+In message format 0, the header checksum of lz4 frames is wrong: it also covers the frame's magic number, not just the
+descriptor (KAFKA-3160). `broken_checksum` writes that checksum, and accepts any on reading.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from typing import Any
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# Kafka's level for "as the library likes it" (CompressionType); lz4's 9 means the fast compressor there.
+# Kafka's default levels (CompressionType); lz4's 9 means the fast compressor there.
 DEFAULT_LEVELS = {GZIP: -1, LZ4: 9, ZSTD: 3}
 
-# Bytes given out at a time: such pieces come from the allocator's warm memory and stay in the processor's cache;
-# measured, smaller ones cost gzip up to a fifth and larger ones gain nothing.
+# The size of decompressed pieces. Such pieces come from warm memory and stay in the processor's cache; measured,
+# smaller ones cost gzip up to a fifth, and larger ones gain nothing.
 PIECE = 131072
 _GZIP_INPUT = 65536
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32768
-# A snappy element of 3 bytes can stand for 64, so nothing unpacks to more than this times its size.
-_SNAPPY_MOST = 22
+# A snappy element of 3 bytes can stand for 64, so data expands to at most this many times its size.
+_SNAPPY_MAX_RATIO = 22
 _ZSTD_MAGIC = 0xFD2FB528
-# Decompressors that wait for their next use: making one costs as much as unpacking 16 KiB.
+# Idle decompressors for reuse: creating one costs as much as decompressing 16 KiB.
 _idle_zstd: list[Any] = []
 _ZSTD_KEEP = 8 * 1024 * 1024
 
 
 class DecompressionError(ValueError):
-    """The data is not what its codec wants, or is cut short."""
+    """The data is invalid for its codec, or truncated."""
 
 
 class RecordTooLarge(DecompressionError):
-    """The data unpacks to more than the limit that was given."""
+    """The data expands to more than the given limit."""
 
     def __init__(self, codec: int, limit: int) -> None:
         super().__init__(f"{NAMES[codec]} data that unpacks to more than {limit} bytes")
 
 
 def codec_of(name: str) -> int:
-    """The number of a codec's name as Kafka's configuration writes it ("uncompressed" is "none" there)."""
+    """Return the number of a codec as named in Kafka's settings ("uncompressed" means "none"). Raises ValueError."""
     name = "none" if name == "uncompressed" else name
     if name not in NAMES:
         raise ValueError(f"there is no codec {name!r}; there are {', '.join(NAMES)}")
@@ -61,9 +61,9 @@ def codec_of(name: str) -> int:
 def compress(
     codec: int, data: bytes | bytearray | memoryview, level: int | None = None, *, broken_checksum: bool = False
 ) -> bytes:
-    """Compress `data`; `level` is Kafka's for the codec (gzip 1..9, lz4 1..17, zstd up to 22), None its default.
+    """Compress `data`. `level` is the codec's (gzip 1..9, lz4 1..17, zstd up to 22), None for Kafka's default.
 
-    broken_checksum: of lz4, as message format 0 has it.
+    broken_checksum: write lz4's header checksum as message format 0 has it.
     """
     if codec == NONE:
         return bytes(data)
@@ -90,15 +90,15 @@ def compress(
         return frame[:6] + _header_checksum(frame[:6]) + frame[7:] if broken_checksum else frame
     import zstandard
 
-    # Java closes its stream by a flush and an empty last block; with the same two steps the bytes are the same.
+    # Java ends the stream with a flush and an empty last block; the same two steps give the same bytes.
     stream = zstandard.ZstdCompressor(level=level, write_content_size=False).compressobj()
     return b"".join((stream.compress(data), stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK), stream.flush()))
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False) -> bytes:
-    """Decompress all of `data`; raises RecordTooLarge beyond `limit` bytes, DecompressionError when it is broken.
+    """Decompress `data`. Raises RecordTooLarge beyond `limit` bytes, DecompressionError for invalid data.
 
-    broken_checksum: the checksum in the header of an lz4 frame may be any (message format 0).
+    broken_checksum: accept any header checksum in an lz4 frame (message format 0).
     """
     return b"".join(pieces(codec, data, limit, broken_checksum=broken_checksum))
 
@@ -106,7 +106,7 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, limit: int, *, 
 def pieces(
     codec: int, data: bytes | bytearray | memoryview, limit: int, *, broken_checksum: bool = False
 ) -> Iterator[bytes]:
-    """Decompress `data` piece by piece; what `decompress` raises comes when that place is reached."""
+    """Decompress `data` and yield it in pieces; the errors of `decompress` are raised when that place is reached."""
     if codec not in _READERS:
         raise DecompressionError(f"there is no codec {codec}")
     total = 0
@@ -122,7 +122,7 @@ def pieces(
     except MemoryError:
         raise
     except Exception as reason:
-        # Each library has its own exceptions; all that they throw here is about the data.
+        # Each library has its own exceptions; here they are all about the data.
         raise DecompressionError(f"broken {NAMES[codec]} data: {reason}") from reason
 
 
@@ -138,7 +138,7 @@ def _read_gzip(data: memoryview, limit: int) -> Iterator[bytes]:
         unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16)
         waiting: bytes | memoryview = b""
         while not unpacker.eof:
-            # zlib copies what it could not use yet, so it gets its input in small parts.
+            # zlib copies its unused input, so it gets small parts.
             if not waiting:
                 waiting = data[position : position + _GZIP_INPUT]
                 position += len(waiting)
@@ -162,7 +162,7 @@ def _snappy_block(unpack: Callable[[Any], bytes], block: memoryview, before: int
         raise DecompressionError("a snappy block without a length")
     if size > limit - before:
         raise RecordTooLarge(SNAPPY, limit)
-    if size > _SNAPPY_MOST * len(block):
+    if size > _SNAPPY_MAX_RATIO * len(block):
         raise DecompressionError(f"a snappy block of {len(block)} bytes that claims to hold {size}")
     return unpack(block)
 
@@ -199,7 +199,7 @@ def _snappy_compress(data: bytes | bytearray | memoryview) -> bytes:
 
 
 def _header_checksum(descriptor: bytes) -> bytes:
-    """The second byte of the XXH32 of fewer than 16 bytes, which is what an lz4 frame's header ends with."""
+    """Return the second byte of the XXH32 of fewer than 16 bytes: the header checksum of an lz4 frame."""
     mask = 0xFFFFFFFF
     total = 374761393 + len(descriptor)
     whole = len(descriptor) // 4 * 4
@@ -216,10 +216,10 @@ def _header_checksum(descriptor: bytes) -> bytes:
 
 
 def _repaired_lz4_header(data: memoryview) -> bytes:
-    """The header of an lz4 frame with the checksum that the library wants; empty when it is not all there."""
+    """Return the header of an lz4 frame with the correct checksum, or nothing if it is incomplete."""
     if len(data) < 7:
         return b""
-    # The flags say whether the descriptor has the content's size (8 bytes) and the number of a dictionary (4).
+    # The flags say if the descriptor has the content's size (8 bytes) and a dictionary id (4).
     end = 6 + (8 if data[4] & 8 else 0) + (4 if data[4] & 1 else 0)
     if len(data) <= end:
         return b""
@@ -232,7 +232,7 @@ def _read_lz4(data: memoryview, limit: int, broken_checksum: bool = False) -> It
     context = lz4.frame.create_decompression_context()
     position, ended = 0, False
     if broken_checksum and (header := _repaired_lz4_header(data)):
-        # The library takes the whole header and gives nothing for it.
+        # The library consumes the header without output.
         lz4.frame.decompress_chunk(context, header)
         position = len(header)
     while not ended:
@@ -247,7 +247,7 @@ def _read_lz4(data: memoryview, limit: int, broken_checksum: bool = False) -> It
 
 
 def _zstd_frame_end(data: memoryview, start: int) -> int:
-    """Where the frame that begins at `start` ends (RFC 8878): the library does not tell a cut one from a whole one."""
+    """Return the end of the frame at `start` (RFC 8878), because the library does not report a truncated frame."""
     if len(data) - start < 6 or int.from_bytes(data[start : start + 4], "little") != _ZSTD_MAGIC:
         raise DecompressionError(f"no zstd frame at byte {start}")
     flags = data[start + 4]
@@ -260,7 +260,7 @@ def _zstd_frame_end(data: memoryview, start: int) -> int:
             raise DecompressionError("zstd data that is cut short")
         block = int.from_bytes(data[position : position + 3], "little")
         last = bool(block & 1)
-        # A block of kind 1 is one byte, repeated.
+        # A block of type 1 is one repeated byte.
         position += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
     position += 4 if flags & 4 else 0
     if position > len(data):
@@ -283,7 +283,7 @@ def _read_zstd(data: memoryview, limit: int) -> Iterator[bytes]:
         while piece := reader.read(PIECE):
             total += len(piece)
             yield piece
-    # Kept only after a whole stream, and not when its window may have grown large.
+    # Reused only after a complete stream, and not if its window may have grown large.
     if total <= _ZSTD_KEEP and len(_idle_zstd) < 4:
         _idle_zstd.append(unpacker)
 

@@ -1,7 +1,7 @@
 """Control records: the markers that end a transaction (KIP-98; Kafka's ControlRecordType, EndTransactionMarker).
 
-The key is version (int16) and type (int16); the value of a transaction marker is version (int16) and the epoch
-of the coordinator that wrote it (int32). Later versions may be longer: what is behind is left alone.
+The key is version (int16) and type (int16); the value of a transaction marker is version (int16) and the epoch of the
+coordinator that wrote it (int32). Later versions may be longer; the rest is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlRecord(NamedTuple):
-    """type: one of ABORT, COMMIT or another of NAMES; coordinator_epoch: of a transaction marker, else None."""
+    """A control record. `type` is a key of NAMES; `coordinator_epoch` is None except for transaction markers."""
 
     type: int
     coordinator_epoch: int | None
@@ -40,7 +40,7 @@ class ControlRecord(NamedTuple):
 
 
 def decode_key(key: Buffer | None) -> int:
-    """The type in a control record's key. Raises ValueError."""
+    """Return the type in a control record's key. Raises ValueError."""
     if key is None or len(key) < _KEY.size:
         raise ValueError(f"a control record's key has {_KEY.size} bytes, not {0 if key is None else len(key)}")
     version, kind = _KEY.unpack_from(key)
@@ -63,27 +63,27 @@ def decode(key: Buffer | None, value: Buffer | None) -> ControlRecord:
 
 
 def control_record_of(buffer: Buffer, header: BatchHeader) -> ControlRecord | None:
-    """Decode the (only) record of a control batch; None when compaction has left it empty. Raises ValueError."""
+    """Decode the only record of a control batch; None if compaction has emptied the batch. Raises ValueError."""
     records = records_of(buffer, header)
     return decode(records[0].key, records[0].value) if records else None
 
 
 def encode_key(kind: int) -> bytes:
-    """The key of a control record."""
+    """Return the key of a control record."""
     return _KEY.pack(0, kind)
 
 
 def encode_marker(coordinator_epoch: int) -> bytes:
-    """The value of a transaction marker."""
+    """Return the value of a transaction marker."""
     return _MARKER.pack(0, coordinator_epoch)
 
 
 def marker_batch(
     producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp: int
 ) -> bytearray:
-    """The control batch that ends a producer's transaction in one partition, for the log to give it an offset.
+    """Return the control batch that ends a producer's transaction in a partition; the log assigns its offset.
 
-    As MemoryRecords.withEndTransactionMarker makes it: 78 bytes, one record.
+    As in MemoryRecords.withEndTransactionMarker: 78 bytes, one record.
     """
     batch = bytearray(_BATCH_SIZE)
     _BATCH.pack_into(
@@ -116,6 +116,6 @@ _ATTRIBUTES_AT = _FRONT.size
 # the number of headers.
 _BATCH = struct.Struct(">hiqqqhii5bhhbhib")
 _TRANSACTIONAL_CONTROL = 0x30
-_RECORD_HEAD = (2 * 16, 0, 0, 0, 2 * _KEY.size)  # varints are twice the number
+_RECORD_HEAD = (2 * 16, 0, 0, 0, 2 * _KEY.size)  # zigzag varints of small positive numbers are twice the number
 _VALUE_LENGTH = 2 * _MARKER.size
 _BATCH_SIZE = _ATTRIBUTES_AT + _BATCH.size

@@ -1,9 +1,9 @@
-"""Down-conversion: what a log holds, as a client that knows older message formats only can read it.
+"""Down-conversion of stored batches for clients that know older message formats only.
 
-Control batches are left out, since old formats have no place for transactions; headers are dropped; format 0 loses the
-timestamps. A compressed batch becomes one wrapper with the same codec, an uncompressed one single messages; offsets
-stay. Of uncompressed records those before the offset asked for are left out, which some clients rely on. Source:
-Kafka's RecordsUtil.downConvert.
+Control batches are left out, because old formats have no transactions; headers are dropped; format 0 loses the
+timestamps. A compressed batch becomes a wrapper with the same codec, an uncompressed one becomes single messages;
+offsets stay. Uncompressed records before the requested offset are left out, which some clients rely on. Source: Kafka's
+RecordsUtil.downConvert.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kafkapy.record.compression import NAMES, ZSTD, compress
 
 
 def down_convert(buffer: Buffer, magic: int, first_offset: int = 0, *, max_decompressed: int = MAX_PAYLOAD) -> bytes:
-    """The entries of `buffer` for a client that knows formats up to `magic` (0 or 1); what it knows stays as it is.
+    """Return the entries of `buffer` for a client that knows formats up to `magic` (0 or 1); it may be empty.
 
-    An entry that is not all there ends it. The caller bounds the memory by how much it hands in at a time: beside the
-    result at most one entry is decompressed at a time. The result may be empty.
-    max_decompressed: the most bytes that one entry may unpack to, and take when it is converted.
+    Entries in formats that the client knows stay unchanged. Conversion stops at an incomplete entry. The caller limits
+    memory by the size of `buffer`: besides the result, one decompressed entry is in memory at a time.
+    `max_decompressed` limits the decompressed and converted bytes of an entry.
 
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE for zstd, which old clients do not know; CORRUPT_MESSAGE.
     """
@@ -44,15 +44,15 @@ def down_convert(buffer: Buffer, magic: int, first_offset: int = 0, *, max_decom
 
 
 def _converted(buffer: Buffer, header: BatchHeader | MessageHeader, magic: int, first_offset: int, limit: int) -> bytes:
-    """One entry that `convert_run` has stopped at: a compressed one, or one that is damaged."""
+    """Convert one entry at which `convert_run` has stopped: a compressed or a damaged one."""
     if header.codec == 0:
-        # As the first of a run its fault is named.
+        # For the first entry of a run, convert_run raises the error.
         return convert_run(buffer, header.position, magic, first_offset)[0]
     if header.codec >= ZSTD:
         name = NAMES[ZSTD] if header.codec == ZSTD else f"codec {header.codec}"
         raise KafkaError(
             Errors.UNSUPPORTED_COMPRESSION_TYPE,
-            f"the batch at offset {header.last_offset} is compressed with {name}, which message format {magic} has not",
+            f"the batch at offset {header.last_offset} is compressed with {name}, unknown in message format {magic}",
         )
     append_time = max(header.max_timestamp, -1) if header.timestamp_type == 1 else None
     made = convert_payload(

@@ -1,7 +1,7 @@
-"""Messages of Kafka 0.7 as messages of format 0, which whatever reads later formats can take.
+"""Converts messages of Kafka 0.7 to format 0, which readers of later formats understand.
 
-They have no keys and no timestamps. The offset of a message is its position in the log, and all messages of a
-compressed one have the position of that.
+They have no keys and no timestamps. A message's offset is its position in the log; all messages within a compressed
+message have its position.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from kafkapy.record.legacy import build_set
 
 
 def as_format_0(message: Message, offset: int) -> bytes:
-    """A stored message, or all in it when it is compressed. Raises CorruptMessage."""
-    inner = ((-1, None, one.payload) for one in messages_in(message))
+    """Return a stored message, or all messages within a compressed one, in format 0. Raises CorruptMessage."""
+    inner = ((-1, None, found.payload) for found in messages_in(message))
     return build_set(inner, 0, offsets=repeat(offset))
 
 
 def later_set(buffer: Buffer, start: int) -> tuple[bytes, int]:
-    """The whole messages of what is in a log from position `start` on, and the position behind them.
+    """Convert the complete messages of a log read from position `start`; return them and the position after them.
 
-    Ends before a message that is damaged; raises CorruptMessage when that is the first.
+    Stops before a damaged message; raises CorruptMessage if that is the first.
     """
     found, after = bytearray(), 0
     try:

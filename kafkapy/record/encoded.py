@@ -1,4 +1,4 @@
-"""A batch that was encoded before it is known who will produce it."""
+"""A batch that is encoded before its producer is known."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from kafkapy.record.compression import NONE, compress
 
 
 class EncodedBatch:
-    """Records of one partition, for `RecordProducer.send_batch`.
+    """An encoded batch of records for one partition, for `RecordProducer.send_batch`.
 
-    data: the batch but for its producer and checksum.
-    count: how many records it has; size: their bytes before compression, header included.
-    largest: the bytes of the largest record, before compression.
+    data      the batch without producer and checksum
+    count     number of records
+    size      bytes before compression, header included
+    largest   bytes of the largest record before compression
     """
 
     __slots__ = ("count", "data", "largest", "partition", "size", "topic")
@@ -34,7 +35,7 @@ class EncodedBatch:
         base_sequence: int = -1,
         transactional: bool = False,
     ) -> bytearray:
-        """The whole batch, the same memory as `data`."""
+        """Set the producer and the checksum in `data`, and return it."""
         seal(
             self.data,
             producer_id=producer_id,

@@ -1,8 +1,8 @@
-"""A part of an open file, handed from the log to the network without its bytes.
+"""A range of an open file, which the log passes to the network layer instead of the bytes.
 
-The log answers a read with a FileRegion; the processor turns it into `sendfile`. A region holds its
-FileHandle, and the handle closes its descriptor when the last holder lets go, so deleting or closing a
-segment never breaks a reader that is still sending from it.
+The log's read result is a FileRegion, which the processor sends with `sendfile`. A region refers to its FileHandle,
+which closes the descriptor when the last reference is gone. So deleting or closing a segment does not affect a reader
+that is still sending from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class FileHandle:
-    """An open descriptor that is closed when nobody holds the handle any more."""
+    """An open file descriptor that is closed when the last reference to the handle is gone."""
 
     __slots__ = ("__weakref__", "fd", "path")
 
@@ -30,7 +30,7 @@ class FileHandle:
 
 
 class FileRegion:
-    """`length` bytes of `handle` from byte `position`; immutable by convention, shared freely between threads."""
+    """`length` bytes of `handle` from byte `position`. Immutable by convention; threads share it freely."""
 
     __slots__ = ("handle", "length", "position")
 
@@ -43,7 +43,7 @@ class FileRegion:
         return self.length
 
     def read(self) -> bytes:
-        """The bytes themselves: for the copy path of small regions, for tools and for tests."""
+        """Return the bytes, for small regions that are copied, tools and tests."""
         parts = []
         position, missing = self.position, self.length
         while missing > 0:

@@ -1,15 +1,15 @@
-"""Messages as Kafka 0.7 and older stored and sent them, before messages had offsets of their own.
+"""Messages as Kafka 0.7 and older stored and sent them, before messages had offsets.
 
-A message set is messages one behind the other, each with a length (int32, which does not count itself) in front:
+A message set is a sequence of messages, each preceded by its length (int32, not counting itself):
 
     magic 0 (before 0.7):  magic int8, CRC-32 uint32, payload
     magic 1 (0.7):         magic int8, attributes int8, CRC-32 uint32, payload
 
-The CRC is over the payload alone. The low two bits of the attributes are the codec: none, gzip, snappy. The payload of
-a compressed message is a message set, which may hold messages of either magic and compressed ones again. There are no
-keys and no timestamps. The offset of a message is the position of its length field in the log: the start offset in
-its segment's name plus the position in the file. Inner messages have none: a consumer in the middle of a compressed
-one goes on at that one's start. Source: `kafka.message.Message` and `ByteBufferMessageSet` of Kafka 0.7.2.
+The CRC covers the payload only. The low two bits of the attributes are the codec: none, gzip, snappy. The payload of a
+compressed message is a message set, whose messages may have either magic and may be compressed again. There are no keys
+and no timestamps. A message's offset is the position of its length field in the log: the start offset in the segment's
+name plus the position in the file. Inner messages have no offset: a consumer that stopped within a compressed message
+resumes at its start. Source: `kafka.message.Message` and `ByteBufferMessageSet` of Kafka 0.7.2.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 from kafkapy.record.compression import NONE, SNAPPY, DecompressionError, RecordTooLarge, pieces
 
-LENGTH = 4  # the length field, which the length does not count
-SMALLEST = 5  # magic 0 with an empty payload; Kafka 0.7 takes a shorter length for the end of the file
+LENGTH = 4  # size of the length field, which the length does not include
+SMALLEST = 5  # magic 0 with an empty payload; Kafka 0.7 treats a smaller length as the end of the file
 HEADERS = (5, 6)  # bytes before the payload, by magic
 CODEC_MASK = 0x03
 
-# What one stored message may unpack to, over all levels, and how deep it may be nested. Producers made one level; the
-# limits only keep a hostile file from eating all memory or the stack.
+# Limits for the decompressed bytes of one stored message over all levels, and for the nesting depth. Producers wrote
+# one level; the limits only stop a malicious file from using up memory or the stack.
 MAX_PAYLOAD = 1 << 30
 MAX_DEPTH = 8
 
@@ -39,7 +39,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class CorruptMessage(ValueError):
-    """Bytes that are no message of Kafka 0.7, or one that contradicts itself. `position`: where in the buffer."""
+    """Bytes that are not a valid message of Kafka 0.7. `position` is the position in the buffer."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -47,10 +47,10 @@ class CorruptMessage(ValueError):
 
 
 class Message(NamedTuple):
-    """A stored message. `position`, `size`: of the whole in its buffer, length field included; `crc` as stored.
+    """A stored message. `position` and `size` include the length field; `crc` is the stored one.
 
-    `attributes` is 0 with magic 0, which has none. `payload` is a view of the buffer; of a compressed message it is
-    the compressed bytes.
+    `attributes` is 0 for magic 0, which has none. `payload` is a view of the buffer, compressed bytes for a compressed
+    message.
     """
 
     position: int
@@ -62,22 +62,23 @@ class Message(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """0 none, 1 gzip, 2 snappy; 3 was never given a meaning."""
+        """0 none, 1 gzip, 2 snappy; 3 is undefined."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_valid(self) -> bool:
-        """Whether the CRC is that of the payload."""
+        """True if the CRC matches the payload."""
         return zlib.crc32(self.payload) == self.crc
 
     @property
     def end(self) -> int:
-        """Where the next message begins."""
+        """The position of the next message."""
         return self.position + self.size
 
 
 def read_message(buffer: Buffer, position: int = 0) -> Message | None:
-    """The message at `position`; None if the buffer ends before it does. Raises CorruptMessage, but not for a CRC."""
+    """Return the message at `position`, or None if it is incomplete. Raises CorruptMessage, but does not check the
+    CRC."""
     view = memoryview(buffer)
     left = len(view) - position - LENGTH
     if left < 0:
@@ -104,7 +105,7 @@ def read_message(buffer: Buffer, position: int = 0) -> Message | None:
 
 
 def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[Message]:
-    """The messages from `position` on; ends where the buffer does, in the middle of a message too."""
+    """Yield the messages from `position` on, up to an incomplete one."""
     view = memoryview(buffer)
     while (message := read_message(view, position)) is not None:
         yield message
@@ -112,10 +113,10 @@ def iter_messages(buffer: Buffer, position: int = 0) -> Iterator[Message]:
 
 
 def messages_in(message: Message, limit: int = MAX_PAYLOAD) -> Iterator[Message]:
-    """What a consumer gets for a stored message: itself, or the uncompressed messages in it, at any depth.
+    """Yield the message, or for a compressed one all uncompressed messages in it, at any depth.
 
-    Checks every CRC. Raises CorruptMessage, with the position of `message`, for whatever is wrong at any level, and
-    for more than `limit` unpacked bytes.
+    Checks every CRC. Raises CorruptMessage with the position of `message` for an error at any level, and for more than
+    `limit` decompressed bytes.
     """
     try:
         yield from _unpack(message, _Budget(limit), 1)
@@ -124,14 +125,14 @@ def messages_in(message: Message, limit: int = MAX_PAYLOAD) -> Iterator[Message]
 
 
 def payloads_of(message: Message, limit: int = MAX_PAYLOAD) -> list[bytes]:
-    """The payloads of `messages_in`, faster where the message is not compressed."""
+    """Return the payloads of `messages_in`; faster for an uncompressed message."""
     if message.attributes & CODEC_MASK == NONE and zlib.crc32(message.payload) == message.crc:
         return [bytes(message.payload)]
-    return [bytes(one.payload) for one in messages_in(message, limit)]
+    return [bytes(inner.payload) for inner in messages_in(message, limit)]
 
 
 class _Budget:
-    """What may still be unpacked."""
+    """The number of bytes that may still be decompressed."""
 
     def __init__(self, limit: int) -> None:
         self.left = limit
@@ -148,12 +149,12 @@ def _unpack(message: Message, budget: _Budget, depth: int) -> Iterator[Message]:
     if message.codec > SNAPPY:
         raise CorruptMessage(message.position, f"{where} has codec {message.codec}, where Kafka 0.7 has 0, 1 and 2")
     if depth > MAX_DEPTH:
-        raise CorruptMessage(message.position, f"compressed messages in each other, more than {MAX_DEPTH} deep")
+        raise CorruptMessage(message.position, f"compressed messages are nested more than {MAX_DEPTH} deep")
     inner = _decompress(message, budget, where)
     position = 0
-    for one in iter_messages(inner):
-        position = one.end
-        yield from _unpack(one, budget, depth + 1)
+    for inner_message in iter_messages(inner):
+        position = inner_message.end
+        yield from _unpack(inner_message, budget, depth + 1)
     if position < len(inner):
         left = len(inner) - position
         raise CorruptMessage(message.position, f"{where} has {left} bytes left over at the end of its set")
@@ -163,7 +164,7 @@ def _decompress(message: Message, budget: _Budget, where: str) -> bytes:
     try:
         inner = b"".join(pieces(message.codec, message.payload, budget.left))
     except RecordTooLarge:
-        raise CorruptMessage(message.position, f"{where} unpacks to more than is allowed") from None
+        raise CorruptMessage(message.position, f"{where} unpacks to more than the limit") from None
     except DecompressionError as error:
         raise CorruptMessage(message.position, f"{where} cannot be unpacked: {error}") from error
     budget.left -= len(inner)
@@ -171,7 +172,7 @@ def _decompress(message: Message, budget: _Budget, where: str) -> bytes:
 
 
 def build_message(payload: bytes, *, magic: int = 1, codec: int = NONE) -> bytes:
-    """One message with its length, as it is stored and sent; with a codec, `payload` is compressed already."""
+    """Return one message with its length, as stored and sent; with a codec, `payload` is already compressed."""
     crc = zlib.crc32(payload)
     head = _MAGIC_0.pack(0, crc) if magic == 0 else _MAGIC_1.pack(1, codec, crc)
     return _LENGTH.pack(len(head) + len(payload)) + head + payload

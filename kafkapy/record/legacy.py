@@ -1,7 +1,7 @@
-"""Messages of formats 0 and 1 (Kafka 0.8 to 0.10), and entries of any format, for clients and tools.
+"""Messages of formats 0 and 1 (Kafka 0.8 to 0.10), and log entries of any format.
 
-An entry of a log is a batch of format 2, a message of format 0 or 1, or a compressed wrapper of such messages; a log
-may hold any mixture. `read_entry` and its kin give a BatchHeader or a MessageHeader, which answer alike.
+A log entry is a batch of format 2, a message of format 0 or 1, or a compressed wrapper of such messages; a log may mix
+them. `read_entry` and `iter_entries` return a BatchHeader or a MessageHeader, which have the same main attributes.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ Entry: TypeAlias = BatchHeader | MessageHeader
 
 
 def read_entry(buffer: Buffer, position: int = 0) -> Entry:
-    """The header at `position`, of whatever format. Raises CorruptBatch, UnsupportedMagic."""
+    """Return the header of the entry at `position`. Raises CorruptBatch, UnsupportedMagic."""
     return entries.read_entry(buffer, position)
 
 
 def iter_entries(buffer: Buffer, start: int = 0) -> Iterator[Entry]:
-    """Headers from entry to entry, up to one that is not all there. Raises CorruptBatch, UnsupportedMagic."""
+    """Yield the headers of entries, up to one that is incomplete. Raises CorruptBatch, UnsupportedMagic."""
     return entries.iter_entries(buffer, start)
 
 
 def check(buffer: Buffer, header: Entry) -> Entry:
-    """The header again, when all of the entry is there with the right checksum; raises CorruptBatch."""
+    """Return the header again if the entry is complete and its checksum is correct. Raises CorruptBatch."""
     return entries.check_entry(buffer, header.position)
 
 
 def set_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> bytes:
-    """The message set inside of a wrapper, decompressed. Raises DecompressionError, CorruptRecords."""
+    """Return the decompressed message set of a wrapper. Raises DecompressionError, CorruptRecords."""
     if header.codec >= ZSTD:
         name = NAMES[ZSTD] if header.codec == ZSTD else f"codec {header.codec}"
         raise CorruptRecords(f"a message of format {header.magic} cannot be compressed with {name}")
@@ -47,7 +47,8 @@ def set_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> b
 
 
 def messages_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD) -> list[Record]:
-    """The message, or those inside of the wrapper, as a consumer gets them: offsets absolute, timestamps of the log.
+    """Return the messages as a consumer gets them: one, or those in a wrapper, with absolute offsets and final
+    timestamps.
 
     Raises DecompressionError, CorruptRecords (both ValueError).
     """
@@ -59,7 +60,7 @@ def messages_of(buffer: Buffer, header: MessageHeader, limit: int = MAX_PAYLOAD)
 def find_timestamp(
     buffer: Buffer, header: MessageHeader, timestamp: int, min_offset: int = 0, limit: int = MAX_PAYLOAD
 ) -> tuple[int, int] | None:
-    """The first message with at least this timestamp and offset: (offset, timestamp), or None."""
+    """Return (offset, timestamp) of the first message with at least this timestamp and offset, or None."""
     if header.codec == NONE:
         found = header.timestamp >= timestamp and header.offset >= min_offset
         return (header.offset, header.timestamp) if found else None
@@ -77,11 +78,12 @@ def build_set(
     append_time: int = -1,
     level: int | None = None,
 ) -> bytes:
-    """A message set of (timestamp, key, value) records, as Kafka 3.9's MemoryRecordsBuilder writes it.
+    """Return a message set of (timestamp, key, value) records, as Kafka 3.9's MemoryRecordsBuilder writes it.
 
-    Without a codec the messages one after the other, else one wrapper of them all. offsets: those of the records, by
-    default consecutive from `base_offset`; a wrapper of format 1 counts from the first. With timestamp_type 1 every
-    message has the time of the append. Format 0 keeps no timestamps. No records: no bytes.
+    Without a codec, the messages follow one another; with a codec, they are in one wrapper. `offsets` are those of the
+    records, by default consecutive from `base_offset`; offsets in a wrapper of format 1 are relative to the first. With
+    timestamp_type 1, every message has the time of the append. Format 0 has no timestamps. Without records, the result
+    is empty.
     """
     if codec >= ZSTD:
         raise ValueError(f"a message of format {magic} cannot be compressed with {NAMES[codec]}")

@@ -1,9 +1,9 @@
-"""Validation where an old message format is involved: what an old producer sent, or what an old topic stores.
+"""Validation of produced records where the request or the topic has message format 0 or 1.
 
-Every pair of formats is as in Kafka 3.9's LogValidator. Where the format stays, single messages and wrappers of format
-1 are stored as they came, with offsets and timestamps written into them. All else is built anew: another format or
-codec, a wrapper of format 1 whose messages are not numbered from 0, and each wrapper of format 0, whose messages have
-their offsets inside. kafkapy.record.validation is the face of this.
+Every combination of formats behaves as in Kafka 3.9's LogValidator. If the format does not change, single messages and
+wrappers of format 1 are stored as they arrived, with offsets and timestamps written into them. Everything else is
+rebuilt: for another format or codec, a wrapper of format 1 whose messages are not numbered from 0, and every wrapper of
+format 0, whose messages contain their offsets. Callers use kafkapy.record.validation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BATCH_HEADER = 61
 
 
 class Rules(NamedTuple):
-    """What topic and request ask; see kafkapy.record.validation.validate."""
+    """The settings of the topic and the request; see kafkapy.record.validation.validate."""
 
     now_ms: int
     timestamp_type: int
@@ -42,12 +42,12 @@ class Rules(NamedTuple):
     max_decompressed: int
 
     def codec_for(self, codec: int) -> int:
-        """The codec to store what came with `codec`."""
+        """Return the codec for storing records that arrived with `codec`."""
         return codec if self.target_codec < 0 else self.target_codec
 
 
 def validate_any(buffer: Buffer, target_magic: int, any_magic: bool, rules: Rules) -> ValidatedBatch:
-    """Validate records of any format for a topic of any. Raises InvalidBatch."""
+    """Validate records of any format for a topic with any format. Raises InvalidBatch."""
     if memoryview(buffer).readonly:
         buffer = bytearray(buffer)
     if any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2:
@@ -56,14 +56,14 @@ def validate_any(buffer: Buffer, target_magic: int, any_magic: bool, rules: Rule
 
 
 def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
-    """What came in format 0 or 1."""
+    """Validate records that arrived in format 0 or 1."""
     magic = buffer[_AT_MAGIC]
-    built_anew = magic != target_magic or magic == 0
+    is_rebuilt = magic != target_magic or magic == 0
     unpacked = []
 
     def unpack(codec: int, payload: memoryview) -> Iterator[bytes]:
         for piece in _pieces(codec, payload, rules, broken_checksum=magic == 0):
-            if built_anew:
+            if is_rebuilt:
                 unpacked.append(piece)
             yield piece
 
@@ -82,17 +82,17 @@ def _validate_messages(buffer: Buffer, target_magic: int, rules: Rules) -> Valid
     if checked.codec == NONE:
         if magic == target_magic and codec == NONE:
             return store_in_place(whole, checked, rules.timestamp_type, rules.now_ms)
-        return _built(whole, None, target_magic, codec, rules)
-    if not built_anew and codec == checked.codec and checked.in_order:
+        return _rebuild(whole, None, target_magic, codec, rules)
+    if not is_rebuilt and codec == checked.codec and checked.in_order:
         return store_in_place(whole, checked, rules.timestamp_type, rules.now_ms)
     wrapper = read_entry(whole)
-    payload = b"".join(unpacked) if built_anew else payload_of(whole, wrapper, rules.max_decompressed)
-    unpacked.clear()  # it is as much memory again
-    return _built(payload, wrapper, target_magic, codec, rules)
+    payload = b"".join(unpacked) if is_rebuilt else payload_of(whole, wrapper, rules.max_decompressed)
+    unpacked.clear()  # frees as much memory again
+    return _rebuild(payload, wrapper, target_magic, codec, rules)
 
 
 def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> ValidatedBatch:
-    """What came in format 2, for a topic of format 0 or 1."""
+    """Validate records that arrived in format 2 for a topic of format 0 or 1."""
     checked = validate(
         buffer,
         lambda codec, payload: _pieces(codec, payload, rules),
@@ -109,7 +109,7 @@ def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> 
     )
     header = read_header(checked.data)
     payload = payload_of(checked.data, header, rules.max_decompressed)
-    return _built(payload, header, target_magic, rules.codec_for(header.codec), rules)
+    return _rebuild(payload, header, target_magic, rules.codec_for(header.codec), rules)
 
 
 def _pieces(codec: int, payload: memoryview, rules: Rules, *, broken_checksum: bool = False) -> Iterator[bytes]:
@@ -119,13 +119,14 @@ def _pieces(codec: int, payload: memoryview, rules: Rules, *, broken_checksum: b
         raise InvalidBatch(Errors.INVALID_RECORD, str(reason)) from reason
 
 
-def _built(
+def _rebuild(
     payload: Buffer, header: BatchHeader | MessageHeader | None, magic: int, codec: int, rules: Rules
 ) -> ValidatedBatch:
-    """The checked records of `header` (see convert_payload) anew, in format `magic` and with offsets from 0 on."""
+    """Rebuild the checked records of `header` (see convert_payload) in format `magic`, with offsets from 0 on."""
     if magic < 2 and codec == ZSTD:
         raise InvalidBatch(
-            Errors.UNSUPPORTED_COMPRESSION_TYPE, f"the topic's message format {magic} does not know zstd; it needs 2"
+            Errors.UNSUPPORTED_COMPRESSION_TYPE,
+            f"the topic's message format {magic} does not support zstd, which needs format 2",
         )
     try:
         made = convert_payload(
@@ -141,15 +142,15 @@ def _built(
     if magic == 2:
         return _batch(made, codec, rules)
     if made.headers:
-        # Kafka's answer: it comes from an exception that nobody expects there.
+        # Kafka's error code, which results from an unhandled exception there.
         raise InvalidBatch(
-            Errors.UNKNOWN_SERVER_ERROR, f"the topic's message format {magic} has no place for record headers"
+            Errors.UNKNOWN_SERVER_ERROR, f"the topic's message format {magic} does not support record headers"
         )
     if codec == NONE:
         _check_size(made.largest, rules)
         return _message_set(made, made.payload, magic, codec, rules)
     if magic == 0:
-        return _numbered_later(made, codec, rules)
+        return _compress_after_numbering(made, codec, rules)
     packed = compress(codec, made.payload, rules.target_level)
     wrapper = wrap(packed, magic, codec, made.count - 1, made.max_timestamp, rules.timestamp_type)
     _check_size(len(wrapper), rules)
@@ -158,7 +159,7 @@ def _built(
 
 def _batch(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
     if codec == NONE:
-        _check_size(_BATCH_HEADER + len(made.payload), rules)  # before it is copied
+        _check_size(_BATCH_HEADER + len(made.payload), rules)  # checked before the copy
     data = assemble(
         compress(codec, made.payload, rules.target_level),
         count=made.count,
@@ -176,8 +177,8 @@ def _message_set(made: Converted, data: bytearray, magic: int, codec: int, rules
     )
 
 
-def _numbered_later(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
-    """A wrapper of format 0, compressed when the offsets of its messages are known."""
+def _compress_after_numbering(made: Converted, codec: int, rules: Rules) -> ValidatedBatch:
+    """Return a wrapper of format 0, which is compressed when the offsets of its messages are known."""
     inner = _message_set(made, made.payload, 0, NONE, rules)
     count = made.count
 
@@ -198,6 +199,6 @@ def _check_size(size: int, rules: Rules) -> None:
     if 0 <= rules.max_message_bytes < size:
         raise InvalidBatch(
             Errors.MESSAGE_TOO_LARGE,
-            f"{size} bytes, converted to the topic's format and codec, are more than the "
-            f"{rules.max_message_bytes} that the topic allows",
+            f"{size} bytes, after conversion to the topic's format and codec, exceed the topic's limit of "
+            f"{rules.max_message_bytes}",
         )

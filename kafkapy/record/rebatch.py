@@ -1,4 +1,5 @@
-"""Batches of some partitions become batches for others: what a mirror does, without a Python object for any record.
+"""Regroups records of source partitions into batches for target partitions, as a mirror does, without Python objects
+for records.
 
     rebatcher = Rebatcher(codec=ZSTD)
     for chunk in chunks:
@@ -7,11 +8,11 @@
     reached = dict(rebatcher.positions)
     for batch in rebatcher.finish():
         producer.send_batch(batch)
-    producer.flush()                      # what is before the offsets in `reached` is in the target now
+    producer.flush()                      # now the target has everything before the offsets in `reached`
 
-Records lie as columns in between (kafkapy.record.columns), in pieces that stay in the processor's cache. Where records
-keep the number of their partition, a batch that has the right codec goes on as it is: compressing it anew would cost
-fifty times as much as all the rest.
+In between, records are columns (kafkapy.record.columns) in pieces that fit into the processor's cache. If records keep
+their partition number, a batch that already has the right codec is passed on unchanged: compressing it again would cost
+fifty times as much as everything else.
 """
 
 from __future__ import annotations
@@ -30,24 +31,26 @@ from kafkapy.record.encoded import EncodedBatch
 TopicPartition = tuple[str, int]
 
 _COLUMNS = ("timestamp", "key", "value", "headers")
-_PIECE = 128 * 1024  # bytes of a piece of columns
-# A batch that is a smaller part of `batch_bytes` is encoded anew, together with others.
+_PIECE = 128 * 1024  # size of a piece of columns in bytes
+# A batch smaller than 1/16 of `batch_bytes` is encoded again, together with others.
 _SMALL = 16
 
 
 class Rebatcher:
-    """Keeps one open batch for each target partition. Records of a source partition stay in their order in each target
-    partition; keys, values, headers and timestamps stay as a consumer gets them. For one thread.
+    """Keeps an open batch for each target partition. For one thread.
+
+    Records of a source partition stay in order within each target partition; keys, values, headers and timestamps are
+    preserved.
 
     Args:
-        codec: of the batches that are made: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        batch_bytes: a batch is closed when its records, not compressed, reach this. One record may be larger.
-        by_number: a record goes to the partition of the same number, else to the one that its key's hash chooses
-            (murmur2), without a key to one that changes with each batch (KIP-480).
-        open_bytes: what all open batches may take together; beyond, they are closed as they are.
+        codec: of the new batches: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        batch_bytes: a batch is closed when its uncompressed records reach this size. A single record may be larger.
+        by_number: records keep their partition number. Otherwise the hash of the key (murmur2) chooses the partition,
+            and records without a key go to a partition that changes with each batch (KIP-480).
+        open_bytes: the limit for all open batches together; beyond it, they are closed early.
     Attributes:
-        positions: for each source partition that was fed, the offset behind what was taken of it: all records before it
-            are in batches that were given, or are given by the next `finish`.
+        positions: for each source partition, the next offset to feed: all records before it are in batches that were
+            yielded, or that the next `finish` yields.
     """
 
     def __init__(
@@ -76,23 +79,24 @@ class Rebatcher:
         topic: str | None = None,
         aborted: Iterable[tuple[int, int]] = (),
     ) -> Iterator[EncodedBatch]:
-        """Takes the records from offset `start` on; gives the batches that became full. To be iterated to its end.
+        """Take the records from offset `start` on, and yield the batches that become full. Must be iterated to the end.
 
         Args:
-            where: topic and partition that the bytes are from.
-            data: batches of any format, as a Fetch brings them: the last one may be cut off. Control batches are left
+            where: source topic and partition.
+            data: batches of any format, as in a Fetch response: the last one may be cut off. Control batches are left
                 out.
-            partitions: how many the target topic has.
-            topic: the target's, if it has another name.
+            partitions: the number of partitions of the target topic.
+            topic: the target topic, if it has another name.
             aborted: (producer id, first offset) of the aborted transactions in `data`, whose records are left out.
         Raises:
-            DamagedBatch: bytes that are no batch; what was before it may have been taken, but `positions` is as before.
-            ValueError: by number, a partition that the target does not have.
+            DamagedBatch: for bytes that are not a batch. Earlier batches may have been taken, but `positions` is not
+                changed.
+            ValueError: with by_number, if the target has no such partition.
         """
         target = where[0] if topic is None else topic
         position = 0
         if self._by_number and where[1] < partitions:
-            for batch in self._as_they_are(target, where[1], data, start):
+            for batch in self._unchanged_batches(target, where[1], data, start):
                 position += len(batch.data)
                 yield from self._close(target, where[1])
                 yield batch
@@ -103,11 +107,11 @@ class Rebatcher:
         if rest is not None:
             yield from self._encode(target, rest, partitions, where)
         self.positions[where] = max(start, entries_end(data)[2])
-        if sum(one.open_bytes for one in self._topics.values()) > self._open_bytes:
+        if sum(batches.open_bytes for batches in self._topics.values()) > self._open_bytes:
             yield from self.finish()
 
     def finish(self) -> Iterator[EncodedBatch]:
-        """The batches that are still open. It can be fed again."""
+        """Yield the open batches. Afterwards, more can be fed."""
         for topic in self._topics:
             yield from self._close(topic)
 
@@ -131,29 +135,34 @@ class Rebatcher:
             if full == batches.sticky and partitions > 1:
                 batches.sticky = (full + random.randrange(1, partitions)) % partitions
 
-    def _as_they_are(self, topic: str, partition: int, data: memoryview, start: int) -> Iterator[EncodedBatch]:
-        """The batches from the beginning on that need not be encoded anew; the first that must be ends it."""
+    def _unchanged_batches(self, topic: str, partition: int, data: memoryview, start: int) -> Iterator[EncodedBatch]:
+        """Yield the batches at the start of `data` that need not be encoded again, up to the first that does."""
         position = 0
-        while (batch := self._as_it_is(topic, partition, data, position, start)) is not None:
+        while (batch := self._unchanged_batch(topic, partition, data, position, start)) is not None:
             yield batch
             position += len(batch.data)
 
-    def _as_it_is(self, topic: str, partition: int, data: memoryview, position: int, start: int) -> EncodedBatch | None:
+    def _unchanged_batch(
+        self, topic: str, partition: int, data: memoryview, position: int, start: int
+    ) -> EncodedBatch | None:
         try:
             header = next_batch(data, position)
-            if header is None or not self._fits(header, start):
+            if header is None or not self._can_pass_unchanged(header, start):
                 return None
             check(data, position)
-        except CorruptBatch:  # a message of another format, or nothing: what reads records says what it is
+        except CorruptBatch:  # another format, or damaged: the column builder will raise the error
             return None
         batch = bytearray(data[position : header.next_position])
         batch[:8] = bytes(8)  # the base offset
         batch[12:16] = b"\xff" * 4  # the leader epoch: none
         return EncodedBatch(topic, partition, batch, header.count, header.size)
 
-    def _fits(self, header: BatchHeader, start: int) -> bool:
-        """Whether its records are all wanted, their offsets without gaps and their timestamps their own; and neither
-        is it a transaction's."""
+    def _can_pass_unchanged(self, header: BatchHeader, start: int) -> bool:
+        """Return True if all records are wanted, the offsets have no gaps, the batch is not small, and its codec is the
+        target's.
+
+        It must also be neither transactional nor have append timestamps: the attributes may only have the codec.
+        """
         return (
             header.attributes == self._codec
             and header.base_offset >= start
@@ -162,7 +171,7 @@ class Rebatcher:
         )
 
     def _close(self, topic: str, only: int | None = None) -> Iterator[EncodedBatch]:
-        """The open batches of a topic; `only` that of one partition."""
+        """Yield the open batches of a topic; with `only`, of one partition."""
         batches = self._topics.get(topic)
         if batches is not None:
             for partition in batches.open_partitions():
@@ -175,7 +184,7 @@ class Rebatcher:
 
 
 def _rows(columns: Columns) -> Rows:
-    """The same memory, as what is to be encoded."""
+    """Return the columns as input for encoding, without copying."""
     found = columns.columns
     headers, timestamp, partition = found["headers"], found["timestamp"], found.get("partition")
     assert isinstance(headers, Headers)

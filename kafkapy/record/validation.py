@@ -1,8 +1,8 @@
-"""Where produced records are validated before the log appends them.
+"""Validation of produced records before the log appends them.
 
-The rules and error codes are those of Kafka 3.9 (ProduceRequest.validateRecords, UnifiedLog and LogValidator);
-the work is done in C by kafkapy._ext.validation, which this gives the codecs to. What has to do with message formats 0
-and 1 is in kafkapy.record.message_validation.
+Rules and error codes are those of Kafka 3.9 (ProduceRequest.validateRecords, UnifiedLog and LogValidator).
+kafkapy._ext.validation does the work in C; this module supplies the codecs. kafkapy.record.message_validation handles
+message formats 0 and 1.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kafkapy.record import compression
 
 __all__ = ["MAX_DECOMPRESSED", "RecordError", "ValidatedBatch", "Validator", "assign", "validate"]
 
-# What one batch may unpack to. Kafka has no such limit and unpacks for as long as it takes; 128 MiB is a thousand
-# times the usual batch, and a gzip stream of that size takes a quarter of a second.
+# The limit for the decompressed bytes of a batch. Kafka has no limit; 128 MiB is a thousand times the usual batch, and
+# a gzip stream of that size takes a quarter of a second.
 MAX_DECOMPRESSED = 128 * 1024 * 1024
 
 _AT_MAGIC = 16
@@ -27,7 +27,7 @@ _FOREVER = (1 << 63) - 1
 
 
 class RecordError(KafkaError):
-    """A batch that is refused; `record_errors` names single records: [(index in the batch, sentence)]."""
+    """A refused batch; `record_errors` names invalid records: [(index in the batch, sentence)]."""
 
     def __init__(self, code: int, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -35,7 +35,7 @@ class RecordError(KafkaError):
 
 
 class Validator:
-    """`validate` for a topic: what its settings ask is given once, and not gone through with every small batch."""
+    """Validates records for a topic. The settings are processed once, not for every batch."""
 
     __slots__ = ("_any_magic", "_of_client", "_old", "_pack", "_settings", "_target_magic", "_unpack")
 
@@ -54,7 +54,7 @@ class Validator:
         any_magic: bool = False,
         of_client: bool = True,
     ) -> None:
-        """See `validate`."""
+        """See `validate` for the settings."""
         self._settings: dict[str, Any] = {
             "timestamp_type": timestamp_type,
             "before_max_ms": before_max_ms,
@@ -95,22 +95,26 @@ class Validator:
 def validate(
     buffer: bytes | bytearray | memoryview, *, now_ms: int, zstd_allowed: bool = True, **settings: Any
 ) -> ValidatedBatch:
-    """Validate what is appended to one partition: exactly one batch of format 2. Raises RecordError.
+    """Validate the records for one partition: exactly one batch of format 2. Raises RecordError.
 
-    With `any_magic` it may also be messages of format 0 or 1: one compressed wrapper, or any number of others.
+    With `any_magic`, they may also be messages of format 0 or 1: one compressed wrapper, or any number of uncompressed
+    ones.
 
-    buffer: the records field, best a writable memoryview of the receive buffer: timestamp type, max timestamp and
-        checksum are rewritten in it where the topic asks for it, and `assign` writes the offset into it.
-    now_ms: the time of the append. timestamp_type: the topic's, 0 CreateTime, 1 LogAppendTime.
-    before_max_ms, after_max_ms: how far a timestamp may lie from now (message.timestamp.before.max.ms, after).
-    compact: whether every record needs a key.
-    target_codec: the topic's codec, -1 for "producer"; another than the batch's gives a rebuilt batch, compressed
-        with target_level.
-    zstd_allowed: false for produce requests before version 7. max_message_bytes: -1 for no limit.
-    max_decompressed: the most bytes the records may unpack to.
-    target_magic: the topic's message format; records of another are converted. any_magic: whether the request is of a
-        version before 3, which does not ask for format 2. of_client: false for what a coordinator writes, which may be
-        control records, and of a producer without a sequence.
+    buffer: the records, best as a writable memoryview of the receive buffer: timestamp type, max timestamp and checksum
+        are changed in it if the topic requires it, and `assign` writes the offset into it.
+    now_ms: the time of the append.
+    timestamp_type: the topic's, 0 CreateTime, 1 LogAppendTime.
+    before_max_ms, after_max_ms: how far a timestamp may be from now (message.timestamp.before.max.ms, after).
+    compact: True if every record needs a key.
+    target_codec: the topic's codec, -1 for "producer". If it differs from the batch's, the batch is rebuilt and
+        compressed with target_level.
+    zstd_allowed: False for produce requests before version 7.
+    max_message_bytes: -1 for no limit.
+    max_decompressed: the limit for the decompressed bytes.
+    target_magic: the topic's message format; records of another format are converted.
+    any_magic: True for requests before version 3, which need not have format 2.
+    of_client: False for a coordinator's batches, which may be control batches, and have a producer id without a
+        sequence.
     """
     return Validator(**settings)(buffer, now_ms, zstd_allowed)
 

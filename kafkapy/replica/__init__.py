@@ -1,1 +1,1 @@
-"""Partitions as this broker holds them: leadership, high watermark, and the reads and appends that wait."""
+"""The partitions on this broker: leadership, high watermark, reads, appends, and requests that wait for either."""

@@ -1,16 +1,16 @@
-"""Appends that may not run on a network thread: one queue a partition, drained by a pool of threads.
+"""Appends that may not run on a network thread: each partition has a queue, which the threads of a pool empty.
 
-An append goes here when the log's lock is taken, when it has to wait for the disk (a roll whose files are
-not there yet, a flush that the topic asks for before the acknowledgement), or when the log directory stalls.
-While anything is queued every later append to the partition queues behind it, so an inline append never
-overtakes a pooled one. What has gathered by the time a pool thread comes is written at once.
+An append is queued when another thread holds the log's lock, when the append has to wait for the disk (for a roll, or
+for a flush that the topic wants before the acknowledgement), or when the log directory is slow. While an append is
+queued or being written, every later append to the partition is queued behind it, so their order stays. A pool thread
+writes all queued sets in one append.
 
-Where acknowledgements wait for a flush (`flush.messages=1`) this is group commit. What is written waits for one
-flush; while that runs what arrives is written by another thread, and the next flush covers all of it. So a producer
-waits for the flush that was under way when its records were written, at most, and for its own.
+Where acknowledgements wait for a flush (`flush.messages=1`) this is group commit. During a flush another thread writes
+what arrives, and the next flush covers all of it. So a producer waits at most for the flush that was under way when its
+records were written, and for the next one.
 
-What is long work (records of old formats, which are converted) is done by a pool of its own, in its turn: a few such
-appends could else keep all threads for seconds, and every append of others that has to wait for the disk with them.
+Long work (records of old formats, which are converted) is done by a pool of its own, in the order of the queue.
+Otherwise a few such appends could keep all threads of the pool for seconds, and other partitions' appends waiting.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.results import CLIENT
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 
 log = logging.getLogger("kafkapy.replica.append_queue")
 
-_STOPPED = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
-
-Sets = Sequence[memoryview]
+Sets = Sequence[Any]
 Results = list[Any]
 Done = Callable[[Results], None]
 Entry = tuple[Sets, Done]
-Kind = tuple[bool, int]  # whether it is long work, and the origin: what differs in either is not written together
 
-# One write takes at most so much, so that a flood of queued sets does not become one endless write.
+# The record sets that one write takes, so that a flood of queued sets does not become one endless write.
 MAX_SETS_A_WRITE = 1024
 
 
 class AppendQueue:
-    """The queue of one partition.
+    """The queue of the appends to one partition.
 
-    `write(sets, origin)` appends, blocking, and answers one result a set and whether they have to be flushed; then
-    `flush()` is called before the results are given out. Where one of them raises, that is everybody's result.
+    `write(sets, long)` appends, may block, and returns a result for each set and whether the sets need a flush. If so,
+    `flush()` is called before the callbacks get the results. If `write` or `flush` raises, the error is the result of
+    each set.
     """
 
     __slots__ = ("_flush", "_flushing", "_lock", "_long_pool", "_pool", "_waiting", "_write", "_writing", "_written")
@@ -49,7 +48,7 @@ class AppendQueue:
     def __init__(
         self,
         pool: Any,
-        write: Callable[[Sets, int], tuple[Results, bool]],
+        write: Callable[[Sets, bool], tuple[Results, bool]],
         flush: Callable[[], object],
         long_pool: Any = None,
     ) -> None:
@@ -58,39 +57,40 @@ class AppendQueue:
         self._write = write
         self._flush = flush
         self._lock = threading.Lock()
-        self._waiting: list[tuple[Entry, Kind]] = []
-        self._written: list[tuple[Entry, Results]] = []  # and not flushed yet
+        self._waiting: list[tuple[Entry, bool]] = []  # and whether the entry is long work
+        self._written: list[tuple[Entry, Results]] = []  # written, but not flushed yet
         self._writing = False
         self._flushing = False
 
     @property
     def busy(self) -> bool:
-        """Whether an append is queued or being written, so that the next one must queue too."""
+        """Return whether an append is queued or being written, so that the next append has to be queued too."""
         return self._writing
 
-    def put(self, sets: Sets, done: Done, *, long: bool = False, origin: int = CLIENT) -> None:
-        """Queues `sets`; `done(results)` is called once, on a pool thread: the other pool's if it is `long` work.
+    def put(self, sets: Sets, done: Done, *, long: bool = False) -> None:
+        """Queue `sets`, and call `done(results)` once, on a pool thread. `long` work is done by the pool for it.
 
-        Raises RuntimeError, and `done` is not called, when the pool was stopped.
+        Raises KafkaError, and does not call `done`, if the pool was stopped or has no thread.
         """
         with self._lock:
-            self._waiting.append(((sets, done), (long, origin)))
+            self._waiting.append(((sets, done), long))
             if self._writing:
                 return
             self._writing = True
         try:
             self._submit(long)
-        except RuntimeError:  # the broker stops: nobody will write it, nor what came behind it meanwhile
+        except (PoolStopped, NoThread) as error:  # no thread will write this append and those after it
+            refusal = _refusal(error)
             with self._lock:
                 behind, self._waiting = [entry for entry, _ in self._waiting[1:]], []
                 self._writing = False
-            _give_out([(entry, [_STOPPED] * len(entry[0])) for entry in behind])
-            raise
+            _give_out([(entry, [refusal] * len(entry[0])) for entry in behind])
+            raise refusal from error
 
     def end(self, why: KafkaError) -> None:
-        """Nothing more is written or flushed: what comes from now on is told `why`.
+        """Refuse all later appends with `why`.
 
-        The partition, which has this queue, is let go of; unless something is under way, which still needs it.
+        Drops the references to the partition, which refers to this queue, unless an append in progress needs them.
         """
 
         def refuse(*_: object) -> NoReturn:
@@ -101,10 +101,21 @@ class AppendQueue:
                 self._write = self._flush = refuse
 
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
-        """Queues what was written elsewhere, and has to be flushed before `done(results)`."""
+        """Queue sets that the caller has written, and call `done(results)` after a flush.
+
+        Raises KafkaError, and does not call `done`, if the pool was stopped or has no thread.
+        """
+        entry = ((sets, done), results)
         with self._lock:
-            self._written.append(((sets, done), results))
-        self._pool.submit(self._flush_unless_another_does)
+            self._written.append(entry)
+        try:
+            self._pool.submit(self._flush_unless_another_does)
+        except (PoolStopped, NoThread) as error:
+            with self._lock:
+                if self._flushing or not any(one is entry for one in self._written):
+                    return  # the thread that is flushing calls `done`
+                self._written = [one for one in self._written if one is not entry]
+            raise _refusal(error) from error
 
     def _submit(self, long: bool) -> None:
         (self._long_pool if long else self._pool).submit(self._run, long)
@@ -122,7 +133,10 @@ class AppendQueue:
             self._flush_all()
 
     def _may_flush(self) -> bool:
-        """Whether there is something to flush and nobody is at it: who is goes on with what is written meanwhile."""
+        """Return True if this thread should flush.
+
+        False if nothing needs a flush, or another thread is flushing and will also cover what was written meanwhile.
+        """
         with self._lock:
             if self._flushing or not self._written:
                 return False
@@ -130,49 +144,57 @@ class AppendQueue:
             return True
 
     def _pass_on(self) -> None:
-        """This thread goes to flush: another one writes what waits."""
+        """Have another thread write what is queued, because this one is going to flush."""
         with self._lock:
             self._writing = waits = bool(self._waiting)
-            long = waits and self._waiting[0][1][0]
-        if waits:  # not what `_writing` says by now: a `put` may have found nobody writing, and begun
+            long = waits and self._waiting[0][1]
+        # Not `if self._writing`: if the queue was empty, another thread's `put` may have set `_writing` and submitted
+        # its own write after the lock was released. This thread would then submit a second writer.
+        if waits:
             try:
                 self._submit(long)
-            except RuntimeError:  # the broker stops: nobody else will
+            except (PoolStopped, NoThread):  # no other thread will write the queued appends
                 while taken := self._next(long):
                     self._write_together(*taken)
 
-    def _next(self, long: bool) -> tuple[list[Entry], int] | None:
-        """What is written together next, and its origin; None, and another thread may begin to write, or goes on."""
+    def _next(self, long: bool) -> tuple[list[Entry], bool] | None:
+        """Return the entries to write together next, and whether they are long work.
+
+        None if the queue is empty, or if a thread of the other pool will write them.
+        """
         with self._lock:
-            if not self._waiting or self._waiting[0][1][0] == long:
+            if not self._waiting or self._waiting[0][1] == long:
                 return self._take()
         try:
             self._submit(not long)
-        except RuntimeError:  # the broker stops
+        except (PoolStopped, NoThread):  # no other thread will write them
             with self._lock:
                 return self._take()
         return None
 
-    def _take(self) -> tuple[list[Entry], int] | None:
-        """What waits longest, as far as it is of one kind. Under the lock."""
+    def _take(self) -> tuple[list[Entry], bool] | None:
+        """Remove and return the first entries that are all long work or all not, and whether they are long work.
+
+        None if the queue is empty. Called with the lock held.
+        """
         self._writing = bool(self._waiting)
         if not self._waiting:
             return None
-        kind = self._waiting[0][1]
+        long = self._waiting[0][1]
         taken, count = 0, 0
-        while taken < len(self._waiting) and count < MAX_SETS_A_WRITE and self._waiting[taken][1] == kind:
+        while taken < len(self._waiting) and count < MAX_SETS_A_WRITE and self._waiting[taken][1] == long:
             count += len(self._waiting[taken][0][0])
             taken += 1
         entries = [entry for entry, _ in self._waiting[:taken]]
         self._waiting = self._waiting[taken:]
-        return entries, kind[1]
+        return entries, long
 
-    def _write_together(self, entries: list[Entry], origin: int) -> None:
+    def _write_together(self, entries: list[Entry], long: bool) -> None:
         gathered = [one for sets, _ in entries for one in sets]
         to_flush = False
         try:
-            results, to_flush = self._write(gathered, origin)
-        except Exception as error:  # every waiting producer needs its answer, whatever went wrong
+            results, to_flush = self._write(gathered, long)
+        except Exception as error:  # every producer needs a response, after any error
             results = [_verdict(error)] * len(gathered)
         answers = []
         start = 0
@@ -200,6 +222,12 @@ class AppendQueue:
             _give_out(answers)
 
 
+def _refusal(error: PoolStopped | NoThread) -> KafkaError:
+    """Return the error for a pool without a thread. Clients retry after it."""
+    code = Errors.NOT_LEADER_OR_FOLLOWER if isinstance(error, PoolStopped) else Errors.KAFKA_STORAGE_ERROR
+    return KafkaError(code, str(error))
+
+
 def _verdict(error: Exception) -> KafkaError:
     return error if isinstance(error, KafkaError) else KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))
 
@@ -208,5 +236,5 @@ def _give_out(answers: list[tuple[Entry, Results]]) -> None:
     for (_, done), results in answers:
         try:
             done(results)
-        except Exception:  # the others wait for theirs, and the queue must not stay taken for ever
-            log.exception("the answer to a pooled append failed")
+        except Exception:  # the other callbacks have to be called, and the queue has to stay usable
+            log.exception("the callback of a queued append failed")

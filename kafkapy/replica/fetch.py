@@ -1,4 +1,4 @@
-"""Reading several partitions for one fetch, and the fetch that waits for enough to read.
+"""Reading several partitions for one Fetch request, and the delayed fetch that waits for enough records.
 
 Source: kafka.server.ReplicaManager.readFromLog and DelayedFetch.
 """
@@ -19,7 +19,7 @@ Wanted = Sequence[tuple[Partition | KafkaError, Any]]
 
 
 class FetchRead:
-    """What one partition of a fetch answers; the offsets are -1 with an error, as Kafka sends them."""
+    """The result of a fetch for one partition. After most errors the offsets are -1, as in Kafka's responses."""
 
     __slots__ = (
         "aborted",
@@ -51,11 +51,12 @@ class FetchRead:
 
 
 class FetchPlan:
-    """One fetch: `wanted` holds (partition or the error that stands for it, FetchPartition) in the order asked.
+    """One Fetch request: its partitions and its limits.
 
-    `cut`: the limits count for the first batch too, which is cut off where it is larger; else it comes whole.
-    `look`: where what is wanted may change while the fetch waits: what it is by now, nothing if all is as it was at the
-    last look, None when there is nothing to wait for any more.
+    `wanted` has, in the order of the request, the partition (or the error in place of it) and its FetchPartition.
+    `cut` says that the byte limits also hold for the first batch, which is cut at the limit; otherwise the first batch
+    is returned whole. `look` is for fetch sessions, whose partitions may change while the fetch waits: it returns the
+    present `wanted`, an empty sequence if nothing has changed since the last call, or None if the wait is over.
     """
 
     __slots__ = ("blocked", "cut", "isolation", "look", "max_bytes", "min_bytes", "wanted")
@@ -76,13 +77,14 @@ class FetchPlan:
         self.max_bytes = max_bytes
         self.isolation = isolation
         self.cut = cut
-        self.blocked: Partition | None = None  # where the last read would have had to wait
+        self.blocked: Partition | None = None  # the partition whose read would have had to wait for the disk
 
     def read(self, *, blocking: bool, busy_is_empty: bool = False) -> tuple[list[FetchRead], int, bool] | None:
-        """(one read a partition, bytes in all, whether the answer should not wait: an error or a divergence).
+        """Read the partitions. Return (a FetchRead for each, the bytes in total, whether to respond without waiting).
 
-        Where a read has to wait for the disk and `blocking` is False, the answer is None: ask again on a thread that
-        may wait. Or, with `busy_is_empty`, such a partition answers without records, and its reader asks again.
+        The response must not wait after an error or a divergence. If a read would have to wait for the disk and
+        `blocking` is False, the result is None: the caller reads again on a thread that may wait. With `busy_is_empty`
+        such a partition gets no records instead, and the client fetches again.
         """
         reads = []
         left, total, urgent, min_one = self.max_bytes, 0, False, not self.cut
@@ -137,7 +139,10 @@ class FetchPlan:
     def _read_log(
         self, partition: Partition, asked: Any, left: int, min_one: bool, blocking: bool
     ) -> tuple[FileRegion | None, list[tuple[int, int]] | None] | None:
-        """The records, and with read_committed the aborted transactions among them; None as in `read`."""
+        """Return the records and, with read_committed, the aborted transactions among them.
+
+        None if the read would have to wait for the disk and `blocking` is False.
+        """
         log = partition.log
         while True:
             segments = log.segments
@@ -157,14 +162,19 @@ class FetchPlan:
             aborted = log.aborted_transactions(asked.fetch_offset, result, blocking=blocking)
             if isinstance(aborted, Busy):
                 return None
-            # Retention or a cleaning may come between the two. What is known of aborted transactions goes with their
-            # segment, and their records, which are still in the region, would pass for committed.
+            # Retention or the cleaner may remove a segment between the read and the look-up of aborted transactions.
+            # The segment's list of aborted transactions is gone then, but the region still has its records, and the
+            # client would take the aborted ones for committed. So both are read again if the segments have changed.
             if log.segments is segments:
                 return region, aborted
 
 
 def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
-    """(epoch, end offset) where the reader's last epoch ends on this leader before its position (KIP-595)."""
+    """Return the (epoch, end offset) at which the reader's log diverges from this leader's log, or None (KIP-595).
+
+    The logs diverge if the reader's last fetched epoch ends, on this leader, before the reader's fetch offset. Raises
+    KafkaError OFFSET_OUT_OF_RANGE if this leader's log does not have that epoch.
+    """
     epoch, end_offset = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise KafkaError(
@@ -176,9 +186,9 @@ def _divergence(partition: Partition, asked: Any) -> tuple[int, int] | None:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits until `min_bytes` are there, something is wrong, or its time is over.
+    """A fetch that waits until there are `min_bytes`, a partition has an error, or its time is over.
 
-    A connection that is gone completes it at the next look, so that it does not stay for its whole time.
+    It also completes, without a response, at the first check after its connection was closed.
     """
 
     __slots__ = ("_cancelled", "_plan", "_respond")
@@ -193,7 +203,8 @@ class DelayedFetch(DelayedOperation):
         plan = self._plan
         if self._cancelled():
             return True
-        # Kept here: the time-out may make the answer meanwhile, out of a look of its own.
+        # Not kept in `plan.wanted`: a time-out may call `respond` on another thread at the same time, and `respond`
+        # replaces `plan.wanted` for the response.
         wanted = plan.wanted if plan.look is None else plan.look()
         if wanted is None:
             return True
@@ -202,8 +213,8 @@ class DelayedFetch(DelayedOperation):
             if isinstance(partition, KafkaError) or partition.gone is not None:
                 return True
             if partition.end_offset(plan.isolation) <= asked.fetch_offset:
-                # A reader of committed records may be beyond where a transaction is open, and waits; one that is beyond
-                # the end of the log is told.
+                # A read_committed consumer whose position is after the last stable offset waits. A position after the
+                # end of the log is an error, which the response reports.
                 if asked.fetch_offset > partition.log.log_end_offset:
                     return True
                 continue
@@ -219,9 +230,9 @@ class DelayedFetch(DelayedOperation):
                     blocking=False,
                 )
             except KafkaError:
-                return True  # the answer will say what is wrong
+                return True  # the response reports the error
             if isinstance(result, Busy):
-                return True  # a reader far behind: there is plenty
+                return True  # the reader is far behind, so there are enough bytes
             if result.region is not None:
                 available += result.region.length
             if available >= plan.min_bytes:

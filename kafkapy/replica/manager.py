@@ -1,4 +1,4 @@
-"""All partitions of this broker: finding one, making one, ending one. Source: kafka.server.ReplicaManager."""
+"""The partitions of this broker: finding, creating and removing them. Source: kafka.server.ReplicaManager."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
+from kafkapy.metadata.roles import PartitionRole
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
@@ -23,11 +24,11 @@ _UNKNOWN = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _nothing(partition: Partition) -> None:
-    """Nobody wants to know."""
+    """Do nothing: the default of the callbacks `on_led` and `on_lost`."""
 
 
 class ReplicaManager:
-    """Partitions by topic and index. Finding one takes no lock; making and ending them do."""
+    """The partitions of this broker, by topic and index. Finding a partition takes no lock; changes do."""
 
     def __init__(
         self,
@@ -42,25 +43,28 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
+        self._timer = timer
         self._append_pool = append_pool
         self._conversion_pool = conversion_pool
         self._stall_threshold = stall_threshold
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
-        # Partitions of this broker that it does not lead, by topic: why not, None for those whose logs are loading.
+        # Partitions of this broker that it does not lead, by topic, each with the error that `get` raises; None if its
+        # log is loading.
         self._absent: dict[str, dict[int, KafkaError | None]] = {}
         self._verifies_transactions = False
-        # Told of each partition that this broker begins to lead, and of its end; from whatever thread that happens on.
+        # Called with each partition that this broker begins to lead, or ceases to lead. On any thread.
         self.on_led: Callable[[Partition], object] = _nothing
         self.on_lost: Callable[[Partition], object] = _nothing
 
     def get(self, topic: str, index: int, *, hasten: bool = True) -> Partition:
-        """The partition, or KafkaError.
+        """Return the partition. Raise KafkaError if this broker does not lead it.
 
-        UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER while its log is loading (which comes first then, unless
-        the caller did not ask for this partition in particular), KAFKA_STORAGE_ERROR where it is offline, or whatever
-        keeps its log from being served.
+        The error is UNKNOWN_TOPIC_OR_PARTITION for an unknown partition, NOT_LEADER_OR_FOLLOWER while the log is
+        loading, KAFKA_STORAGE_ERROR if the log directory is offline, or another reason for which the log cannot be
+        served. With `hasten` a log that is loading is loaded before the others; callers that go through all partitions
+        pass False.
         """
         partition = self._find(topic, index)
         if partition is None:
@@ -72,7 +76,8 @@ class ReplicaManager:
                 raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being recovered")
             if reason is not _UNKNOWN:
                 raise KafkaError(reason.code, reason.message)
-            # It may have left the absent ones for those that are led, between the two looks.
+            # `make_leader` on another thread may have added the partition to `_topics` after the first look-up, and
+            # removed it from `_absent` before the second. So look again.
             partition = self._find(topic, index)
             if partition is None:
                 raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {topic}-{index}")
@@ -84,25 +89,26 @@ class ReplicaManager:
         return partitions.get(index) if partitions is not None else None
 
     def expect(self, topic: str, indexes: Iterable[int]) -> None:
-        """Partitions that this broker is going to lead, as soon as their logs are there. At the start, once a topic."""
+        """Note partitions that this broker leads as soon as their logs are loaded. At the start, once a topic."""
         self._absent[topic] = dict.fromkeys(indexes)
 
-    def refuse(self, topic: str, index: int, reason: KafkaError) -> None:
-        """A partition cannot be led: `get` tells why from now on."""
+    def refuse_expected(self, topic: str, index: int, reason: KafkaError) -> None:
+        """Have `get` raise `reason` for an expected partition; do nothing if its topic was deleted in the meantime."""
         with self._lock:
-            self._absent.setdefault(topic, {})[index] = reason
+            if self.is_expected(topic, index):
+                self._absent[topic][index] = reason
 
     def is_expected(self, topic: str, index: int) -> bool:
-        """Whether the partition will be led as soon as its log is there."""
+        """Return whether the partition's log is still loading."""
         return self._absent.get(topic, {}).get(index, _UNKNOWN) is None
 
     def holds(self, topic: str, index: int) -> bool:
-        """Whether the partition is here and serves."""
+        """Return whether this broker leads the partition and serves it."""
         partition = self._find(topic, index)
         return partition is not None and partition.gone is None
 
     def led_epoch(self, topic: str, index: int) -> int | None:
-        """The epoch in which this broker leads the partition; None if it does not."""
+        """Return the leader epoch in which this broker leads the partition, None if it does not lead the partition."""
         partition = self._find(topic, index)
         return partition.leader_epoch if partition is not None and partition.gone is None else None
 
@@ -110,85 +116,112 @@ class ReplicaManager:
         for partitions in list(self._topics.values()):
             yield from list(partitions.values())
 
-    def make_leader(
-        self, topic: str, index: int, topic_id: bytes, leader_epoch: int, config: LogConfig, *, is_new: bool
-    ) -> Partition:
-        """Makes this broker lead the partition; its log is made where there is none. Blocks on the disk; KafkaError.
+    def make_leader(self, role: PartitionRole, config: LogConfig) -> Partition:
+        """Make this broker the partition's leader; create the log if there is none. Waits for the disk.
 
-        A partition that is not new and has no log may have it in a directory that is offline: then it is refused. So
-        is one that is neither new nor expected: its topic was deleted meanwhile.
+        Raises KafkaError if the log cannot be created, or is in a log directory that is offline. Raises
+        UNKNOWN_TOPIC_OR_PARTITION for a partition that is neither new nor known to this broker, because its topic was
+        deleted in the meantime.
         """
-        partition_log = self.log_manager.create(topic, index, topic_id, config, is_new=is_new)
-        partition_log.assign_leader_epoch(leader_epoch)
+        topic, index = role.topic, role.partition
+        partition_log = self.log_manager.create(topic, index, role.topic_id, config, is_new=role.is_new)
+        partition_log.assign_leader_epoch(role.leader_epoch)
         partition = Partition(
             partition_log,
             broker_id=self.broker_id,
-            leader_epoch=leader_epoch,
+            leader_epoch=role.leader_epoch,
+            replicas=role.replicas,
+            isr=role.isr,
             append_pool=self._append_pool,
             conversion_pool=self._conversion_pool,
             stall=self._stall_of(partition_log.env.log_dir),
+            timer=self._timer,
             on_append=self.fetch_purgatory.check,
         )
-        partition_log.set_high_watermark(partition_log.log_end_offset)
+        if set(role.isr) <= {self.broker_id}:  # other replicas may lack what is above the high watermark
+            partition_log.set_high_watermark(partition_log.log_end_offset)
         with self._lock:
             partition_log.verifies_transactions = self._verifies_transactions
             absent = self._absent.get(topic, {})
-            if not is_new and index not in absent:
-                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
-            # In place: a copy would cost as much as there are topics, for each partition. A reader's look-up of a topic
-            # or an index is one step, and who goes through all of them takes a list first, which is one step, too.
-            self._topics.setdefault(topic, {})[index] = partition
-            absent.pop(index, None)
-        partition_log.tell()  # it may have been led in an epoch before
+            before = self._find(topic, index)
+            is_known = role.is_new or index in absent or before is not None
+            if is_known:
+                # Since `assign_leader_epoch` above, another thread may have made this broker a follower, or the leader
+                # in a later epoch. That thread has fenced the log before it took this lock, so this check raises.
+                partition_log.check_writer(role.leader_epoch)
+                # Changed in place: to copy the dict of all topics for each partition would be slow. Readers take no
+                # lock: a look-up of a topic or an index is atomic, and so is the list() of those that iterate.
+                self._topics.setdefault(topic, {})[index] = partition
+                absent.pop(index, None)
+        if not is_known:
+            if partition_log.topic_id == role.topic_id:  # the deletion ended before this log was created
+                self.log_manager.delete(topic, index)
+            raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
+        if before is not None:  # the log refuses its appends from now on
+            before.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has a later leader epoch"))
+        partition_log.tell()
         self.on_led(partition)
         return partition
 
-    def delete_topic(self, topic: str, indexes: Iterable[int]) -> list[str]:
-        """Ends a deleted topic's partitions and hands their directories to the deletion. Blocks on the disk.
+    def make_follower(self, role: PartitionRole, reason: KafkaError) -> None:
+        """End this broker's leadership of the partition, if it leads; `get` raises `reason` from now on."""
+        topic, index = role.topic, role.partition
+        partition_log = self.log_manager.get(topic, index)
+        if partition_log is not None:
+            partition_log.fence(role.leader_epoch)  # first: a later append would not be replicated
+        with self._lock:
+            partition = self._topics.get(topic, {}).pop(index, None)
+            self._absent.setdefault(topic, {})[index] = reason
+        if partition is not None:
+            partition.remove(reason)
+            self.on_lost(partition)
 
-        Returns why for those whose logs could not be removed: their directories are offline, or they are being
-        recovered, which ends soon.
+    def drop(self, topic: str, index: int, *, delete: bool) -> None:
+        """Remove a partition from this broker, and delete its log if `delete`. Waits for the disk.
+
+        Raises KafkaError if the log cannot be deleted because its log directory is offline, or, for a short time,
+        because the log is being recovered.
         """
         with self._lock:
-            partitions = self._topics.pop(topic, {})
-            self._absent.pop(topic, None)
-        gone = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted")
-        for partition in partitions.values():
-            partition.remove(gone)
+            partition = self._pop(self._topics, topic, index)
+            self._pop(self._absent, topic, index)
+        if partition is not None:
+            what = f"{topic} was deleted" if delete else f"this broker is no replica of {topic}-{index} any more"
+            partition.remove(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, what))
             self.on_lost(partition)
-        left = []
-        for index in indexes:
-            try:
-                self.log_manager.delete(topic, index)
-            except KafkaError as error:
-                left.append(error.message)
-        return left
+        if delete:
+            self.log_manager.delete(topic, index)
 
-    def discard(self, topic: str, index: int, topic_id: bytes) -> None:
-        """Deletes the log of a topic that is gone, if there is one. The caller lets nobody make a topic meanwhile."""
-        partition_log = self.log_manager.get(topic, index)
-        if partition_log is not None and partition_log.topic_id == topic_id:
-            self.delete_topic(topic, [index])
+    @staticmethod
+    def _pop(by_topic: dict[str, dict[int, Any]], topic: str, index: int) -> Any:
+        partitions = by_topic.get(topic, {})
+        found = partitions.pop(index, None)
+        if not partitions:
+            by_topic.pop(topic, None)
+        return found
 
     def config_of(self, topic: str, index: int) -> LogConfig | None:
-        """The settings of a partition that is led; None for any other."""
+        """Return the settings of a partition that this broker leads, None for any other partition."""
         partition = self._find(topic, index)
         return partition.log.config if partition is not None else None
 
     def update_config(self, topic: str, config: LogConfig) -> None:
-        """New settings of a topic, for every log of it."""
+        """Apply new settings of a topic to all its logs that this broker leads."""
         for partition in list(self._topics.get(topic, {}).values()):
             partition.log.update_config(config)
 
     def verify_transactions(self, enabled: bool) -> None:
-        """Whether a transaction may begin only where its coordinator was asked: see kafkapy.replica.verification."""
+        """Set whether a transaction's first append to a partition has to be verified with its coordinator.
+
+        See kafkapy.replica.verification.
+        """
         with self._lock:
             self._verifies_transactions = enabled
             for partition in self:
                 partition.log.verifies_transactions = enabled
 
     def directory_failed(self, directory: Path, error: BaseException) -> None:
-        """A log directory went offline: its partitions answer KAFKA_STORAGE_ERROR from now on."""
+        """Remove the partitions of a log directory that went offline: they refuse requests with KAFKA_STORAGE_ERROR."""
         gone = KafkaError(Errors.KAFKA_STORAGE_ERROR, f"log directory {directory} is offline: {error}")
         lost = [partition for partition in self if partition.log.dir.parent == directory and partition.gone is None]
         for partition in lost:
@@ -197,13 +230,16 @@ class ReplicaManager:
         log.error("log directory %s is offline (%s); partitions lost: %d", directory, error, len(lost))
 
     def end_long_work(self) -> None:
-        """The broker stops and answers nobody any more: what is converted is not waited for."""
+        """Refuse the conversions that are still queued, because the broker is stopping and sends no more responses."""
         refusal = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
         for partition in self:
             partition.ending = refusal
 
     def answer_waiting(self, sessions: Iterable[Hashable]) -> None:
-        """Answers every fetch that waits with what there is: at a stop nobody waits for more."""
+        """Complete every delayed fetch with the records that there are, because the broker is stopping.
+
+        `sessions` are the fetch sessions, which are the purgatory's keys besides the partitions.
+        """
         for key in (*self, *sessions):
             self.fetch_purgatory.complete_all(key)
 
@@ -214,5 +250,5 @@ class ReplicaManager:
         return monitor
 
     def stalls(self) -> dict[Path, Any]:
-        """Stall monitors by log directory, for the metrics."""
+        """Return the stall monitors by log directory, for the metrics."""
         return {Path(directory): monitor for directory, monitor in self._stalls.items()}

@@ -1,7 +1,7 @@
-"""Writing the markers that end a transaction into the partitions it wrote to.
+"""Writing the markers that end a transaction to the partitions of the transaction.
 
-Behind the WriteTxnMarkers request, and the transaction coordinator's own when the partitions are on this broker.
-Source: KafkaApis.handleWriteTxnMarkersRequest.
+For WriteTxnMarkers requests, and for a transaction coordinator on this broker. Source:
+KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.results import COORDINATOR
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.record.control import marker_batch
 
 if TYPE_CHECKING:
@@ -28,18 +28,26 @@ Codes = dict[TopicPartition, int]
 OFFSETS_TOPIC = "__consumer_offsets"
 _ACKS_ALL = -1
 
-# (partition of the offsets topic, producer id, whether it committed, then): the offsets of the transaction count now,
-# or are forgotten. `then` is called once, at once or from any thread.
+# Called with (partition of the offsets topic, producer id, whether the transaction was committed, then). The offsets of
+# the transaction become valid, or are dropped. Then `then` is called once: before the call returns, or on any thread.
 OffsetsEnded = Callable[[int, int, bool, Callable[[], None]], None]
 
 
 class MarkerWriter:
     """Appends markers to partitions that this broker leads. Never waits for a disk."""
 
-    def __init__(self, replicas: ReplicaManager, clock: Clock, offsets_ended: OffsetsEnded) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        clock: Clock,
+        offsets_ended: OffsetsEnded,
+        timeout_s: Callable[[], float] = lambda: 30.0,
+    ) -> None:
+        """`timeout_s` returns how many seconds the replication of a marker may take."""
         self._replicas = replicas
         self._clock = clock
         self._offsets_ended = offsets_ended
+        self._timeout_s = timeout_s
 
     def write(
         self,
@@ -50,13 +58,14 @@ class MarkerWriter:
         partitions: Sequence[TopicPartition],
         done: Callable[[Codes], object],
     ) -> None:
-        """Calls `done` once with an error code for each partition, at once or from any thread.
+        """Append a marker to each partition, then call `done` once with an error code for each.
 
-        NONE says that the marker is in the log and, for a partition of the offsets topic, that the offsets of the
-        transaction have been taken over. INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED: a later epoch of
-        the producer, or of its coordinator, has written there.
+        `done` is called before this call returns, or on any thread. NONE means that the marker is replicated and, for a
+        partition of the offsets topic, that the coordinator has applied the offsets of the transaction.
+        INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED mean that a later epoch of the producer, or of the
+        transaction coordinator, has written to the partition.
         """
-        if producer_id < 0 or epoch < 0:  # no producer has them; Kafka fails to build such a marker
+        if producer_id < 0 or epoch < 0:  # not valid; Kafka fails to build such a marker
             done(dict.fromkeys(partitions, Errors.UNKNOWN_SERVER_ERROR))
             return
         batch = marker_batch(
@@ -69,32 +78,37 @@ class MarkerWriter:
         writing = _Writing(partitions, done)
         for one in partitions:
 
-            def told(verdict: Verdict, one: TopicPartition = one) -> None:
-                if isinstance(verdict, KafkaError):
-                    writing.tell(one, verdict.code)
+            def finished(error: KafkaError | None, one: TopicPartition = one) -> None:
+                if error is not None:
+                    writing.tell(one, error.code)
                 elif one[0] != OFFSETS_TOPIC:
                     writing.tell(one, Errors.NONE)
                 else:
                     self._offsets_ended(one[1], producer_id, commit, lambda: writing.tell(one, Errors.NONE))
 
-            self._append(one, bytearray(batch), told)  # offset and leader epoch are written into it
+            self._append(one, OwnBatch(batch), finished)  # a copy: the log writes offset and leader epoch into it
 
-    def _append(self, one: TopicPartition, batch: bytearray, told: Callable[[Verdict], None]) -> None:
+    def _append(self, one: TopicPartition, batch: OwnBatch, finished: Callable[[KafkaError | None], object]) -> None:
         try:
             partition = self._marked(one)
-            verdicts = partition.append([memoryview(batch)], lambda late: told(late[0]), COORDINATOR)
+
+            def appended(verdicts: list[Verdict]) -> None:
+                verdict = verdicts[0]
+                if isinstance(verdict, KafkaError):
+                    finished(verdict)
+                else:
+                    partition.when_replicated(verdict.last_offset + 1, self._timeout_s(), finished)
+
+            verdicts = partition.append([batch], appended)
         except KafkaError as error:
-            told(error)
+            finished(error)
             return
-        except RuntimeError as error:  # the append pool was stopped: the broker ends
-            told(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, str(error)))
-            return
-        except Exception as error:  # the other partitions, and who waits for all of them, must not suffer
+        except Exception as error:  # the other partitions must get their markers, and `done` must be called
             log.exception("writing a marker to %s-%d failed", *one)
-            told(KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
+            finished(KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)))
             return
         if verdicts is not None:
-            told(verdicts[0])
+            appended(verdicts)
 
     def _marked(self, one: TopicPartition) -> Partition:
         partition = self._replicas.get(*one)
@@ -109,7 +123,7 @@ class MarkerWriter:
 
 
 class _Writing:
-    """Counts the partitions that have not answered yet."""
+    """Collects the error codes of the partitions, and calls `done` after the last."""
 
     __slots__ = ("_codes", "_done", "_left", "_lock")
 

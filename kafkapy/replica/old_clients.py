@@ -1,4 +1,7 @@
-"""What was read for a client that does not know the stored message format (KafkaApis.maybeConvertFetchedData)."""
+"""Down-conversion: fetches of clients that do not know the stored message format.
+
+Source: KafkaApis.maybeConvertFetchedData.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,19 @@ from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import FetchRead
 from kafkapy.replica.partition import Partition
 
-# The first batch of each partition is converted before anything is sent, for its size; so many bytes are kept for it.
+# The first batch of each partition is converted before anything is sent, because the response needs its size. Converted
+# batches are kept until they are sent, up to so many bytes for each response.
 MOST_KEPT = 1 << 20
 
 
 class OldClientReads:
-    """`reads` of what was `wanted` (see FetchPlan) for a client that knows formats up to `magic`.
+    """The `reads` of the `wanted` partitions (see FetchPlan), for a client that knows message formats up to `magic`.
 
-    What is stored in a newer format becomes Pieces, which are converted while they are sent. A topic that does not
-    allow it (message.downconversion.enable) answers UNSUPPORTED_VERSION: as in Kafka if its setting has a newer
-    format, and also if a record has one that was stored before the setting was what it is. What has no whole entry in a
-    newer format goes out as it is: so a first batch that is cut comes cut, where Kafka's answer is empty.
+    Records in a newer format become Pieces, which are converted while they are sent. A topic that does not allow
+    down-conversion (message.downconversion.enable) gets UNSUPPORTED_VERSION: as in Kafka if the topic's configured
+    format is newer, and also if a record has a newer format from before the configuration was changed. A region without
+    a whole batch in a newer format is sent as it is. So a first batch that is cut off is sent cut off, where Kafka's
+    response is empty.
     """
 
     def __init__(
@@ -34,7 +39,10 @@ class OldClientReads:
         self._kept = 0
 
     def convert_some(self, until: Callable[[], bool]) -> bool:
-        """Goes on partition by partition until all is done, which is the answer, or `until()`. May wait."""
+        """Convert the next partitions until all are done or `until()` returns True. May wait for the disk.
+
+        Returns True if all partitions are done.
+        """
         while self._done < len(self.reads):
             partition, asked = self._wanted[self._done]
             read = self.reads[self._done]
@@ -51,7 +59,10 @@ class OldClientReads:
 
 
 def _convert(partition: Partition, offset: int, read: FetchRead, magic: int, most_kept: int) -> int:
-    """Replaces the records where they have to be converted; how many bytes of the new ones are in memory now."""
+    """Replace `read.records` if they have to be converted. Return the bytes of converted records that are kept.
+
+    Raises KafkaError UNSUPPORTED_VERSION if the topic does not allow down-conversion.
+    """
     config = partition.log.config
     allowed = config.message_downconversion_enable
     refusal = KafkaError(

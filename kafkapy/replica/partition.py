@@ -1,7 +1,6 @@
-"""A partition that this broker leads: the log, the leader epoch and the high watermark over it.
+"""A partition that this broker leads: the log, the leader epoch, the replicas and the high watermark.
 
-Source: kafka.cluster.Partition. With one replica the in-sync set is the leader alone, so the high watermark
-follows the log's end as soon as an append is in the log.
+Source: kafka.cluster.Partition.
 """
 
 from __future__ import annotations
@@ -11,33 +10,38 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.append_rules import Records
 from kafkapy.log.partition_log import AppendResult, PartitionLog, ReadResult
-from kafkapy.log.results import CLIENT, Busy
+from kafkapy.log.results import Busy
 from kafkapy.replica.append_queue import AppendQueue
+from kafkapy.replica.high_watermark import Replicated, ReplicationWaits, advanced, effective_min_isr
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 
-CONVERTED_AT_ONCE = 8  # sets of old formats between two looks whether anybody waits for them
+CONVERTED_AT_ONCE = 8  # record sets of old formats that are converted between two checks whether to stop
 
 Verdict = AppendResult | KafkaError
 
 
 class Partition:
-    """A leader replica. Appends come from any thread; reads take no lock."""
+    """A partition that this broker leads. Any thread may append; reads take no lock."""
 
     __slots__ = (
         "_advancing",
+        "_follower_ends",
         "_queue",
         "_stall",
+        "_waits",
         "broker_id",
         "ending",
         "gone",
         "index",
+        "isr",
         "leader_epoch",
         "log",
         "on_append",
+        "replicas",
         "topic",
     )
 
@@ -47,132 +51,212 @@ class Partition:
         *,
         broker_id: int,
         leader_epoch: int,
+        replicas: Sequence[int] | None = None,
+        isr: Sequence[int] | None = None,
         append_pool: Any,
         conversion_pool: Any = None,
         stall: Any,
+        timer: Any = None,
         on_append: Callable[[Partition], object],
     ) -> None:
+        """`replicas` and `isr` are broker ids, by default this broker only; more than one replica needs `timer`."""
         self.topic = log.topic
         self.index = log.partition
         self.log = log
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.on_append = on_append
-        self.ending: KafkaError | None = None  # set once when nobody can be answered: no long work is begun any more
-        self.gone: KafkaError | None = None  # set once when the partition is deleted or its directory went offline
+        self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
+        self.gone: KafkaError | None = None  # set once when this broker ceases to lead the partition: see `remove`
         self._stall = stall
         self._advancing = threading.Lock()
+        self._follower_ends: dict[int, int] = {}  # log end offsets of the in-sync followers, -1: not known yet
+        self.set_replicas((broker_id,) if replicas is None else replicas, (broker_id,) if isr is None else isr)
+        self._waits = ReplicationWaits(timer)
         self._queue = AppendQueue(append_pool, self._write, self._flush, conversion_pool)
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, leader epoch {self.leader_epoch}, {self.log})"
 
     def check_there(self) -> None:
-        """Raises what it ended with. A new one each time: an exception that is kept would keep every traceback."""
+        """Raise the error of `remove` if the partition was removed."""
+        # A new exception for each call: an object that is raised many times keeps the tracebacks of all callers.
         if self.gone is not None:
             raise KafkaError(self.gone.code, self.gone.message)
 
     # --- appends
 
-    def append(
-        self, sets: Sequence[memoryview], done: Callable[[list[Verdict]], None] | None, origin: int = CLIENT
-    ) -> list[Verdict] | None:
-        """Appends record sets of one origin, each with its own verdict; the caller has asked `refusal`.
+    def append(self, sets: Sequence[Records], done: Callable[[list[Verdict]], None] | None) -> list[Verdict] | None:
+        """Append record sets, each with a verdict of its own. The caller has checked `refusal` before.
 
-        Answers at once where that needs no waiting. Otherwise answers None, keeps the views, and calls
-        `done(verdicts)` from a pool thread. With `done=None` it waits instead (never on a network thread).
+        Returns the verdicts if the append need not wait. Otherwise returns None, keeps the views, and calls
+        `done(verdicts)` on a pool thread later. With `done=None` the call waits instead (never on a network thread).
         """
         if self.gone is not None:
             return [self.gone] * len(sets)
         if done is None:
-            return self._append_waiting(sets, origin)
-        if not self._queue.busy and not self._stall.stalled:
-            try:
-                verdicts = self.log.append(sets, self.leader_epoch, origin=origin, blocking=False, flush=False)
-            except LogDirFailure as failure:
-                return [failure] * len(sets)
-            if not isinstance(verdicts, Busy):
-                self._observe(sets)
-                if self.log.is_flush_due:
-                    self._queue.put_written(sets, verdicts, done)
-                    return None
-                self._appended()
-                return verdicts
-        self._queue.put(sets, done, long=self.log.is_long_work(sets), origin=origin)
+            return self._append_waiting(sets)
+        long = self.log.is_long_work(sets)
+        try:
+            if not (long or self._queue.busy or self._stall.stalled):
+                verdicts = self.log.append(sets, self.leader_epoch, long=False, blocking=False, flush=False)
+                if not isinstance(verdicts, Busy):
+                    self._observe(sets)
+                    end = self._end_without_flush()
+                    if end is None:
+                        self._queue.put_written(sets, verdicts, done)
+                        return None
+                    self._advance(end)
+                    return verdicts
+            self._queue.put(sets, done, long=long)
+        except KafkaError as refusal:  # the log directory has failed, or the pool has no thread
+            return [refusal] * len(sets)
         return None
 
     def refusal(self, acks: int) -> KafkaError | None:
-        """Why a request that wants these `acks` may not append here."""
-        wanted = self.log.config.min_insync_replicas
-        if acks == -1 and wanted > 1:
-            return KafkaError(
-                Errors.NOT_ENOUGH_REPLICAS,
-                f"{self.topic}-{self.index} has 1 in-sync replica and min.insync.replicas is {wanted}",
-            )
-        return None
+        """Return the error for a request with these `acks` if it may not append to this partition, else None."""
+        if acks != -1 or self._has_min_isr():
+            return None
+        return KafkaError(Errors.NOT_ENOUGH_REPLICAS, f"{self._isr_in_words()}: nothing was appended")
 
-    def _append_waiting(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
+    def _has_min_isr(self) -> bool:
+        in_sync, replicas = len(self.isr), len(self.replicas)
+        return in_sync == replicas or in_sync >= effective_min_isr(self.log.config.min_insync_replicas, replicas)
+
+    def _isr_in_words(self) -> str:
+        wanted = self.log.config.min_insync_replicas
+        return f"the ISR of {self.topic}-{self.index} is {list(self.isr)} and min.insync.replicas is {wanted}"
+
+    # --- replication
+
+    def when_replicated(self, offset: int, timeout_s: float, done: Replicated) -> None:
+        """Call `done(None)` when the high watermark has reached `offset`, or `done(error)` if it does not.
+
+        `done` is called before this call returns, or later on any thread. The errors are REQUEST_TIMED_OUT,
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND and the error of `remove`.
+        """
+        if self.log.high_watermark < offset:
+            self._waits.add(offset, timeout_s, done)
+            # Between the comparison and `add`, another thread may have advanced the high watermark, or removed the
+            # partition. Its look for waits did not find this one, so look again.
+            self._complete_waits()
+        else:
+            done(self._isr_error())
+
+    def set_replicas(self, replicas: Sequence[int], isr: Sequence[int]) -> None:
+        """Set the replicas and the ISR, by broker id. Keeps the log end offsets of followers that stay in sync."""
+        with self._advancing:
+            self.replicas, self.isr = tuple(replicas), tuple(isr)
+            known = self._follower_ends
+            self._follower_ends = {one: known.get(one, -1) for one in self.isr if one != self.broker_id}
+
+    def follower_at(self, broker_id: int, end_offset: int) -> None:
+        """Note the log end offset of a follower, which may advance the high watermark if it is in sync."""
+        if broker_id in self._follower_ends:
+            self._follower_ends[broker_id] = end_offset
+            self.advance()
+
+    def advance(self) -> None:
+        """Advance the high watermark after a change of the ISR or of a follower's log end offset."""
+        end = self._end_without_flush()
+        self._advance(self.log.recovery_point if end is None else end)
+
+    def _isr_error(self) -> KafkaError | None:
+        if self._has_min_isr():
+            return None
+        return KafkaError(
+            Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{self._isr_in_words()}: the ISR shrank after the append"
+        )
+
+    def _complete_waits(self) -> None:
+        if self.gone is not None:
+            self._waits.end(self.gone)
+        elif self._waits.pending:
+            self._waits.advance(self.log.high_watermark, self._isr_error())
+
+    def _append_waiting(self, sets: Sequence[Records]) -> list[Verdict]:
         if self.gone is not None:
             return [self.gone] * len(sets)
-        verdicts, to_flush = self._write(sets, origin)
+        verdicts, to_flush = self._write(sets, self.log.is_long_work(sets))
         if to_flush:
             self._flush()
         return verdicts
 
-    def _write(self, sets: Sequence[memoryview], origin: int) -> tuple[list[Verdict], bool]:
-        """The verdicts, and whether a flush is due before they may be told."""
+    def _write(self, sets: Sequence[Records], long: bool) -> tuple[list[Verdict], bool]:
+        """Append, and return the verdicts and whether a flush is needed before producers get their responses."""
         if self.gone is not None:
             return [self.gone] * len(sets), False
-        if self.log.is_long_work(sets):  # the time that it takes says nothing of the disk
-            verdicts = self._convert(sets, origin)
+        if long:  # without `_observe`: the time of a conversion says nothing about the disk
+            verdicts = self._convert(sets)
         else:
-            verdicts = self._write_now(sets, origin)
+            verdicts = self._write_now(sets)
             self._observe(sets)
-        if self.log.is_flush_due:
+        end = self._end_without_flush()
+        if end is None:
             return verdicts, True
-        self._appended()
+        self._advance(end)
         return verdicts, False
 
-    def _observe(self, sets: Sequence[memoryview]) -> None:
-        # The system call alone: waiting for the interpreter's lock, or for a core, says nothing of the disk, and a
-        # pool that is taken for a slow disk for that would go on waiting for it.
+    def _observe(self, sets: Sequence[Records]) -> None:
+        # The time of the write system call alone. A wait for the GIL or for a CPU says nothing about the disk. If such
+        # a wait counted as a stall, appends would move to pool threads, which wait for the GIL too: the stall would
+        # never end.
         self._stall.observe(self.log.write_seconds, sum(map(len, sets)))
 
-    def _convert(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
-        """A few sets at a time: a hostile request may hold a thousand that take a second each."""
+    def _convert(self, sets: Sequence[Records]) -> list[Verdict]:
+        """Append sets of old formats, a few at a time, until the partition is removed or the broker stops.
+
+        A hostile request may have a thousand sets that take a second each.
+        """
         verdicts: list[Verdict] = []
         while len(verdicts) < len(sets):
             refusal = self.gone or self.ending
             if refusal is not None:
                 return verdicts + [refusal] * (len(sets) - len(verdicts))
-            verdicts += self._write_now(sets[len(verdicts) : len(verdicts) + CONVERTED_AT_ONCE], origin)
+            verdicts += self._write_now(sets[len(verdicts) : len(verdicts) + CONVERTED_AT_ONCE])
         return verdicts
 
-    def _write_now(self, sets: Sequence[memoryview], origin: int) -> list[Verdict]:
-        verdicts = self.log.append(sets, self.leader_epoch, origin=origin, blocking=True, flush=False)
+    def _write_now(self, sets: Sequence[Records]) -> list[Verdict]:
+        verdicts = self.log.append(sets, self.leader_epoch, flush=False)
         assert not isinstance(verdicts, Busy)
         return verdicts
 
     def _flush(self) -> None:
         self.log.flush()
-        self._appended(self.log.recovery_point)
+        self._advance(self.log.recovery_point)
 
-    def _appended(self, end: int | None = None) -> None:
-        """Readers see the log up to its end, or up to `end`."""
-        # Another processor or the pool may append at the same time. Without the lock one of them could read the end,
-        # be overtaken by the other's longer end, and take the high watermark back to its own: consumers would then
-        # not see acknowledged records until the next append.
+    def _end_without_flush(self) -> int | None:
+        """Return the log end offset if records up to it may be acknowledged, None if they need a flush first."""
+        # The end is read first: records that another thread appends before `is_flush_due` is read may need a flush,
+        # and are then not below this end.
+        end = self.log.log_end_offset
+        return None if self.log.is_flush_due else end
+
+    def _advance(self, end: int) -> None:
+        """Advance the high watermark, if the log end offset `end` and the followers' allow it, and wake the readers."""
+        # Two threads may advance at the same time. Without the lock, thread A computes the new high watermark 5, thread
+        # B computes and sets 8, then A sets 5. Consumers would not see the acknowledged records 5 to 7 until the next
+        # append.
         log = self.log
         with self._advancing:
-            log.set_high_watermark(log.log_end_offset if end is None else max(end, log.high_watermark))
+            if len(self.replicas) > 1:
+                min_isr = effective_min_isr(log.config.min_insync_replicas, len(self.replicas))
+                end = advanced(log.high_watermark, end, self._follower_ends.values(), len(self.isr), min_isr)
+            log.set_high_watermark(max(end, log.high_watermark))
         if log.watchers:
             log.tell()
+        if self._waits.pending:
+            self._complete_waits()
         self.on_append(self)
 
     # --- reads
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """KIP-320: a client that knows another epoch than ours has stale metadata, or we have."""
+        """Raise KafkaError if the leader epoch in a client's request is not this leader's epoch (KIP-320).
+
+        FENCED_LEADER_EPOCH for an older epoch: the client's metadata is stale. UNKNOWN_LEADER_EPOCH for a later one:
+        this broker does not know of that epoch yet. -1 is not checked.
+        """
         self.check_there()
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return
@@ -187,23 +271,27 @@ class Partition:
         )
 
     def end_offset(self, isolation: int) -> int:
-        """Where a consumer's reads end: the high watermark, or with read_committed the last stable offset."""
+        """Return where a consumer's reads end: the high watermark, or with read_committed the last stable offset."""
         log = self.log
         return log.last_stable_offset if isolation == READ_COMMITTED else log.high_watermark
 
     def read(
         self, offset: int, max_bytes: int, isolation: int, *, min_one: bool, cut: bool = False, blocking: bool
     ) -> ReadResult | Busy:
-        """A region of batches from `offset` (the last may be cut), or KafkaError OFFSET_OUT_OF_RANGE.
+        """Return a region of batches from `offset` on, whose last batch may be cut off. See PartitionLog.read.
 
-        See PartitionLog.read. BUSY, with `blocking=False`, where finding the place has to wait for the disk.
+        Returns BUSY if `blocking` is False and the look-up of the position would have to wait for the disk. Raises
+        KafkaError OFFSET_OUT_OF_RANGE.
         """
         return self.log.read(
             offset, max_bytes, min_one=min_one, cut=cut, max_offset=self.end_offset(isolation), blocking=blocking
         )
 
     def delete_records(self, before: int) -> int:
-        """Moves the log start offset up to `before` (-1: the high watermark) and returns it."""
+        """Advance the log start offset to `before` (-1: to the high watermark), and return the log start offset.
+
+        Raises KafkaError POLICY_VIOLATION if the cleanup.policy is without delete, and OFFSET_OUT_OF_RANGE.
+        """
         self.check_there()
         log = self.log
         if "delete" not in log.config.cleanup_policy:
@@ -220,12 +308,13 @@ class Partition:
                 f"{log.high_watermark}",
             )
         log.delete_records(target)
-        self.on_append(self)  # readers below the new start wait for nothing any more
+        self.on_append(self)  # fetches that wait below the new start get an error now
         return log.log_start_offset
 
     def remove(self, why: KafkaError) -> None:
-        """The partition ends here: what waits on it is woken and told `why`."""
+        """End this broker's leadership: requests that wait for the partition, and later ones, get the error `why`."""
         self.gone = why
         self._queue.end(why)
+        self._waits.end(why)
         self.log.tell()
         self.on_append(self)

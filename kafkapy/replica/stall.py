@@ -1,23 +1,24 @@
-"""Notices that writes to a log directory stall, so that appends leave the network threads until it recovers.
+"""Detecting that writes to a log directory stall, so that appends run on pool threads until the disk recovers.
 
-The kernel makes a writer of dirty pages wait when the disk falls behind (balance_dirty_pages); such a write
-takes milliseconds where it normally takes microseconds, and so do those that follow. One slow write alone is more
-often a thread that lost its core to another for a moment, and appends that leave the network threads for that cost
-more than they save: two slow ones, one soon after the other, are a stall.
+When the disk falls behind, the kernel makes writers of dirty pages wait (balance_dirty_pages). Such a write, and those
+after it, take milliseconds instead of microseconds. A single slow write is more often a thread that lost its CPU for a
+moment. Moving appends to pool threads for that costs more than it saves, so only two slow writes within a short time
+count as a stall.
 """
 
 from __future__ import annotations
 
 import time
 
-# A big append also takes long by its size: this many seconds a byte are not a stall (validation included).
+# The seconds for each byte that a write may take in addition to the threshold, because a large write takes longer.
 SECONDS_A_BYTE = 20e-9
 
 
 class StallMonitor:
-    """One log directory. `threshold` in seconds; `stalled` stays true until `calm` seconds without a slow write.
+    """Watches the writes to one log directory.
 
-    stalls: slow writes, also single ones.
+    A write is slow if it takes more than `threshold` seconds. `stalled` stays True until `calm` seconds have passed
+    without a slow write. `stalls` counts all slow writes, also single ones.
     """
 
     __slots__ = ("_suspect_until", "_until", "calm", "stalls", "threshold")
@@ -40,7 +41,7 @@ class StallMonitor:
         return False
 
     def observe(self, seconds: float, size: int) -> None:
-        """A write of `size` bytes took `seconds`."""
+        """Note that a write of `size` bytes took `seconds`."""
         if seconds > self.threshold + size * SECONDS_A_BYTE:
             self.stalls += 1
             now = time.monotonic()

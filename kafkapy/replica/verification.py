@@ -1,7 +1,7 @@
-"""Asking the transaction coordinator whether partitions are in a producer's transaction, before it may begin there.
+"""Transaction verification (KIP-890, as in Kafka 3.9).
 
-Source: ReplicaManager.maybeStartTransactionVerificationForPartitions and AddPartitionsToTxnManager (KIP-890, as Kafka
-3.9 has it).
+Before a transaction's first append to a partition, the transaction coordinator is asked whether the partition was added
+to the transaction. Source: ReplicaManager.maybeStartTransactionVerificationForPartitions, AddPartitionsToTxnManager.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ TopicPartition = tuple[str, int]
 Codes = Mapping[TopicPartition, int]
 Refused = dict[TopicPartition, KafkaError]
 
-# (transactional id, producer id, epoch, partitions, done): the coordinator's answer, with a code for each partition.
+# Called with (transactional id, producer id, epoch, partitions, done). Calls `done` with the coordinator's error code
+# for each partition.
 Ask = Callable[[str, int, int, "list[TopicPartition]", Callable[[Codes], None]], None]
 
 
 class TransactionVerifier:
-    """`ask` reaches the coordinator; `is_enabled` is transaction.partition.verification.enable."""
+    """Verifies the partitions of transactional appends.
+
+    `ask` sends the question to the coordinator. `is_enabled` returns transaction.partition.verification.enable.
+    """
 
     def __init__(self, replicas: ReplicaManager, ask: Ask, is_enabled: Callable[[], bool]) -> None:
         self._replicas = replicas
@@ -42,11 +46,12 @@ class TransactionVerifier:
         *,
         abortable: bool,
     ) -> None:
-        """Calls `done` once, at once or from any thread, with the partitions that may not be written to, and why.
+        """Call `done` once with the partitions that may not be appended to, and their errors.
 
-        batches: topic, partition and base sequence of what is to be appended (-1: it has none). abortable: whether
-        the client knows TRANSACTION_ABORTABLE; others are told INVALID_TXN_STATE. A partition where the transaction
-        is open already is not asked for; what is wrong with one that is not led here its append tells.
+        `done` is called before this call returns, or later on any thread. `batches` has topic, partition and base
+        sequence of each batch (-1: no sequence). `abortable` is whether the client knows TRANSACTION_ABORTABLE; other
+        clients get INVALID_TXN_STATE. A partition in which the transaction is open already needs no verification. A
+        partition that this broker does not lead is skipped, because its append fails anyway.
         """
         if not self._is_enabled():
             done({})
@@ -69,7 +74,7 @@ class TransactionVerifier:
             for one, (log, guard) in guards.items():
                 code = codes.get(one, Errors.NONE)
                 if code == Errors.NONE and not log.producers.verifications.succeeded(producer_id, guard):
-                    code = Errors.INVALID_TXN_STATE  # a marker came meanwhile
+                    code = Errors.INVALID_TXN_STATE  # a transaction marker was written meanwhile
                 if code != Errors.NONE:
                     refused[one] = _refusal(code, transactional_id, one, abortable)
             done(refused)
@@ -79,7 +84,7 @@ class TransactionVerifier:
 
 def _refusal(code: int, transactional_id: str, one: TopicPartition, abortable: bool) -> KafkaError:
     said = name_of(code)
-    if code == Errors.PRODUCER_FENCED:  # what producers expect here since Kafka 2.7
+    if code == Errors.PRODUCER_FENCED:  # the code that producers expect in this response since Kafka 2.7
         code = Errors.INVALID_PRODUCER_EPOCH
     elif code == Errors.TRANSACTION_ABORTABLE and not abortable:
         code = Errors.INVALID_TXN_STATE

@@ -1,1 +1,2 @@
-"""What everything stands on: clock, timer, purgatory, disk pool, scheduler, counters, logging."""
+"""Building blocks without Kafka logic: clock, timer, scheduler, thread pools, purgatory, counters, settings,
+logging."""

@@ -1,8 +1,8 @@
-"""How an address is written."""
+"""Formats addresses."""
 
 from __future__ import annotations
 
 
 def host_port(host: str, port: int) -> str:
-    """HOST:PORT, an IPv6 address in brackets."""
+    """Return HOST:PORT, with an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,8 +1,8 @@
-"""The clock that is handed to everything that tells time or waits, so that tests need no sleeping.
+"""The clock that is passed to all code that reads the time or waits, so that tests need not sleep.
 
-`time_ms` is the wall clock (record timestamps, retention); `monotonic` never goes back (time-outs).
-Code that waits with a deadline calls `wait_until` with its condition; code that waits in some other way
-(an epoll, for instance) subscribes a wake-up, which the system clock never calls.
+`time_ms` is the wall clock (record timestamps, retention); `monotonic` never goes back (time-outs). Code that waits
+with a deadline calls `wait_until` with its condition; code that waits in another way, such as epoll, subscribes a
+callback, which the system clock never calls.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time it is, and waiting for a time."""
+    """A source of time that can also wait."""
 
     def time_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Seconds since a fixed moment; never goes back."""
         ...
 
     def wait_until(self, condition: threading.Condition, deadline: float | None) -> None:
-        """Waits on `condition` (held by the caller) until it is notified or `monotonic()` reaches `deadline`.
+        """Wait on `condition`, held by the caller, until it is notified or `monotonic()` reaches `deadline`.
 
-        May also return earlier without a reason, as Condition.wait may: callers look again.
+        May return early without a reason, as Condition.wait may, so callers check again.
         """
         ...
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Calls `callback` whenever the time is moved by hand (never, on the system clock)."""
+        """Call `callback` whenever the time is advanced manually (never on the system clock)."""
         ...
 
 
 class SystemClock:
-    """The time of the machine."""
+    """The machine's clock."""
 
     __slots__ = ()
 
@@ -53,18 +53,18 @@ class SystemClock:
             return
         timeout = deadline - time.monotonic()
         if timeout > 0:
-            # The C library's waits overflow beyond some hundred years; a day is long enough to look again.
+            # Waits of the C library overflow beyond some hundred years; callers wait again after a day.
             condition.wait(min(timeout, 86_400.0))
 
     def subscribe(self, callback: Callable[[], None]) -> None:
-        """Nobody moves this clock by hand."""
+        """Do nothing: this clock is never advanced manually."""
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
 
 
 class ManualClock:
-    """A clock that moves only when told: `advance` wakes whoever waits for the new time."""
+    """A clock for tests that moves only by `advance`, which wakes the waiting threads."""
 
     def __init__(self, time_ms: int = 1_700_000_000_000, monotonic: float = 1000.0) -> None:
         self._lock = threading.Lock()
@@ -82,7 +82,7 @@ class ManualClock:
         return self._start + self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Moves both clocks forward and wakes everyone who waits."""
+        """Move both clocks forward and wake all waiting threads."""
         if seconds < 0:
             raise ValueError(f"a monotonic clock cannot go back by {-seconds} s; use set_time_ms for the wall clock")
         with self._lock:
@@ -96,14 +96,15 @@ class ManualClock:
             callback()
 
     def set_time_ms(self, time_ms: int) -> None:
-        """Moves the wall clock alone, forward or back, as an operator or NTP does."""
+        """Set only the wall clock, forward or back, as an operator or NTP may do."""
         with self._lock:
             self._shift_ms += time_ms - self.time_ms()
 
     def wait_until(self, condition: threading.Condition, deadline: float | None) -> None:
-        # `advance` sets the time, then looks who waits; we register, then look at the time. Whichever comes
-        # first, either advance finds us (and its notify needs the condition, which we hold until wait lets
-        # it go) or we find the new time.
+        # A race with `advance`: it first sets the time, then reads who waits; this method first registers, then reads
+        # the time. If this method registers in time, `advance` finds it, and its notify has to wait for the condition,
+        # which the caller holds until `wait` releases it. Otherwise `advance` has set the time already, and this method
+        # reads the new time.
         key = threading.get_ident()
         with self._lock:
             self._waiting[key] = condition

@@ -1,8 +1,8 @@
-"""What a setting is: its type, default, rule and meaning, and how text becomes its value.
+"""Definitions of settings: type, default, validator and documentation, and parsing of their values.
 
-Every table of settings (topic settings in log.config, broker settings in server.config_keys) is made of
-ConfigKey. Parsing follows Apache Kafka's ConfigDef: text is trimmed, lists are split at commas, numbers must
-fit their Java type. A wrong value raises ConfigError, which names the key, the value and the broken rule.
+Every table of settings (topic settings in log.config, broker settings in server.config_keys) consists of ConfigKey
+objects. Parsing follows Apache Kafka's ConfigDef: text is trimmed, lists are split at commas, numbers must fit their
+Java type. An invalid value raises ConfigError, which names the key, the value and the broken rule.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BITS = {"INT": 32, "SHORT": 16, "LONG": 64}
 
 
 class ConfigType:
-    """Names of value types, spelled as in ConfigDef.Type; WIRE_CODES has DescribeConfigs' code of each."""
+    """The names of value types as in ConfigDef.Type; WIRE_CODES has their codes in DescribeConfigs."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -47,7 +47,7 @@ class ConfigType:
 
 
 class UpdateMode:
-    """Whether a broker setting may change while the broker runs, and for whom (DynamicBrokerConfig)."""
+    """Whether a broker setting is dynamic, and whether per broker or for the whole cluster (DynamicBrokerConfig)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -55,7 +55,7 @@ class UpdateMode:
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used: `key`, `value` as the user gave it (hidden for passwords), `rule`."""
+    """An invalid setting: `key`, `value` as given (hidden for passwords), and `rule`, the broken rule."""
 
     def __init__(self, key: str, value: object, rule: str) -> None:
         shown = "null" if value is None else value
@@ -66,7 +66,7 @@ class ConfigError(ValueError):
 
 
 class Validator:
-    """A rule for a parsed value: `problem` gives the broken rule as words, or None; str() says what is valid."""
+    """A rule for parsed values: `problem` returns the broken rule in words, or None; str() describes valid values."""
 
     __slots__ = ("_text",)
 
@@ -81,7 +81,7 @@ class Validator:
 
 
 class Range(Validator):
-    """Numbers from `low` to `high`, both included; None is no bound."""
+    """Numbers from `low` to `high` inclusive; None means no bound."""
 
     __slots__ = ("high", "low")
 
@@ -103,7 +103,7 @@ class Range(Validator):
 
 
 class RangeOr(Range):
-    """A range plus one special value outside it (gzip level -1 lets the library choose)."""
+    """A range, or one special value outside it, such as gzip level -1 (the library's default)."""
 
     __slots__ = ("special",)
 
@@ -120,7 +120,7 @@ class RangeOr(Range):
 
 
 class OneOf(Validator):
-    """One of the given words, or, for a list, every element one of them. With `any_case` the case is ignored."""
+    """One of the given words; for a list, every element must be. `any_case` ignores case."""
 
     __slots__ = ("_accepted", "any_case", "words")
 
@@ -138,7 +138,7 @@ class OneOf(Validator):
 
 
 class NonEmpty(Validator):
-    """A text or list that is not empty. Null passes, as in ConfigDef.NonEmptyString."""
+    """A text or list that is not empty. Null is valid, as in ConfigDef.NonEmptyString."""
 
     __slots__ = ()
 
@@ -147,7 +147,7 @@ class NonEmpty(Validator):
 
 
 class Rule(Validator):
-    """A rule given as a function from value to problem-or-None, with its description."""
+    """A rule given as a function that returns the problem or None, with its description."""
 
     __slots__ = ("_problem",)
 
@@ -160,11 +160,14 @@ class Rule(Validator):
 
 
 class ConfigKey:
-    """One setting.
+    """The definition of one setting.
 
-    name, type (ConfigType), default (a parsed value; None is Kafka's null), validator, importance (HIGH, MEDIUM,
-    LOW), doc (a sentence), mode (UpdateMode; broker settings only), effect (False: it parses, but this broker
-    does nothing with it), internal (not shown in documentation).
+    default      a parsed value; None is Kafka's null
+    importance   HIGH, MEDIUM or LOW
+    doc          a sentence
+    mode         UpdateMode, for broker settings only
+    effect       False: the setting is accepted but has no effect in this broker
+    internal     not shown in the documentation
     """
 
     __slots__ = ("default", "doc", "effect", "importance", "internal", "mode", "name", "type", "validator")
@@ -194,11 +197,11 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """True for passwords: never shown, logged or sent to a client."""
+        """True for passwords, which are never shown, logged or sent to a client."""
         return self.type == ConfigType.PASSWORD
 
     def parse(self, raw: Any) -> Any:
-        """The checked value of `raw` (text, or already a value of the right Python type); raises ConfigError."""
+        """Return the valid value of `raw`, text or a value of the right Python type. Raises ConfigError."""
         shown = HIDDEN if self.sensitive else raw
         value = parse_value(self.name, self.type, raw, shown)
         if self.validator is not None:
@@ -208,7 +211,7 @@ class ConfigKey:
         return value
 
     def format(self, value: Any) -> str | None:
-        """The value as Kafka writes it in configs and DescribeConfigs; None for null."""
+        """Return the value as Kafka writes it in configs and DescribeConfigs; None for null."""
         return format_value(self.type, value)
 
     def __repr__(self) -> str:
@@ -216,7 +219,7 @@ class ConfigKey:
 
 
 def key_table(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
-    """The keys by name; a name that is there twice is a mistake in the tables."""
+    """Return the keys by name. Raises ValueError for a duplicate name."""
     table: dict[str, ConfigKey] = {}
     for key in keys:
         if key.name in table:
@@ -226,7 +229,7 @@ def key_table(keys: Iterable[ConfigKey]) -> dict[str, ConfigKey]:
 
 
 def parse_value(name: str, type: str, raw: Any, shown: Any = None) -> Any:
-    """`raw` as a value of `type`, as ConfigDef.parseType. Lists come back as list[str], classes as their name."""
+    """Convert `raw` to `type` as ConfigDef.parseType does. Lists become list[str], classes their name."""
     if raw is None:
         return None
     shown = raw if shown is None else shown
@@ -253,7 +256,7 @@ def _parse_int(name: str, type: str, raw: Any, shown: Any) -> int:
     low, high = _INT_BOUNDS[type]
     if isinstance(raw, str):
         digits = raw[1:] if raw[:1] in ("+", "-") else raw
-        # int() would also take "1_000" and " 7", which Java's parser refuses.
+        # int() would also accept "1_000" and " 7", which Java's parser rejects.
         if not (digits.isascii() and digits.isdigit()) or len(digits) > 40:
             raise ConfigError(name, shown, f"must be a whole number of {_BITS[type]} bits")
         value = int(raw)
@@ -279,7 +282,7 @@ def _parse_double(name: str, raw: Any, shown: Any) -> float:
 
 
 def format_value(type: str, value: Any) -> str | None:
-    """A parsed value as text, as ConfigDef.convertToString; passwords come out in clear, callers hide them."""
+    """Return a parsed value as text, as ConfigDef.convertToString does. Passwords are not hidden; callers hide them."""
     if value is None:
         return None
     if type == ConfigType.BOOLEAN:
@@ -292,7 +295,7 @@ def format_value(type: str, value: Any) -> str | None:
 
 
 def java_double(value: float) -> str:
-    """The text of Java's Double.toString: plain from 0.001 to 10 million, else one digit before the point and E."""
+    """Return the text of Java's Double.toString: plain from 0.001 to 10 million, else in scientific notation with E."""
     if math.isinf(value):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:

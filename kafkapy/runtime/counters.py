@@ -1,8 +1,8 @@
-"""Plain counters, gauges and histograms; server.metrics exports them, nothing here knows how.
+"""Counters, gauges and histograms of the broker; server.metrics exports them.
 
-Counting is on the hot paths, so it is one addition without a lock. That is exact while the interpreter has
-its lock; on a free-threaded build a counter that several threads add to may lose some (a thread's own
-counters, read through `Registry.sampled`, are exact everywhere).
+Counting is on the hot paths, so it is one addition without a lock. With the GIL that is exact. On a free-threaded
+build, a counter that several threads add to may lose additions; counters of a single thread, read through
+`Registry.sampled`, are always exact.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 Labels = tuple[tuple[str, str], ...]
 Kind = Literal["counter", "gauge", "histogram"]
 
-# 25 µs to 52 s, each bound twice the one before: latencies from an append in memory to a group's join.
+# 25 µs to 52 s, each bound twice the previous one: from an append in memory to a group's join.
 BOUNDS: tuple[float, ...] = tuple(25e-6 * 2**i for i in range(22))
 
 
@@ -32,7 +32,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is asked for when somebody reads it."""
+    """A number that is computed when it is read."""
 
     __slots__ = ("_fn",)
 
@@ -45,7 +45,8 @@ class Gauge:
 
 
 class Histogram:
-    """Durations in seconds in fixed buckets: `counts[i]` were in (BOUNDS[i-1], BOUNDS[i]], the last above all."""
+    """Durations in seconds in fixed buckets: `counts[i]` counts those in (BOUNDS[i-1], BOUNDS[i]], the last those
+    above."""
 
     __slots__ = ("counts", "total")
 
@@ -54,7 +55,7 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
-        """Notes `times` events of `seconds` each (requests that were handled in one turn)."""
+        """Count `times` events of `seconds` each, for example requests that were handled together."""
         self.counts[bisect_left(BOUNDS, seconds)] += times
         self.total += seconds * times
 
@@ -63,7 +64,7 @@ class Histogram:
         return sum(self.counts)
 
     def quantile(self, share: float) -> float:
-        """The upper bound of the bucket in which that share of the events lies; 0 without any."""
+        """Return the upper bound of the bucket that contains the quantile `share` (0 to 1); 0 without events."""
         wanted = share * self.count
         seen = 0
         for bound, count in zip(BOUNDS, self.counts, strict=False):
@@ -74,7 +75,7 @@ class Histogram:
 
 
 class Metric:
-    """One measured thing with its name and labels, as the registry lists it."""
+    """A counter, gauge or histogram with its name and labels."""
 
     __slots__ = ("help", "kind", "labels", "name", "source")
 
@@ -87,7 +88,7 @@ class Metric:
 
 
 class Registry:
-    """All metrics of a broker. Asking twice for the same name and labels gives the same object.
+    """All metrics of a broker. The same name and labels always give the same object.
 
     Names are Prometheus names without the prefix `kafkapy_` (`network_bytes_in`); durations are seconds.
     """
@@ -102,11 +103,12 @@ class Registry:
         return source
 
     def sampled(self, name: str, help: str, fn: Callable[[], float], labels: Mapping[str, str] | None = None) -> None:
-        """A counter kept by its owner as a plain number, which is read through `fn`. Replaces an earlier one."""
+        """Register a counter that its owner keeps as a plain number and `fn` reads. Replaces an earlier
+        registration."""
         self._put(name, help, "counter", labels, Gauge(fn))
 
     def gauge(self, name: str, help: str, fn: Callable[[], float], labels: Mapping[str, str] | None = None) -> None:
-        """A number that goes up and down, read through `fn`. Replaces an earlier one."""
+        """Register a gauge that `fn` reads. Replaces an earlier registration."""
         self._put(name, help, "gauge", labels, Gauge(fn))
 
     def histogram(self, name: str, help: str, labels: Mapping[str, str] | None = None) -> Histogram:
@@ -115,12 +117,13 @@ class Registry:
         return source
 
     def remove(self, name: str, labels: Mapping[str, str] | None = None) -> None:
-        """Forgets a metric (a deleted topic's); nothing happens if there is none."""
+        """Remove a metric, for example a deleted topic's; do nothing if it does not exist."""
         with self._lock:
             self._metrics.pop((name, _labels(labels)), None)
 
     def value(self, name: str, labels: Mapping[str, str] | None = None) -> float:
-        """The present value of a counter or gauge. KeyError if there is none of that name and labels."""
+        """Return the present value of a counter or gauge. Raises KeyError if there is none with this name and
+        labels."""
         source = self._metrics[name, _labels(labels)].source
         if isinstance(source, Histogram):
             raise TypeError(f"{name} is a histogram, which has no single value")
@@ -145,7 +148,7 @@ class Registry:
             if metric is None:
                 metric = self._metrics[key] = Metric(name, help, kind, key[1], make())
             elif metric.kind != kind:
-                raise ValueError(f"{name} is a {metric.kind} and cannot be asked for as a {kind}")
+                raise ValueError(f"the metric {name} is a {metric.kind}, not a {kind}")
             return metric.source
 
     def _put(self, name: str, help: str, kind: Kind, labels: Mapping[str, str] | None, source: Gauge) -> None:

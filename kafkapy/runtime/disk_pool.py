@@ -1,8 +1,8 @@
-"""Threads for calls that can wait for a disk: fsync, cold reads, making files, deletion, index rebuilds.
+"""Thread pools for calls that may block on a disk: fsync, cold reads, creating and deleting files, index rebuilds.
 
-A network thread never makes such a call; it submits it here and is told by a message. Order between
-submissions is not kept (several threads take from one queue): whoever needs an order queues behind its own
-last submission.
+A network thread never makes such calls; it submits them to a pool and gets the result by a callback. Calls may be
+reordered, because several threads take them from one queue: a caller that needs an order submits the next call from the
+callback of the previous one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from kafkapy._ext import syscalls
+from kafkapy.runtime.threads import NoThread, ThreadGroup
 
 log = logging.getLogger(__name__)
 
@@ -21,59 +22,63 @@ Done = Callable[[Any, "BaseException | None"], None]
 _Job = tuple[Callable[..., Any], tuple[Any, ...], "Done | None"]
 
 
+class PoolStopped(RuntimeError):
+    """The pool is stopped and accepts no more calls."""
+
+
 class DiskPool:
-    """At most `threads` threads, each started when there is work and nobody idle to take it."""
+    """At most `threads` threads, each started when a call arrives and no thread is idle.
+
+    If a thread cannot be started, the next call tries again; meanwhile the other threads do the work.
+    """
 
     def __init__(self, threads: int, name: str = "disk") -> None:
         if threads < 1:
             raise ValueError(f"a disk pool needs at least one thread, not {threads}")
         self.name = name
-        self._limit = threads
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
+        self._threads = ThreadGroup(name, threads)
         self._depth = 0
         self._stopped = False
 
     @property
     def depth(self) -> int:
-        """How many calls wait or run."""
+        """The number of waiting and running calls."""
         return self._depth
 
     @property
     def threads(self) -> int:
-        """How many threads have been started."""
+        """The number of threads started."""
         return len(self._threads)
 
     def submit(self, fn: Callable[..., Any], *args: Any, done: Done | None = None) -> None:
-        """Runs `fn(*args)` on a pool thread, then there `done(result, None)` or `done(None, error)`.
+        """Run `fn(*args)` on a pool thread, then there `done(result, None)` or `done(None, error)`.
 
-        Without `done` an error is logged. Raises RuntimeError once the pool was stopped.
+        Without `done`, an error is logged. Raises PoolStopped if the pool is stopped, and NoThread if there is no
+        thread and none can be started, or no memory; then `fn` is not called.
         """
         with self._lock:
             if self._stopped:
-                raise RuntimeError(f"the {self.name} pool was stopped and takes no more work")
-            self._depth += 1
-            self._queue.put((fn, args, done))
-            if self._depth > len(self._threads) < self._limit:
-                thread = threading.Thread(
-                    target=self._run, name=f"kafkapy-{self.name}-{len(self._threads)}", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
+                raise PoolStopped(f"the {self.name} pool is stopped and accepts no more calls")
+            try:
+                if self._depth >= len(self._threads) < self._threads.limit:
+                    self._threads.start_one(self._run)
+                self._queue.put((fn, args, done))
+            except MemoryError as error:
+                # An append queue that did not hear of it would wait for a call that never comes.
+                raise NoThread(f"kafkapy-{self.name}", "out of memory") from error
+            self._depth += 1  # the call takes the lock when it ends
 
     def stop(self, wait: bool = True) -> None:
-        """Takes no more work. What was submitted before still runs; `wait` waits for it."""
+        """Accept no more calls. Submitted calls still run; `wait` waits for them."""
         with self._lock:
             if not self._stopped:
                 self._stopped = True
-                for _ in self._threads:
+                for _ in range(len(self._threads)):
                     self._queue.put(None)
-            threads = list(self._threads)
         if wait:
-            for thread in threads:
-                if thread is not threading.current_thread():
-                    thread.join()
+            self._threads.join()
 
     def _run(self) -> None:
         syscalls.this_thread_may_wait()
@@ -101,6 +106,6 @@ class DiskPool:
             elif failure is not None:
                 log.error("a call in the %s pool failed: %s", self.name, fn, exc_info=failure)
         except BaseException:
-            log.exception("the completion of a call in the %s pool failed: %s", self.name, fn)
+            log.exception("the callback of a call in the %s pool failed: %s", self.name, fn)
         finally:
-            failure = None  # the traceback holds this frame: break the circle
+            failure = None  # the traceback refers to this frame: break the reference cycle

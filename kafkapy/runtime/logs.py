@@ -1,9 +1,13 @@
-"""Structured, levelled log lines on standard error, through the standard logging module.
+"""Structured log lines on standard error, through the logging module.
 
     2026-01-01T12:00:00.123Z INFO  network.acceptor  refused a connection  peer=10.0.0.7:4711 limit=100
 
-The logger is the module's path without the package name; fields follow the message as key=value, quoted
-where a value has spaces or quotes in it: `log.info("refused a connection", extra=fields(peer=peer))`.
+The logger is the module's path without the package name. Fields follow the message as key=value, quoted if the value
+has spaces or quotes: `log.info("refused a connection", extra=fields(peer=peer))`.
+
+Messages, fields and exceptions may contain what a client has sent. It can neither forge a log line nor control the
+terminal that shows the log: unprintable characters (control characters, bidirectional marks and the like) are written
+as Python escapes such as `\\x1b`.
 """
 
 from __future__ import annotations
@@ -22,14 +26,14 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def fields(**values: object) -> dict[str, Any]:
-    """The `extra` argument of a logging call that carries these fields."""
+    """Return the `extra` argument for a logging call with these fields."""
     return {_FIELDS: values}
 
 
 def set_up(level: str = "INFO", stream: TextIO | None = None) -> None:
-    """Sends the log lines of kafkapy's loggers from `level` up to `stream` (standard error).
+    """Write kafkapy's log lines from `level` up to `stream` (default: standard error).
 
-    Replaces an earlier set-up. Raises ValueError for an unknown level. Lines of other packages are not touched.
+    Replaces an earlier set-up, and does not affect other packages' loggers. Raises ValueError for an unknown level.
     """
     name = level.upper()
     if name not in LEVELS:
@@ -43,7 +47,7 @@ def set_up(level: str = "INFO", stream: TextIO | None = None) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """One line a record; a traceback follows on lines of its own."""
+    """Formats a record as one line, followed by the indented lines of a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         seconds, millis = divmod(int(record.created * 1000), 1000)
@@ -54,15 +58,18 @@ class LineFormatter(logging.Formatter):
         if values:
             line += "  " + " ".join(f"{key}={_quoted(value)}" for key, value in values.items())
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "".join("\n  " + _one_line(text) for text in self.formatException(record.exc_info).split("\n"))
         return line
 
 
 def _one_line(text: str) -> str:
-    # What a peer sent may be part of a message: it must not be able to forge a line of its own.
-    return (
-        text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") if "\n" in text or "\r" in text else text
-    )
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(letter: str) -> str:
+    if letter.isprintable() and letter != "\\":
+        return letter
+    return letter.encode("unicode_escape").decode("ascii")
 
 
 def _quoted(value: object) -> str:

@@ -1,8 +1,8 @@
-"""Operations that wait for a condition or a time-out without a thread: fetch min.bytes, acks=all, join, sync.
+"""Delayed operations that wait for a condition or a time-out without a thread, such as a fetch with min.bytes.
 
-As Kafka's DelayedOperationPurgatory, with two differences: an operation leaves all its watch lists when it
-completes (so quiet keys cannot pile up dead ones), and `try_complete` is a question only; the completion
-is made for it, exactly once, by whoever gets the answer yes, or by the timer.
+Like Kafka's DelayedOperationPurgatory, with two differences. A completed operation leaves all its watch lists at once,
+so completed operations cannot accumulate under idle keys. And `try_complete` only tests the condition: the thread that
+gets True, or the timer, then completes the operation exactly once.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ log = logging.getLogger(__name__)
 
 
 class DelayedOperation:
-    """Base class: subclasses say when they are complete and what then happens.
+    """The base class of delayed operations: subclasses define the condition and what completion does.
 
-    `try_complete` may be called by any thread, but by one at a time. `on_complete` is called exactly once,
-    `on_expire` after it if time ran out first. Both run on the thread that completed it: keep them short.
+    Any thread may call `try_complete`, but only one at a time. `on_complete` is called exactly once, and `on_expire`
+    after it if the time-out came first. Both run on the completing thread, so they must be short.
     """
 
-    __slots__ = ("_again", "_claim", "_entry", "_keys", "_purgatory", "_trying", "completed")
+    __slots__ = ("_claim", "_entry", "_keys", "_purgatory", "_recheck", "_trying", "completed")
 
     def __init__(self) -> None:
         self.completed = False
-        self._claim = threading.Lock()  # taken once, by whoever completes; never given back
+        self._claim = threading.Lock()  # acquired once, by the completing thread, and never released
         self._trying = threading.Lock()
-        self._again = False
+        self._recheck = False
         self._keys: tuple[Hashable, ...] = ()
         self._purgatory: Purgatory | None = None
         self._entry: TimerEntry | None = None
 
     def try_complete(self) -> bool:
-        """Whether the condition holds now."""
+        """Return True if the condition holds now."""
         raise NotImplementedError
 
     def on_complete(self) -> None:
-        """What is done once: the answer."""
+        """Do the operation's work on completion: send the response."""
         raise NotImplementedError
 
     def on_expire(self) -> None:
-        """What is done besides when the time-out came first (counting it, for instance)."""
+        """Do what else is needed after a time-out, such as counting it."""
 
     def force_complete(self) -> bool:
-        """Completes now whatever the condition says. True if this call did it, False if it was done before."""
+        """Complete now, whatever the condition. Return True if this call completed the operation, False if it was
+        complete."""
         if not self._claim.acquire(blocking=False):
             return False
         self.completed = True
@@ -55,31 +56,30 @@ class DelayedOperation:
             entry.cancel()
         purgatory = self._purgatory
         if purgatory is not None:
-            purgatory._forget(self)
+            purgatory._unwatch(self)
         self.on_complete()
         return True
 
     def check(self) -> bool:
-        """Asks `try_complete` and completes on yes. True if this call completed it.
+        """Call `try_complete` and complete if it returns True. Return True if this call completed the operation.
 
-        A thread that finds another one asking must not go away unheard: the other may have looked before
-        this thread's news. So it leaves a note (`_again`) first and then tries the lock. The one that asks
-        clears the note before it looks, and reads it after it let go of the lock: a note left before the
-        look is answered by that look, one left later is seen, and if it is left even after that last
-        reading, the lock was free and the thread that left it got it.
+        If another thread T is in `try_complete`, T may have tested the condition before this thread's change. So this
+        thread first sets `_recheck`, then tries the lock. T clears `_recheck` before it tests, and reads it after it
+        has released the lock. If `_recheck` is set before T clears it, T's test sees the change. If it is set later but
+        before T reads it, T tests again. If it is set after T has read it, the lock is free, and this thread gets it.
         """
         while not self.completed:
-            self._again = True
+            self._recheck = True
             if not self._trying.acquire(blocking=False):
                 return False
             try:
-                self._again = False
+                self._recheck = False
                 ready = self.try_complete()
             finally:
                 self._trying.release()
             if ready:
                 return self.force_complete()
-            if not self._again:
+            if not self._recheck:
                 return False
         return False
 
@@ -89,58 +89,59 @@ class DelayedOperation:
 
 
 class Purgatory:
-    """Watches operations by keys (a topic partition, a group, a member) and completes them in time."""
+    """Holds operations by keys (a partition, a group, a member) until they complete or time out."""
 
     def __init__(self, name: str, timer: Timer) -> None:
         self.name = name
         self._timer = timer
         self._lock = threading.Lock()
-        # Per key an insertion-ordered set, so that the first who waits is the first to be asked.
+        # By key: an insertion-ordered set, so that the operation that waits longest is tested first.
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._delayed = 0
         self._watched = 0
 
     @property
     def delayed(self) -> int:
-        """Operations that wait (Kafka's NumDelayedOperations)."""
+        """The number of waiting operations (Kafka's NumDelayedOperations)."""
         return self._delayed
 
     @property
     def watched(self) -> int:
-        """Entries in all watch lists: an operation with n keys counts n times (Kafka's PurgatorySize)."""
+        """The number of entries in all watch lists; an operation with n keys counts n times (Kafka's PurgatorySize)."""
         return self._watched
 
     @property
     def keys(self) -> int:
-        """Keys with at least one operation."""
+        """The number of keys with a waiting operation."""
         return len(self._watchers)
 
     def try_complete_else_watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
-        """Completes `op` now if it can be; otherwise it waits under `keys` for `check`, at most `timeout_s`.
+        """Complete `op` now if possible; else watch it under `keys` for at most `timeout_s` seconds.
 
-        True if this call completed it. Whoever changes what the condition looks at must change it first and
-        then call `check(key)`.
+        Return True if this call completed it. A thread that changes what the condition depends on must first make the
+        change, then call `check(key)`.
         """
         return op.check() or self.watch(op, timeout_s, keys)
 
     def watch(self, op: DelayedOperation, timeout_s: float, keys: Iterable[Hashable]) -> bool:
-        """As `try_complete_else_watch`, of an operation whose condition did not hold a moment ago.
+        """As `try_complete_else_watch`, for an operation whose condition was just tested and did not hold.
 
-        Between that look and the watching news may be missed, therefore it is asked after it is watched.
+        A change between that test and the watching would be missed, so the condition is tested again after the watching
+        began.
         """
         self._watch(op, tuple(dict.fromkeys(keys)))
         if op.check():
             return True
         if not op.completed:
             op._entry = entry = self._timer.schedule(timeout_s, op._expire)
-            if op.completed:  # it may have looked for the entry before it was there
+            if op.completed:  # it may have completed before the entry was set, and so not cancelled it
                 entry.cancel()
         return False
 
     def check(self, key: Hashable) -> int:
-        """Asks the operations under `key` whether they can complete now; returns how many this call completed."""
-        # Looking without the lock misses only an operation that is being added right now, and that one asks
-        # its own condition after it was added, which is after the change that this call reports.
+        """Check the operations under `key`; return how many this call completed."""
+        # Without the lock this can only miss an operation that is being added right now. That operation tests its
+        # condition after it was added, which is after the change that this call reports.
         if key not in self._watchers:
             return 0
         with self._lock:
@@ -154,15 +155,15 @@ class Purgatory:
         return completed
 
     def complete_all(self, key: Hashable) -> int:
-        """Completes all operations under `key` whatever their conditions say (a partition moved, a stop)."""
+        """Complete all operations under `key`, whatever their conditions, for example because a partition has moved."""
         with self._lock:
             operations = list(self._watchers.get(key, ()))
         return sum(op.force_complete() for op in operations)
 
     def _watch(self, op: DelayedOperation, keys: tuple[Hashable, ...]) -> None:
-        # Completion sets `completed`, then reads `_purgatory` and takes the lock to remove. Here `_purgatory`
-        # is set first and `completed` is read under the lock: so either we see it completed and add nothing,
-        # or the removal comes after us and finds everything.
+        # A race with completion: it sets `completed`, then reads `_purgatory`, and takes the lock to remove the
+        # operation. This method sets `_purgatory` first and reads `completed` under the lock. So either it sees that
+        # the operation is complete and adds nothing, or the removal comes later and finds all entries.
         op._purgatory = self
         with self._lock:
             if op.completed:
@@ -176,7 +177,7 @@ class Purgatory:
             self._delayed += 1
             self._watched += len(keys)
 
-    def _forget(self, op: DelayedOperation) -> None:
+    def _unwatch(self, op: DelayedOperation) -> None:
         with self._lock:
             keys, op._keys = op._keys, ()
             if not keys:

@@ -1,4 +1,4 @@
-"""Threads that read what is not in memory, some for each disk: a slow one holds up its own readers and nobody else."""
+"""Thread pools for reads from disk, one for each disk, so that a slow disk delays only its own readers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 
 from kafkapy.runtime.disk_pool import DiskPool
 
-_NOWHERE = -1
+_NO_DEVICE = -1
 
 
 class ReadPools:
-    """A DiskPool of at most `threads` threads for each device, made when it is first read from."""
+    """A DiskPool of at most `threads` threads for each device, created on first use."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -21,28 +21,28 @@ class ReadPools:
         self._stopped = False
 
     def of_file(self, fd: int) -> DiskPool:
-        """For an open file."""
+        """Return the pool of an open file's device."""
         device = os.fstat(fd).st_dev
         return self._by_device.get(device) or self._make(device)
 
     def of_directory(self, path: str) -> DiskPool:
-        """For what is below a log directory, which is looked at the first time only."""
+        """Return the pool of a log directory's device; the device is looked up once."""
         pool = self._by_path.get(path)
         if pool is None:
             try:
                 device = os.stat(path).st_dev
-            except OSError:  # whoever reads there finds out
-                device = _NOWHERE
+            except OSError:  # the read itself will report the error
+                device = _NO_DEVICE
             pool = self._by_path[path] = self._make(device)
         return pool
 
     @property
     def depth(self) -> int:
-        """How many calls wait or run."""
+        """The number of waiting and running calls."""
         return sum(pool.depth for pool in list(self._by_device.values()))
 
     def stop(self) -> None:
-        """As DiskPool.stop, of all of them."""
+        """Stop all pools; see DiskPool.stop."""
         with self._lock:
             self._stopped = True
             pools = list(self._by_device.values())

@@ -1,7 +1,7 @@
-"""Background tasks by name: retention, checkpoints, flushes. As Kafka's KafkaScheduler (background.threads).
+"""Runs named background tasks, such as retention, checkpoints and flushes, like Kafka's KafkaScheduler.
 
-A task never runs twice at the same time. A periodic task that took longer than its period runs again at
-once, but runs that were missed are not made up for.
+A task never runs twice at the same time. A periodic task that took longer than its period runs again at once, but
+skipped runs are not made up for.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from collections.abc import Callable
 from itertools import count
 
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
+from kafkapy.runtime.threads import ThreadGroup
 
 log = logging.getLogger(__name__)
 
 
 class Task:
-    """A scheduled call. `cancel` keeps it from running again; a run in progress goes on to its end."""
+    """A scheduled call. `cancel` prevents further runs; a run in progress is not interrupted."""
 
     __slots__ = ("cancelled", "fn", "name", "period_s")
 
@@ -34,58 +35,53 @@ class Task:
 
 
 class Scheduler:
-    """Runs tasks at their times on `threads` threads; threads are started by the first task."""
+    """Runs tasks at their times on up to `threads` threads, started when a task is added and no thread is free.
+
+    If a thread cannot be started, the next task tries again; meanwhile the other threads do the work.
+    """
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, threads: int = 1, name: str = "scheduler") -> None:
         if threads < 1:
             raise ValueError(f"a scheduler needs at least one thread, not {threads}")
         self._clock = clock
-        self._name = name
-        self._limit = threads
         self._condition = threading.Condition(threading.Lock())
         self._heap: list[tuple[float, int, Task]] = []
         self._order = count()
-        self._threads: list[threading.Thread] = []
-        self._free = 0  # threads that wait for a task's time
+        self._threads = ThreadGroup(name, threads)
+        self._free = 0  # idle threads
         self._stopped = False
 
     def schedule(
         self, name: str, fn: Callable[[], object], delay_s: float = 0.0, period_s: float | None = None
     ) -> Task:
-        """Calls `fn()` after `delay_s` seconds, and then every `period_s` seconds if that is given.
+        """Call `fn()` after `delay_s` seconds, and then every `period_s` seconds if given.
 
-        An exception is logged with the task's name, and a periodic task goes on. After `stop` nothing is run.
+        Exceptions are logged with the task's name and do not end a periodic task. After `stop` nothing runs. Raises
+        NoThread if there is no thread and none can be started.
         """
         task = Task(name, fn, period_s)
         with self._condition:
             if self._stopped:
                 task.cancel()
                 return task
+            if not self._free and len(self._threads) < self._threads.limit:
+                self._threads.start_one(self._run)
             heapq.heappush(self._heap, (self._clock.monotonic() + delay_s, next(self._order), task))
-            if not self._free and len(self._threads) < self._limit:
-                thread = threading.Thread(
-                    target=self._run, name=f"kafkapy-{self._name}-{len(self._threads)}", daemon=True
-                )
-                self._threads.append(thread)
-                thread.start()
             self._condition.notify()
         return task
 
     def stop(self, wait: bool = True) -> None:
-        """Drops what has not begun; `wait` waits for the tasks that are running."""
+        """Discard tasks that have not begun; `wait` waits for running tasks."""
         with self._condition:
             self._stopped = True
             self._heap.clear()
             self._condition.notify_all()
-            threads = list(self._threads)
         if wait:
-            for thread in threads:
-                if thread is not threading.current_thread():
-                    thread.join()
+            self._threads.join()
 
     @property
     def pending(self) -> int:
-        """How many tasks wait for their time."""
+        """The number of tasks waiting for their time."""
         with self._condition:
             return sum(not task.cancelled for _, _, task in self._heap)
 
@@ -93,7 +89,7 @@ class Scheduler:
         while (item := self._next()) is not None:
             due, task = item
             self._call(task)
-            self._again(due, task)
+            self._reschedule(due, task)
 
     def _next(self) -> tuple[float, Task] | None:
         with self._condition:
@@ -106,7 +102,7 @@ class Scheduler:
                     if due is not None and due <= self._clock.monotonic():
                         _, _, task = heapq.heappop(self._heap)
                         if self._heap:
-                            self._condition.notify()  # another thread may wait for the next one
+                            self._condition.notify()  # another thread may be waiting for the next task
                         return due, task
                     self._clock.wait_until(self._condition, due)
                 return None
@@ -122,7 +118,7 @@ class Scheduler:
         except Exception:
             log.exception("the background task %s failed", task.name)
 
-    def _again(self, due: float, task: Task) -> None:
+    def _reschedule(self, due: float, task: Task) -> None:
         if task.period_s is None:
             return
         with self._condition:

@@ -1,7 +1,7 @@
-"""One thread that calls back at given times: the time-outs of delayed operations and of connections.
+"""A timer thread: calls back at given times, for time-outs of delayed operations and connections.
 
-Entries are nearly always cancelled before their time (a fetch is answered, a member heartbeats), so
-cancelling is one assignment; the heap is swept when most of it is cancelled.
+Most entries are cancelled before their time, so cancelling is a single assignment; when most of the heap is cancelled,
+it is cleaned up.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from collections.abc import Callable
 from itertools import count
 
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
+from kafkapy.runtime.threads import Thread
 
 log = logging.getLogger(__name__)
 
-_SWEEP_FROM = 1024
+_CLEAN_UP_FROM = 1024
 
 
 class TimerEntry:
-    """A scheduled call; cancelled entries hold nothing alive."""
+    """A scheduled callback. A cancelled entry holds no references."""
 
     __slots__ = ("_timer", "callback")
 
@@ -29,14 +30,14 @@ class TimerEntry:
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
-        """Keeps the call from being made, unless the timer thread has begun it. Harmless to repeat."""
+        """Cancel the call unless it has begun. Calling this again is harmless."""
         timer, self._timer, self.callback = self._timer, None, None
         if timer is not None:
             timer._note_cancelled()
 
 
 class Timer:
-    """Calls back on its own thread, in order of time. Callbacks must be short: they share the thread."""
+    """Calls back on its own thread, in order of time. Callbacks must be short, because all share the thread."""
 
     def __init__(self, clock: Clock = SYSTEM_CLOCK, name: str = "timer") -> None:
         self._clock = clock
@@ -46,17 +47,19 @@ class Timer:
         self._order = count()
         self._cancelled = 0
         self._wakes_at = float("-inf")
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
         self._stopped = False
 
     def start(self) -> None:
+        """Start the thread. Raises NoThread."""
         with self._condition:
             if self._thread is None and not self._stopped:
-                self._thread = threading.Thread(target=self._run, name=f"kafkapy-{self._name}", daemon=True)
-                self._thread.start()
+                thread = Thread(self._run, f"kafkapy-{self._name}")
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
-        """Drops all entries and waits for a callback that is being made. Later entries are never called."""
+        """Discard all entries, and wait for a callback in progress. Entries added later are never called."""
         with self._condition:
             self._stopped = True
             self._heap.clear()
@@ -66,27 +69,27 @@ class Timer:
             thread.join()
 
     def schedule(self, delay_s: float, callback: Callable[[], object]) -> TimerEntry:
-        """Calls `callback()` on the timer's thread in `delay_s` seconds; at once if that is not positive."""
+        """Call `callback()` on the timer's thread in `delay_s` seconds, at once if that is not positive."""
         entry = TimerEntry(self, callback)
         due = self._clock.monotonic() + delay_s
         with self._condition:
             if not self._stopped:
                 heapq.heappush(self._heap, (due, next(self._order), entry))
-                # The thread sleeps until some earlier entry, often a cancelled one: most calls wake nobody.
+                # The thread sleeps until an earlier entry, often a cancelled one, so most calls need not wake it.
                 if due < self._wakes_at:
                     self._wakes_at = due
                     self._condition.notify()
         return entry
 
     def __len__(self) -> int:
-        """Entries that are still to be called."""
+        """The number of entries still to be called."""
         with self._condition:
             return sum(entry.callback is not None for _, _, entry in self._heap)
 
     def _note_cancelled(self) -> None:
-        # A lost count under a race only delays the sweep.
+        # A race between two threads may lose a count, which only delays the clean-up.
         self._cancelled += 1
-        if self._cancelled >= _SWEEP_FROM and self._cancelled * 2 > len(self._heap):
+        if self._cancelled >= _CLEAN_UP_FROM and self._cancelled * 2 > len(self._heap):
             with self._condition:
                 self._heap = [item for item in self._heap if item[2].callback is not None]
                 heapq.heapify(self._heap)
@@ -116,7 +119,7 @@ class Timer:
                     heapq.heappop(self._heap)
                     self._cancelled = max(0, self._cancelled - 1)
                 elif due <= self._clock.monotonic():
-                    self._wakes_at = float("-inf")  # awake: nobody needs to notify
+                    self._wakes_at = float("-inf")  # the thread is awake and needs no notification
                     return heapq.heappop(self._heap)[2]
                 else:
                     self._wakes_at = due

@@ -1,1 +1,1 @@
-"""The broker put together: configuration, dispatch, one handler module an API family, metrics."""
+"""The complete broker: configuration, request dispatch, one handler module per API family, metrics."""

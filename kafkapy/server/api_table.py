@@ -1,46 +1,103 @@
-"""Which APIs and versions the broker serves: the handlers register here, and ApiVersions is derived from it."""
+"""The APIs and versions that the broker serves, with their handlers. ApiVersions responses are made from this table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from kafkapy.protocol.apis import Api
     from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.server.admission import Action
+    from kafkapy.server.call import Call
     from kafkapy.server.services import Services
 
 Handler = Callable[..., Any]
-ChoosePool = Callable[["Services", Any], "DiskPool"]  # for a request
+ChoosePool = Callable[["Services", Any], "DiskPool"]  # the pool for a request
+Authorizes = Callable[[Any], "list[Action]"]
+Decode = Callable[[memoryview | bytearray], Any]
+
+
+class Joins(NamedTuple):
+    """Decides which requests of an API are joined, which means handled by one call of the handler.
+
+    same_connection(first, call)    True if `call` may be joined with `first`, an earlier call on its connection
+    other_connections(calls)        True if `calls`, everything that a connection has sent, may be joined with calls of
+                                    other connections. They wait until the other connections of the turn are read. Not
+                                    asked if the frames are larger than a few KiB together
+    """
+
+    same_connection: Callable[[Call, Call], bool]
+    other_connections: Callable[[list[Call]], bool]
 
 
 class Served:
-    """One API as this broker serves it: versions `low` to `high`; `pooled` handlers run on the disk pool, or on the one
-    that is chosen for a request."""
+    """One API as this broker serves it: versions `low` to `high`. `ApiTable.serves` describes the other attributes."""
 
-    __slots__ = ("api", "handler", "high", "low", "pooled")
+    __slots__ = ("any_version", "api", "authorizes", "decode", "handler", "high", "joins", "low", "pooled", "quota")
 
-    def __init__(self, api: Api, handler: Handler, low: int, high: int, pooled: bool | ChoosePool) -> None:
+    def __init__(
+        self,
+        api: Api,
+        handler: Handler,
+        low: int,
+        high: int,
+        *,
+        decode: Decode | None,
+        joins: Joins | None,
+        pooled: bool | ChoosePool,
+        any_version: bool,
+        authorizes: Authorizes | None,
+        quota: str,
+    ) -> None:
         self.api = api
         self.handler = handler
         self.low = low
         self.high = high
+        self.decode = decode
+        self.joins = joins
         self.pooled = pooled
+        self.any_version = any_version
+        self.authorizes = authorizes
+        self.quota = quota
 
 
 class ApiTable:
-    """API key -> Served."""
+    """The served APIs by API key."""
 
     def __init__(self) -> None:
         self._served: dict[int, Served] = {}
+        self.find: Callable[[int], Served | None] = self._served.get
 
     def serves(
-        self, api: Api, *, low: int | None = None, high: int | None = None, pooled: bool | ChoosePool = False
+        self,
+        api: Api,
+        *,
+        low: int | None = None,
+        high: int | None = None,
+        decode: Decode | None = None,
+        joins: Joins | None = None,
+        pooled: bool | ChoosePool = False,
+        any_version: bool = False,
+        authorizes: Authorizes | None = None,
+        quota: str = "request",
     ) -> Callable[[Handler], Handler]:
-        """Registers a handler: `handler(broker, call, request)` returns a response message or a Later.
+        """Register a handler: `handler(broker, call, request)` returns a response message, a Later or a Reply.
 
-        A handler that may block (disk, metadata) is `pooled`: it runs on the disk pool, and its connection
-        waits for it. All others run on the network thread and must not block.
+        decode          decodes the header and the request of a frame in one call. Returns a request with `api_version`,
+                        `correlation_id` and `client_id`, or None to let the generic codec decode the frame. The request
+                        may contain views of the frame. Without `decode` the generic codec decodes every request,
+                        without views.
+        joins           decides which requests are handled in one call. The handler is then `handler(broker, lists)`,
+                        with a list of calls for each connection; it returns a list of replies for each. Requests may
+                        have views of the receive buffer only if there is a single list.
+        pooled          the handler may block (disk, metadata), so it runs on the disk pool, or on the pool that
+                        `pooled(broker, request)` returns; meanwhile its connection is not read. All other handlers run
+                        on the network thread and must not block.
+        any_version     a version without a schema is also handled: as version 0, with the request None.
+        authorizes      returns the actions that the principal of a request must be allowed to do. The handler finds the
+                        denied actions in `call.denied`.
+        quota           the quota that requests count against: "produce", "fetch", "controller_mutation" or "request".
         """
         first = api.min_version if low is None else low
         last = api.max_version if high is None else high
@@ -52,16 +109,24 @@ class ApiTable:
         def register(handler: Handler) -> Handler:
             if api.key in self._served:
                 raise ValueError(f"{api.name} has a handler already: {self._served[api.key].handler!r}")
-            self._served[api.key] = Served(api, handler, first, last, pooled)
+            self._served[api.key] = Served(
+                api,
+                handler,
+                first,
+                last,
+                decode=decode,
+                joins=joins,
+                pooled=pooled,
+                any_version=any_version,
+                authorizes=authorizes,
+                quota=quota,
+            )
             return handler
 
         return register
 
-    def find(self, key: int) -> Served | None:
-        return self._served.get(key)
-
     def versions(self) -> dict[int, tuple[int, int]]:
-        """API key -> (lowest version, highest version): what ApiVersions promises."""
+        """Return (lowest version, highest version) by API key, for ApiVersions."""
         return {key: (served.low, served.high) for key, served in self._served.items()}
 
 

@@ -1,4 +1,4 @@
-"""The composition root: makes the parts of a broker, wires them, starts and stops them in order."""
+"""The broker: creates its parts, connects them to each other, starts them in order and stops them in order."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from kafkapy.log.manager import LogManager
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
-from kafkapy.metadata.office import Office
-from kafkapy.metadata.producer_ids import ProducerIds
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import Tree
 from kafkapy.network.settings import Listener
 from kafkapy.network.socket_server import SocketServer
 from kafkapy.replica.manager import ReplicaManager
+from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
 from kafkapy.runtime.descriptors import raise_descriptor_limit
@@ -32,7 +33,7 @@ from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.cleaner import cleaner_settings
 from kafkapy.server.config import BrokerConfig
-from kafkapy.server.config_alter import check_topic
+from kafkapy.server.config_security import check as check_security
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.dynamic_config import DynamicConfig
@@ -45,6 +46,7 @@ from kafkapy.server.meters import RequestMeters
 from kafkapy.server.metrics import metrics_page
 from kafkapy.server.part_settings import log_settings, network_settings
 from kafkapy.server.services import Services
+from kafkapy.server.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
     from kafkapy.server.shared_cluster import SharedCluster
@@ -54,16 +56,17 @@ __all__ = ["BrokerServer", "StartError"]
 log = logging.getLogger("kafkapy.server.broker")
 
 
-# For produce requests that are long work: what old producers send is converted here, up to hundreds of megabytes at a
-# time for each thread, and for seconds. It must not hold up the appends of others, nor cold reads.
+# Threads that convert old message formats in produce requests, and append very large requests. A conversion can take
+# seconds, and hundreds of megabytes per thread. It must not delay the appends of other requests, nor reads from disk.
 CONVERSION_THREADS = 4
 
 
 class BrokerServer:
-    """A broker in this process, on threads of its own. `start` once, `stop` once.
+    """A broker in this process, with its own threads. Call `start` once and `stop` once.
 
-    `on_failure(reason)` is called, from any thread, when a running broker cannot go on: the directory that holds
-    its metadata failed, or the last of its log directories did. `files` are the operations on the logs' disk.
+    `on_failure(reason)` is called from any thread when a running broker cannot continue, for example because the
+    directory that holds its metadata has failed, or its last log directory has. `files` are the file operations for
+    the logs.
     """
 
     def __init__(
@@ -88,8 +91,8 @@ class BrokerServer:
         services.read_pools = ReadPools(config.kafkapy_read_threads_per_disk)
         services.append_pool = DiskPool(config.kafkapy_append_pool_threads, "append")
         services.conversion_pool = DiskPool(CONVERSION_THREADS, "conversion")
-        # Syncs of rolled segments have threads of their own: a flood of small segments must not hold up the appends
-        # and the administration that wait for the disk pool.
+        # Rolled segments are synced on separate threads: many small segments must not delay the appends and the
+        # administrative requests that use the disk pool.
         self._background_pool = DiskPool(2, "background")
         self._on_failure = on_failure
         self._files = files
@@ -104,31 +107,36 @@ class BrokerServer:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of each listener, as clients take it."""
+        """Return the listeners as a client's bootstrap.servers: HOST:PORT with commas between."""
         return ",".join(listener.partition("://")[2] for listener in self.listeners)
 
     @property
     def metrics_address(self) -> str | None:
-        """HOST:PORT of the metrics page, if there is one."""
+        """Return HOST:PORT of the metrics page, None if there is none."""
         return self._metrics.address if self._metrics is not None else None
 
     # --- start
 
     def start(self) -> None:
-        """Returns when clients can connect; logs are recovered behind it, and served as each is ready.
+        """Start the broker. Return when clients can connect.
 
-        Raises what stands in the way, and then nothing is left running.
+        Logs are loaded and recovered in the background; a partition is served as soon as its log is loaded. Raise the
+        reason if the start fails; then everything that was started has been stopped.
         """
         began = time.monotonic()
         try:
             self._start()
         except BaseException:
-            self._stop(clean=False)
+            try:
+                self._stop(clean=False)
+            except Exception:  # log it: the caller gets the error that made the start fail
+                log.exception("what had been started is not stopped")
             raise
         log.info("started", extra=fields(broker=self.services.broker_id, seconds=f"{time.monotonic() - began:.3f}"))
 
     def _start(self) -> None:
         services = self.services
+        check_security(services.config)
         raise_descriptor_limit()
         for line in services.config.warnings():
             log.warning(line)
@@ -136,29 +144,32 @@ class BrokerServer:
         logs = self._open_directories()
         tree = self._tree = open_tree(services.config, logs, self._metadata_failed)
         cluster = ClusterRegistry(tree)
-        office = Office(tree)
+        fence = ControllerFence(tree)
         identify(services, cluster, logs.dirs)
         services.configs = ConfigRegistry(tree)
         services.dynamic_config = DynamicConfig(services, services.configs, self._apply_config)
-        services.dynamic_config.load()  # before the parts are made that take their settings from it
+        services.dynamic_config.load()  # first, because the parts below are created with these settings
         logs.defaults = services.config.log_config
         logs.compaction.configure(cleaner_settings(services.config))
         self._network = network = self._make_network()
-        ports = network.bind()  # before the logs are read: a port that is in use is told at once
+        ports = network.bind()  # before the logs are loaded, so that a port in use is reported at once
         if services.config["zookeeper.connect"]:
             from kafkapy.server.shared_cluster import SharedCluster
 
-            self._shared = SharedCluster(services, tree, cluster, office, self._fail)
+            self._shared = SharedCluster(services, tree, cluster, fence, self._fail)
             self._shared.wait_for_place(ports.values())
-        services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, office)
+        services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, fence)
         services.consumer_offsets = ConsumerOffsets(tree)
-        services.producer_ids = ProducerIds(tree, services.broker_id)
-        self._take_office(cluster, office)
-        self._lead()
+        services.producer_ids = ProducerIds(
+            lambda done: services.controller.allocate_producer_ids(services.broker_id, done), lambda: tree.is_reachable
+        )
+        self._take_office(cluster, fence)
+        self._make_replicas(tree)
         if self._shared is not None:
-            self._shared.settle()
-        self._log_start = LogStart(services, self._fail)
+            self._shared.settle(self._controller)
+        self._log_start = LogStart(services, self._controller, self._fail)
         self._register(cluster, ports)
+        logs.dirs.write_identity(services.broker_id, services.cluster_id, services.clock.time_ms())
         services.log_manager.start()
         register_gauges(services)
         if services.config.kafkapy_metrics_listen:
@@ -166,10 +177,10 @@ class BrokerServer:
         network.start()
         self._log_start.start()
         if self._shared is not None:
-            self._shared.start(lambda: self._enter(cluster), lambda: self._take_office(cluster, office))
+            self._shared.start(lambda: self._enter(cluster), lambda: self._take_office(cluster, fence))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
-        """After `start`: until every partition is served, or known not to be; False if the time is up."""
+        """Wait until every partition is served or has failed to load. Return False after a time-out or a stop."""
         assert self._log_start is not None
         return self._log_start.wait(timeout)
 
@@ -199,7 +210,7 @@ class BrokerServer:
             services.clock,
         )
 
-    def _lead(self) -> None:
+    def _make_replicas(self, tree: Tree) -> None:
         services = self.services
         services.replicas = ReplicaManager(
             services.log_manager,
@@ -210,36 +221,39 @@ class BrokerServer:
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
-        services.controller = TopicController(
+        services.topic_settings = settings = TopicSettings(services)
+        services.roles = Roles(services.replicas, settings.of, settings.reload, services.cache)
+        services.controller = self._controller = TopicController(
             services.topics,
-            services.configs,
-            services.replicas,
+            ProducerIdBlocks(tree),
+            services.roles,
             broker_id=services.broker_id,
-            check_config=lambda overrides: check_topic(services.config, overrides),
+            check_settings=settings.check,
+            check_stored=settings.of,
             default_partitions=lambda: services.config.num_partitions,
             default_replication=lambda: services.config.default_replication_factor,
         )
         services.coordinators = coordinators = Coordinators(services, self._timer, self._scheduler)
         services.replicas.on_led = coordinators.led
         services.replicas.on_lost = coordinators.lost
-        services.controller.on_deleted = coordinators.topic_deleted
+        services.cache.on_deleted = coordinators.topic_deleted
 
-    def _take_office(self, cluster: ClusterRegistry, office: Office) -> None:
-        """Becomes the controller, unless another is."""
+    def _take_office(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
+        """Stand for election as controller: become the controller unless another broker is."""
         term = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
-        office.enter(term)
+        fence.set_term(term)
         if term is not None:
-            cluster.take_office(office)
+            cluster.prepare_controller(fence)
 
     def _enter(self, cluster: ClusterRegistry) -> None:
-        """The registration, which lasts as long as a session."""
+        """Register this broker in the metadata tree. With ZooKeeper the registration ends with the session."""
         config = self.services.config
         cluster.register_broker(
             self.services.broker_id, self._endpoints, config.broker_rack, self.services.clock.time_ms()
         )
 
     def _register(self, cluster: ClusterRegistry, ports: Mapping[str, int]) -> None:
-        """Makes the addresses known: to clients, and in the tree."""
+        """Set the broker's addresses in the metadata cache, for clients, and register the broker in the tree."""
         self.listeners = [str(one._replace(port=ports[one.name])) for one in self.services.config.listeners]
         self._endpoints = advertise(self.services, ports)
         self._enter(cluster)
@@ -247,17 +261,18 @@ class BrokerServer:
     # --- changes while it runs
 
     def _apply_config(self, config: BrokerConfig) -> None:
-        """Dynamic settings changed: those that are not read anew at each use are handed on."""
+        """Pass changed dynamic settings to the parts that have copies of them. The settings are stored already, so this
+        must not fail halfway."""
         assert self._network is not None
         self.services.log_manager.defaults = config.log_config
         self.services.log_manager.compaction.configure(cleaner_settings(config))
-        self.services.controller.refresh_configs()
         self.services.replicas.verify_transactions(config["transaction.partition.verification.enable"])
         self._network.update_limits(
             max_connections=config.max_connections,
             max_connections_per_ip=config.max_connections_per_ip,
             overrides=config.max_connections_per_ip_overrides,
         )
+        self.services.topic_settings.refresh_all()
 
     def _directory_failed(self, directory: Path, error: BaseException) -> None:
         if hasattr(self.services, "replicas"):
@@ -278,7 +293,7 @@ class BrokerServer:
     # --- stop
 
     def stop(self) -> None:
-        """Answers what is under way, flushes, marks the directories as cleanly closed."""
+        """Stop the broker: answer pending requests, flush the logs, and mark the directories as cleanly closed."""
         began = time.monotonic()
         self._stop(clean=True)
         log.info("stopped", extra=fields(seconds=f"{time.monotonic() - began:.3f}"))
@@ -293,10 +308,9 @@ class BrokerServer:
                 self._shared.stop()
             if hasattr(self.services, "coordinators"):
                 self.services.coordinators.stop()
-            if clean:
-                if hasattr(self.services, "replicas"):
-                    self.services.replicas.answer_waiting(self.services.fetch_sessions)
-                self._network.stop()
+            if clean and hasattr(self.services, "replicas"):
+                self.services.replicas.answer_waiting(self.services.fetch_sessions)
+            self._network.stop()
             if hasattr(self.services, "replicas"):
                 self.services.replicas.end_long_work()
         if self._metrics is not None:
@@ -311,4 +325,4 @@ class BrokerServer:
         if self._tree is not None:
             self._tree.close()
         if self._logs is not None:
-            self._logs.close()  # the last: it gives the directories up to others
+            self._logs.close()  # last, because it releases the locks of the directories

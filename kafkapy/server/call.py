@@ -1,10 +1,10 @@
-"""One request on its way through the broker: who asked, which version, and how an answer that waits gets back."""
+"""One request on its way through the broker, and the ways to answer it: now, or later from another thread."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
@@ -12,36 +12,59 @@ from kafkapy.protocol.headers import response_frame
 
 if TYPE_CHECKING:
     from kafkapy.network.connection import Connection
-    from kafkapy.protocol.apis import Api
     from kafkapy.runtime.disk_pool import DiskPool
+    from kafkapy.server.admission import Action
+    from kafkapy.server.api_table import Served
 
-# Begins to work on a request; takes what the answer is to be given to.
+# Starts the work on a request; its argument is the callback for the response.
 Begin = Callable[[Callable[[Any], None]], object]
 
 log = logging.getLogger("kafkapy.server.call")
 
 
 class Call:
-    """A decoded request's surroundings: `version` decides the layout, `connection` where the answer goes."""
+    """One decoded request, with the fields of its header and its connection.
 
-    __slots__ = ("api", "client_id", "connection", "correlation_id", "version")
+    `denied` are the actions of the request that its principal is not allowed to do; the handler answers them with an
+    error. `throttle_time_ms` goes into the response. A handler that encodes its response itself must include it.
+    """
+
+    __slots__ = (
+        "client_id",
+        "connection",
+        "correlation_id",
+        "denied",
+        "request",
+        "served",
+        "throttle_time_ms",
+        "version",
+    )
 
     def __init__(
-        self, api: Api, version: int, correlation_id: int, client_id: str | None, connection: Connection
+        self,
+        served: Served,
+        version: int,
+        correlation_id: int,
+        client_id: str,
+        connection: Connection,
+        request: Any,
     ) -> None:
-        self.api = api
+        self.served = served
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.connection = connection
+        self.request = request
+        self.denied: Collection[Action] = ()
+        self.throttle_time_ms = 0
 
     def __str__(self) -> str:
         host, port = self.connection.peer[:2]
-        return f"{self.api.name} v{self.version} #{self.correlation_id} of {self.client_id!r} at {host}:{port}"
+        return f"{self.served.api.name} v{self.version} #{self.correlation_id} of {self.client_id!r} at {host}:{port}"
 
 
 class Later:
-    """The answer of a handler that cannot answer yet. Complete it once, from any thread."""
+    """A response that comes later. Complete it once, from any thread."""
 
     __slots__ = ("_call", "pending")
 
@@ -51,13 +74,13 @@ class Later:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the connection is gone, so that nobody waits for the answer."""
+        """Return True if the connection is closed, so that the response is no longer needed."""
         return self.pending.cancelled
 
     def complete(self, answer: Any) -> None:
-        """Sends a response message of the call's API, or what the network takes as it is (a send list, CLOSE).
+        """Send a response message of the call's API, or a reply that is complete already (a send list, CLOSE).
 
-        One that cannot be encoded closes the connection, which would else wait for it as long as its client does.
+        If the message cannot be encoded, close the connection: otherwise the client would wait until its time-out.
         """
         try:
             reply = as_reply(self._call, answer)
@@ -67,12 +90,12 @@ class Later:
         self.pending.complete(reply)
 
     def complete_with(self, make: Callable[[], Reply]) -> None:
-        """Has the network thread make the reply when it is about to send it."""
+        """Send the reply that `make` returns. The network thread calls `make` when it is about to send."""
         self.pending.complete_with(make)
 
 
 class MeteredPending(Pending):
-    """A Pending for the meters: it says when it is completed (`on_complete`), and its reply passes through `timed`."""
+    """A Pending that reports to the meters: `on_complete` is called on completion, and `timed` wraps the reply."""
 
     __slots__ = ("on_complete", "timed")
 
@@ -96,18 +119,23 @@ class MeteredPending(Pending):
 
 
 def as_reply(call: Call, answer: Any) -> Reply:
-    """What a handler returned, as the network takes it: a message is encoded, the rest goes through."""
+    """Return a handler's result as a reply for the network: a message is encoded, anything else is passed on."""
     if isinstance(answer, Later):
         return answer.pending
     if isinstance(answer, list) or answer is CLOSE or answer is NO_REPLY:
         return answer
-    return [response_frame(call.api, call.version, call.correlation_id, answer)]
+    if call.throttle_time_ms and hasattr(answer, "throttle_time_ms"):
+        answer.throttle_time_ms = call.throttle_time_ms
+    return [response_frame(call.served.api, call.version, call.correlation_id, answer)]
 
 
 def answered(call: Call, begin: Begin, pool: DiskPool | None = None) -> Any:
-    """The answer of a handler that may be known at once or later: `begin(reply)` calls `reply(message)` once, now or
-    from any thread. Answers the message itself where it came before `begin` returned (no detour through the
-    network's queue), a Later otherwise. With a pool `begin` runs there: it would hold up the network thread."""
+    """Start a request and return its response, or a Later if the response comes later.
+
+    `begin(reply)` must call `reply(message)` once, now or from any thread. If that happens before `begin` returns, the
+    message is returned directly, which avoids the network's queue. Pass a `pool` for a `begin` that takes too long for
+    the network thread.
+    """
     soon = Soon(call)
     if pool is None:
         begin(soon.reply)
@@ -119,13 +147,17 @@ def answered(call: Call, begin: Begin, pool: DiskPool | None = None) -> Any:
 def _begin_in_pool(call: Call, begin: Begin, reply: Callable[[Any], None]) -> None:
     try:
         begin(reply)
-    except Exception:  # nobody else would answer
+    except Exception:  # nothing else would answer this request
         log.exception("%s failed", call)
         reply(CLOSE)
 
 
 class Soon:
-    """Two may meet here: the thread that replies and the handler that returns. Whoever comes second acts."""
+    """Holds a response between the thread that replies and the handler that returns.
+
+    The two may run at the same time; the lock decides which comes first. If `reply` does, it stores the message, and
+    `leave` returns the message. If `leave` does, it stores and returns a Later, and `reply` completes the Later.
+    """
 
     __slots__ = ("_call", "_later", "_lock", "_message")
 
@@ -136,17 +168,20 @@ class Soon:
         self._later: Later | None = None
 
     def reply(self, message: Any) -> None:
+        """Store the message, or send it if the handler has returned already. Called once, from any thread."""
         with self._lock:
             later = self._later
             if later is None:
                 self._message = message
                 return
-        # Made where handlers run: whoever gives many answers at a time holds nobody up longer than it must. Without
-        # `self` in it: that would be a circle, through `later`, which only a collection ends.
+        # The response is encoded on the network thread, so that a thread that answers many requests at a time is not
+        # delayed. The lambda must not refer to `self`: `self`, `later` and the lambda would form a reference cycle,
+        # which only the garbage collector frees.
         call = self._call
         later.complete_with(lambda: as_reply(call, message))
 
     def leave(self) -> Any:
+        """Return the message if there is one, otherwise a Later that `reply` completes. Called once, by the handler."""
         with self._lock:
             if self._message is not None:
                 return self._message

@@ -1,4 +1,4 @@
-"""The log cleaner's settings and numbers, between the log and the broker."""
+"""Settings and metrics of the log cleaner, made from the broker's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
-    """What the broker's settings ask of the cleaner."""
+    """Return the cleaner's settings, from the broker's."""
     return CleanerSettings(
         enable=config["log.cleaner.enable"],
         threads=config["log.cleaner.threads"],
@@ -29,7 +29,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 def register_cleaner_gauges(logs: LogManager, counters: Registry) -> None:
-    """What Kafka's LogCleaner and LogCleanerManager measure; all 0 until there is a compacted log."""
+    """Register the metrics of Kafka's LogCleaner and LogCleanerManager. All are 0 while there is no compacted log."""
 
     def gauge(name: str, help: str, fn: Callable[[LogCleaner], float]) -> None:
         counters.gauge(f"log_cleaner_{name}", help, lambda: _of(logs, fn))

@@ -1,6 +1,6 @@
-"""What OffsetCommit and TxnOffsetCommit have in common: the offsets of a request, and the answer to each.
+"""The common part of OffsetCommit and TxnOffsetCommit: the offsets of a request, and the result of each.
 
-Apart from the handlers, which the broker loads at its start: this is loaded with the first commit.
+A separate module because the handlers are imported when the broker starts; this is imported by the first commit.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ __all__ = ["Answers", "Commit", "Producer"]
 
 
 class Answers:
-    """`offsets`: of the partitions that there are, to be committed. The response is in the order of the request.
+    """The result of each partition of a commit request, in the order of the request.
 
-    own_times: whether the client says when it committed (version 1). expire_ms: when they end by themselves, or -1.
+    `offsets` are the offsets to commit: those of existing partitions. own_times: use the commit timestamps of the
+    request (version 1). expire_ms: the time at which the offsets expire, -1 for the broker's retention.
     """
 
     __slots__ = ("_open", "_response", "_topics", "offsets")
@@ -39,7 +40,7 @@ class Answers:
     ) -> None:
         self._response = response
         self._topics = []
-        self._open: list[Any] = []  # what is answered for `offsets`, in their order
+        self._open: list[Any] = []  # the results of `offsets`, in the same order
         self.offsets: list[GroupOffset] = []
         make_topic, make_answer = response.Topics, response.Topics.Partitions
         for topic in topics:
@@ -63,7 +64,7 @@ class Answers:
             self._topics.append(make_topic(name=name, partitions=answers))
 
     def message(self, codes: list[int]) -> Any:
-        """The response; a code for each of `offsets`."""
+        """Return the response message. `codes` are the error codes of `offsets`, or [] if there are none."""
         if any(codes):
             for answer, code in zip(self._open, codes, strict=True):
                 answer.error_code = code

@@ -1,7 +1,7 @@
-"""The broker's settings: read from server.properties and overrides, parsed, checked, with dynamic ones on top.
+"""The broker's settings: read from server.properties and overrides, parsed, checked, with dynamic settings on top.
 
-`config["num.partitions"]` gives any setting's value; those that the broker uses are attributes too, dots as
-underscores. An instance never changes: dynamic changes make a new one (`with_dynamic`).
+`config["num.partitions"]` returns the value of any setting. The settings that the broker uses are also attributes, with
+underscores for dots. An instance never changes: `with_dynamic` returns a new one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from kafkapy.log.config import LogConfig
 from kafkapy.log.versions import format_can_be_chosen, newest_format
-from kafkapy.runtime.config_def import HIDDEN, ConfigError
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server import config_rules
-from kafkapy.server.config_keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals
+from kafkapy.server.config_keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals, shown
 from kafkapy.server.config_listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
 from kafkapy.server.config_properties import PropertiesError, load_properties, parse_properties
 
@@ -22,11 +22,11 @@ __all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
 
 
 class BrokerConfig:
-    """Checked settings of one broker.
+    """The checked settings of one broker.
 
-    static_values, dynamic_default and dynamic_broker are the texts as they were set, by source; `unknown` and
-    `inert` name those that no setting has, and those without effect in this broker. broker_id is -1 while the
-    broker has to find its own. Listeners of a KRaft controller are left out of `listeners`.
+    static_values, dynamic_default and dynamic_broker are the texts as they were set, by source. `unknown` are the names
+    that are no settings, `inert` those of settings without effect in this broker. broker_id is -1 until the broker has
+    generated its id. `listeners` has no KRaft controller listeners.
     """
 
     auto_create_topics_enable: bool
@@ -77,7 +77,7 @@ class BrokerConfig:
         dynamic_default: Mapping[str, str] | None = None,
         dynamic_broker: Mapping[str, str] | None = None,
     ) -> None:
-        """Parses and checks everything; raises ConfigError for the first setting that is wrong."""
+        """Parse and check all settings. Raise ConfigError for the first wrong one."""
         self.static_values: dict[str, str] = {name: _text(value) for name, value in (static_values or {}).items()}
         _pair_ids(self.static_values)
         self.dynamic_default: dict[str, str] = dict(dynamic_default or {})
@@ -96,29 +96,29 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
-        """From a .properties file and settings that go over it; raises OSError, PropertiesError or ConfigError."""
+        """Return the settings of a .properties file with overrides. Raise OSError, PropertiesError or ConfigError."""
         settings: dict[str, Any] = dict(load_properties(path)) if path is not None else {}
         return cls(_override(settings, overrides or {}))
 
     @classmethod
     def from_text(cls, text: str, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
-        """From .properties text; raises PropertiesError or ConfigError."""
+        """Return the settings of a .properties text with overrides. Raise PropertiesError or ConfigError."""
         return cls(_override(dict(parse_properties(text)), overrides or {}))
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
-        """These settings with dynamic ones for all brokers and for this one on top; raises ConfigError."""
+        """Return these settings with other dynamic ones, cluster-wide and of this broker. Raise ConfigError."""
         return BrokerConfig(self.static_values, default, broker)
 
     def __getitem__(self, name: str) -> Any:
-        """A setting's parsed value; KeyError for a name that no setting has."""
+        """Return the parsed value of a setting. Raise KeyError for an unknown name."""
         return self.values[name]
 
     def is_set(self, name: str) -> bool:
-        """Whether somebody gave the setting a value, rather than its default."""
+        """Return True if the setting was given a value, False if it has its default."""
         return name in self._given
 
     def warnings(self) -> list[str]:
-        """Lines to log at the start: settings that nothing here knows or uses."""
+        """Return lines to log at the start: unknown settings, settings without effect, and ignored message formats."""
         lines = []
         if self.unknown:
             lines.append("unknown settings, ignored: " + ", ".join(sorted(self.unknown)))
@@ -145,7 +145,7 @@ class BrokerConfig:
             self.inert.append(name)
 
     def _derive(self) -> None:
-        """What several settings say together."""
+        """Set the attributes that are computed from several settings."""
         directories = self.values["log.dirs"] if self.values["log.dirs"] is not None else self.values["log.dir"] or ""
         self.log_dirs: tuple[Path, ...] = tuple(Path(part.strip()) for part in directories.split(",") if part.strip())
         self.log_config: LogConfig = LogConfig.from_broker(self.values)
@@ -173,15 +173,15 @@ class BrokerConfig:
         self.inter_broker_listener: str = name.upper()
 
     def __repr__(self) -> str:
-        shown = {name: _shown(name, text) for name, text in self._given.items()}
-        return f"BrokerConfig({shown!r})"
+        settings = {name: shown(name, text) for name, text in self._given.items()}
+        return f"BrokerConfig({settings!r})"
 
 
 _ATTRIBUTES = tuple(BrokerConfig.__annotations__)
 
 
 def _text(value: Any) -> str:
-    """The text of a setting given from Python."""
+    """Return the text of a setting that was given as a Python value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
@@ -189,20 +189,16 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _shown(name: str, text: str) -> str:
-    key = key_of(name)
-    return HIDDEN if key is None or key.sensitive else text
-
-
 def _pair_ids(settings: dict[str, str]) -> None:
-    """broker.id and node.id are one setting with two names."""
+    """Copy broker.id to node.id, or the reverse, where only one is set: both name the same setting."""
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name in settings:
             settings.setdefault(other, settings[name])
 
 
 def _override(settings: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with others over them, which also push their rivals out: log.roll.hours given last beats log.roll.ms."""
+    """Put overrides over settings and return the result. An override also removes the other keys of its group: an
+    overriding log.roll.hours removes log.roll.ms, which would take precedence."""
     for name in overrides:
         for rival in rivals(name):
             settings.pop(rival, None)

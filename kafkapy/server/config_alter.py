@@ -1,7 +1,7 @@
-"""AlterConfigs and IncrementalAlterConfigs: from the operations asked for to checked settings (ConfigAdminManager).
+"""AlterConfigs and IncrementalAlterConfigs: apply the requested operations and check the result (ConfigAdminManager).
 
-Everything that is refused raises KafkaError with the code that Kafka gives: INVALID_REQUEST for a request that
-is wrong in itself and for broker settings, INVALID_CONFIG for topic settings and for operations on the wrong type.
+All functions raise KafkaError with Kafka's codes: INVALID_REQUEST for malformed requests and for broker settings,
+INVALID_CONFIG for topic settings and for operations that do not fit a setting's type.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.config import TOPIC_KEYS, LogConfig
+from kafkapy.log.config import TOPIC_KEYS, LogConfig, check_overrides
 from kafkapy.runtime.config_def import ConfigError, ConfigKey, ConfigType
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.config_dynamic import changed
@@ -24,17 +24,21 @@ SUBTRACT = 3
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+BROKER_LOGGER_RESOURCE = 8
 
 Operation = tuple[str, int, "str | None"]  # name, SET to SUBTRACT, value
 
 
 def repeated(resources: Iterable[tuple[int, str]]) -> set[tuple[int, str]]:
-    """The (type, name) pairs that are there more than once; all of them are refused."""
+    """Return the resources, as (type, name), that occur more than once. Kafka refuses all of them."""
     return {resource for resource, count in Counter(resources).items() if count > 1}
 
 
 def is_one_broker(resource_name: str, broker_id: int) -> bool:
-    """Whether a broker resource means this broker (True) or the cluster-wide settings (False, an empty name)."""
+    """Return True if a broker resource names this broker, False if its name is empty: the cluster-wide settings.
+
+    Raise KafkaError INVALID_REQUEST for any other name.
+    """
     if not resource_name:
         return False
     try:
@@ -47,24 +51,33 @@ def is_one_broker(resource_name: str, broker_id: int) -> bool:
 
 
 def replaced(entries: Sequence[tuple[str, str | None]]) -> dict[str, str]:
-    """The settings that AlterConfigs asks for, which replace all that there were."""
+    """Return the settings of an AlterConfigs request, which replace all current settings."""
     _check_names(name for name, _ in entries)
     _check_nulls(name for name, value in entries if value is None)
     return {name: value for name, value in entries if value is not None}
 
 
 def topic_operations(current: Mapping[str, str], operations: Sequence[Operation]) -> dict[str, str]:
-    """A topic's overrides after the operations."""
+    """Return a topic's overrides after the operations."""
     return _applied(current, operations, {name: TOPIC_KEYS.get(name) for name, _, _ in operations})
 
 
 def broker_operations(current: Mapping[str, str], operations: Sequence[Operation]) -> dict[str, str]:
-    """Dynamic broker settings of one level after the operations."""
+    """Return the dynamic settings of a broker, or of the cluster, after the operations."""
     return _applied(current, operations, {name: key_of(name) for name, _, _ in operations})
 
 
 def check_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-    """The settings of a topic with these overrides."""
+    """Return the settings of a topic that is created or altered with these overrides. Raise KafkaError."""
+    try:
+        check_overrides(config.log_config, overrides)
+    except ConfigError as error:
+        raise KafkaError(Errors.INVALID_CONFIG, str(error)) from None
+    return stored_topic(config, overrides)
+
+
+def stored_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
+    """Return the settings of an existing topic. Raise KafkaError only for a value that cannot be parsed."""
     try:
         return _topic_settings(config.log_config, tuple(overrides.items()))
     except ConfigError as error:
@@ -73,26 +86,32 @@ def check_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig
 
 @lru_cache(maxsize=256)
 def _topic_settings(defaults: LogConfig, overrides: tuple[tuple[str, str], ...]) -> LogConfig:
-    """The same object for all partitions with the same overrides: it is larger than the rest of an idle one."""
+    """Return a topic's settings: the same object for equal overrides, because it is larger than the rest of an idle
+    partition's memory."""
     return LogConfig.from_overrides(defaults, dict(overrides))
 
 
 def check_broker(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
-    """The broker's settings with `values` as its own dynamic ones, or as the cluster's."""
+    """Return the broker's settings with `values` as its own dynamic settings, or as the cluster's. Raise KafkaError."""
     try:
         return changed(config, values, per_broker=per_broker)
     except ConfigError as error:
         raise KafkaError(Errors.INVALID_REQUEST, str(error)) from None
 
 
-def _applied(
-    current: Mapping[str, str], operations: Sequence[Operation], keys: Mapping[str, ConfigKey | None]
-) -> dict[str, str]:
+def check_operations(operations: Sequence[Operation]) -> None:
+    """Raise KafkaError INVALID_REQUEST for operations that are wrong for any resource."""
     _check_names(name for name, _, _ in operations)
     for name, operation, _ in operations:
         if operation not in (SET, DELETE, APPEND, SUBTRACT):
             raise KafkaError(Errors.INVALID_REQUEST, f"{name}: there is no operation {operation}")
     _check_nulls(name for name, operation, value in operations if value is None and operation != DELETE)
+
+
+def _applied(
+    current: Mapping[str, str], operations: Sequence[Operation], keys: Mapping[str, ConfigKey | None]
+) -> dict[str, str]:
+    check_operations(operations)
     result = dict(current)
     for name, operation, value in operations:
         if operation == DELETE:
@@ -105,7 +124,7 @@ def _applied(
 
 
 def _edited(text: str | None, name: str, operation: int, value: str, key: ConfigKey | None) -> str:
-    """The text of a list setting with items appended or taken away."""
+    """Return the text of a list setting with items appended or subtracted."""
     if key is None:
         raise KafkaError(Errors.INVALID_CONFIG, f"{name} is not a setting")
     if key.type != ConfigType.LIST:

@@ -1,4 +1,6 @@
-"""The configuration page, written from the tables: `python -m kafkapy.server.config_docs > docs/configuration.md`."""
+"""Writes the configuration page from the tables of settings:
+`python -m kafkapy.server.config_docs > docs/configuration.md`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ one of its broker settings is accepted. Three things are different:
 
 A value that breaks a rule stops the start with a line that names the key, the value and the rule. Settings that
 nobody knows, and settings that have no effect in this broker, are named in one warning each; the tables
-mark the latter with "no". Without `zookeeper.connect` this broker keeps its metadata itself.
+mark the latter with "no". A setting that protects a Kafka broker and is not supported here refuses the start with a
+sentence that says what it means: an authorizer (`authorizer.class.name`, `super.users`,
+`allow.everyone.if.no.acl.found`), TLS and SASL for clients (`ssl.*`, `sasl.*`, also for one listener,
+`principal.builder.class`, `connections.max.reauth.ms`, the secret of delegation tokens), a listener or
+`security.inter.broker.protocol` other than PLAINTEXT. An empty value and Kafka's default pass. Without
+`zookeeper.connect` this broker keeps its metadata itself.
 
 "Changes" says who may change a setting while the broker runs, through AlterConfigs and
 IncrementalAlterConfigs: nobody (read-only), one broker at a time (per-broker), or one broker or all at
@@ -44,7 +51,7 @@ next one.
 
 
 def page() -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page, in Markdown."""
     parts = [
         _INTRODUCTION.format(
             defaults=_words(f"`{name}={value}`" for name, value in sorted(DEFAULTS_HERE.items())),
@@ -85,7 +92,7 @@ def _default(key: ConfigKey) -> str:
     text = key.format(key.default)
     if text is None:
         return ""
-    # Commas without a blank behind them would make a very wide column.
+    # Markdown can break a long list of values only at blanks; without them the column would be very wide.
     return f"`{text}`".replace(",", ", ") if text else '""'
 
 

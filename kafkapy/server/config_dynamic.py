@@ -1,6 +1,6 @@
-"""Which broker settings may change while the broker runs, and to what (DynamicBrokerConfig).
+"""The broker settings that may change while the broker runs, and their valid values (DynamicBrokerConfig).
 
-Dynamic settings are kept in the metadata tree, for one broker or, as cluster-wide defaults, for all of them.
+Dynamic settings are stored in the metadata tree, for one broker or cluster-wide.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 from kafkapy.runtime.config_def import ConfigError, UpdateMode
 from kafkapy.server.config import BrokerConfig
-from kafkapy.server.config_keys import DYNAMIC_ONLY_KEYS, key_of, listener_base
+from kafkapy.server.config_keys import DYNAMIC_ONLY_KEYS, key_of, listener_base, shown
 
-# Key stores can be replaced for one listener, never for all at once.
+# Key stores and trust stores can be replaced for one listener only.
 _PER_LISTENER = frozenset(
     {
         "ssl.key.password",
@@ -37,9 +37,9 @@ _THREAD_POOLS = (
 
 
 def problem(name: str, text: str, *, per_broker: bool) -> str | None:
-    """Why a setting cannot be changed while the broker runs, or not to this value; None if it can.
+    """Return why a setting cannot be changed to this value while the broker runs, worded as a ConfigError's rule.
 
-    Names that nothing knows pass, as in Kafka, where they may belong to plugins.
+    Return None if it can be changed. Unknown names are allowed, as in Kafka, where plugins may use them.
     """
     key = key_of(name)
     if key is None:
@@ -47,44 +47,44 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
     base = listener_base(name)
     if base is None:
         if key.mode == UpdateMode.READ_ONLY:
-            return f"{name} cannot be changed while the broker runs"
+            return "cannot be changed while the broker runs"
         if name in _PER_LISTENER:
-            return f"{name} can only be changed for one listener, as listener.name.NAME.{name}"
+            return f"can only be changed for one listener, as listener.name.NAME.{name}"
         one_broker_only = key.mode == UpdateMode.PER_BROKER
     else:
         one_broker_only = base not in _LISTENER_DEFAULTS
     if one_broker_only and not per_broker:
-        return f"{name} can only be changed for one broker; name the broker"
+        return "can only be changed for one broker; name the broker"
     if key.sensitive:
-        return f"{name} is a password, which this broker does not store"
+        return "is a password, which this broker does not store"
     try:
         key.parse(text)
     except ConfigError as error:
-        return str(error)
+        return error.rule
     return None
 
 
-def usable(values: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """Of stored dynamic settings, those that can be used, and the names of the others."""
-    good, bad = {}, []
+def usable(values: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the stored dynamic settings that can be used, and the reasons against each of the others, by name."""
+    good, bad = {}, {}
     for name, text in values.items():
-        if problem(name, text, per_broker=per_broker) is None:
+        rule = problem(name, text, per_broker=per_broker)
+        if rule is None:
             good[name] = text
         else:
-            bad.append(name)
+            bad[name] = rule
     return good, bad
 
 
 def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
-    """The settings once `values` replace this broker's dynamic settings, or the cluster's; raises ConfigError.
+    """Return the settings after `values` replace this broker's dynamic settings, or the cluster's. Raise ConfigError.
 
-    Settings that only exist as dynamic ones are checked, and have no place in the result's values.
+    Settings that exist only as dynamic ones are checked but are not in the result's `values`.
     """
     for name, text in values.items():
         rule = problem(name, text, per_broker=per_broker)
         if rule is not None:
-            key = key_of(name)
-            raise ConfigError(name, "[hidden]" if key is None or key.sensitive else text, rule)
+            raise ConfigError(name, shown(name, text), rule)
     if per_broker:
         new = config.with_dynamic(config.dynamic_default, values)
     else:
@@ -99,7 +99,7 @@ def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether DescribeConfigs shows the setting as changeable; a listener's own settings are shown as fixed."""
+    """Return True if DescribeConfigs shows the setting as changeable. Settings of one listener are shown as fixed."""
     key = key_of(name)
     if key is None or listener_base(name) is not None or name in DYNAMIC_ONLY_KEYS:
         return False

@@ -1,10 +1,10 @@
-"""A broker's rules of the settings zookeeper.*: addresses, and who may change the nodes."""
+"""Checks of the broker's zookeeper.* settings: the addresses, and the identity that ACLs need."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkapy.metadata.keeper_properties import USER, certificate_file, check_trust
+from kafkapy.metadata.zookeeper_properties import USER, certificate_file, check_security
 from kafkapy.runtime.config_def import ConfigError
 
 if TYPE_CHECKING:
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def check(config: BrokerConfig) -> None:
-    """Raises ConfigError for the first rule that is broken; without zookeeper.connect there is none."""
+    """Raise ConfigError for the first wrong setting. Nothing is checked if zookeeper.connect is not set."""
     connect = (config["zookeeper.connect"] or "").strip()
     if not connect:
         return
     _check_address(connect)
-    check_trust(config)
+    check_security(config)
     if config["zookeeper.set.acl"] and not config[USER] and not certificate_file(config):
         raise ConfigError(
             "zookeeper.set.acl",

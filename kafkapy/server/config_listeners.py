@@ -1,4 +1,4 @@
-"""Listeners: what `listeners`, `advertised.listeners` and `listener.security.protocol.map` say (Kafka's EndPoint)."""
+"""Parses `listeners`, `advertised.listeners`, `listener.security.protocol.map` and per-address limits (EndPoint)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.config_def import ConfigError
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-# What this broker can speak.
+# The protocols that this broker supports.
 SUPPORTED_PROTOCOLS = frozenset({"PLAINTEXT"})
 ANY_ADDRESSES = frozenset({"0.0.0.0", "::"})
 
 
 class Listener(NamedTuple):
-    """One address. `name` is in capitals; an empty `host` is every address of the machine; `port` 0 is any free one."""
+    """One listener. `name` is in upper case; an empty `host` means all addresses; `port` 0 means any free port."""
 
     name: str
     host: str
@@ -27,7 +27,7 @@ class Listener(NamedTuple):
 
 
 def parse_protocol_map(key: str, text: str) -> dict[str, str]:
-    """Security protocol by listener name, from NAME:PROTOCOL pairs; raises ConfigError."""
+    """Return the security protocols by listener name, from NAME:PROTOCOL pairs. Raise ConfigError."""
     protocols = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = (part.strip() for part in pair.rpartition(":"))
@@ -42,9 +42,10 @@ def parse_protocol_map(key: str, text: str) -> dict[str, str]:
 def parse_listeners(
     key: str, text: str, protocols: Mapping[str, str], *, distinct_ports: bool = True
 ) -> tuple[Listener, ...]:
-    """The listeners in `text`, NAME://HOST:PORT with commas between; raises ConfigError naming `key`.
+    """Return the listeners in `text`, NAME://HOST:PORT separated by commas. Raise ConfigError, which names `key`.
 
-    Names must differ; so must ports other than 0, if `distinct_ports`, but for one IPv4 and one IPv6 address.
+    Names must be different. With `distinct_ports` ports must be, too, except port 0, and except for an IPv4 and an
+    IPv6 address that share a port.
     """
     listeners: list[Listener] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -88,7 +89,7 @@ def _is_address(host: str) -> bool:
 
 
 def parse_per_ip(key: str, text: str) -> dict[str, int]:
-    """Limits by host from HOST:NUMBER pairs, IPv6 with or without brackets; raises ConfigError."""
+    """Return connection limits by host, from HOST:NUMBER pairs; IPv6 with or without brackets. Raise ConfigError."""
     limits = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         host, _, number = pair.rpartition(":")

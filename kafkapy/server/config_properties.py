@@ -1,7 +1,7 @@
-"""Java .properties text, the form of Apache Kafka's server.properties, as java.util.Properties reads it.
+"""Reads Java .properties text, the format of Apache Kafka's server.properties, like java.util.Properties.
 
-One difference: Java takes a file's bytes as Latin-1; here they are UTF-8 where they can be, so that a path
-with an umlaut means what it looks like. The escape \\uXXXX works either way.
+One difference: Java reads a file as Latin-1; here it is read as UTF-8 if it is valid UTF-8, so that a path with an
+umlaut is read as it looks in an editor. The escape \\uXXXX works either way.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class PropertiesError(ValueError):
-    """A .properties text that cannot be read; the message names the line."""
+    """A .properties text that cannot be parsed; the message names the line."""
 
 
 def load_properties(path: Path) -> dict[str, str]:
-    """The settings in the file at `path`; raises OSError or PropertiesError."""
+    """Return the settings in the file at `path`. Raise OSError or PropertiesError."""
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -31,7 +31,7 @@ def load_properties(path: Path) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Settings by name; where a name is there twice, the last one counts."""
+    """Return the settings by name. The last occurrence of a name wins. Raise PropertiesError."""
     settings = {}
     for number, line in _logical_lines(text):
         key, value = _split(line)
@@ -40,7 +40,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their continuations joined and blanks before them removed, with the number of the first one."""
+    """Yield each logical line with its line number: continuation lines are joined, leading blanks are removed."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     number = 0
     while number < len(lines):
@@ -61,7 +61,7 @@ def _ends_in_backslash(line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Key and value: the key ends at the first =, : or blank that is not escaped."""
+    """Return the key and the value. The key ends at the first =, : or blank that is not escaped."""
     end = 0
     while end < len(line) and line[end] not in "=:" and line[end] not in _BLANKS:
         end += 2 if line[end] == "\\" else 1
@@ -93,5 +93,5 @@ def _unescape(text: str, number: int) -> str:
         elif char == "\\":
             break
         parts.append(char)
-    # Java's characters are UTF-16 units: two escapes may be one character.
+    # Java characters are UTF-16 code units, so two escapes may form a surrogate pair: one character.
     return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,4 +1,4 @@
-"""Rules between broker settings, as KafkaConfig.validateValues has them for a broker without KRaft."""
+"""Checks across several broker settings, those of KafkaConfig.validateValues for a broker without KRaft."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
 from kafkapy.log.versions import first_with_format, format_can_be_chosen, newest_format
 from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server import config_keeper
-from kafkapy.server.config_listeners import ANY_ADDRESSES, SUPPORTED_PROTOCOLS
+from kafkapy.server import config_keeper, config_security
+from kafkapy.server.config_listeners import ANY_ADDRESSES
 
 if TYPE_CHECKING:
     from kafkapy.server.config import BrokerConfig
@@ -18,7 +18,7 @@ _MIB = 1024 * 1024
 
 
 def check(config: BrokerConfig) -> None:
-    """Raises ConfigError for the first rule that is broken."""
+    """Raise ConfigError for the first rule that the settings break."""
     _check_home(config)
     _check_id(config)
     _check_log(config)
@@ -55,6 +55,8 @@ def _check_log(config: BrokerConfig) -> None:
         raise ConfigError(*_behind(config, "segment.jitter.ms"), "must be at least 0")
     if log.retention_ms < 1 and log.retention_ms != -1:
         raise ConfigError(*_behind(config, "retention.ms"), "must be at least 1, or -1 for no limit")
+    if log.flush_ms < 0:
+        raise ConfigError(*_behind(config, "flush.ms"), "must be at least 0")
     try:
         check_topic_values(log.values)
     except ConfigError as error:
@@ -73,7 +75,7 @@ def _check_log(config: BrokerConfig) -> None:
 
 
 def _behind(config: BrokerConfig, topic_key: str) -> tuple[str, object]:
-    """The broker setting that gave a topic setting its value, and what it says."""
+    """Return the name and value of the broker setting from which a topic setting takes its default."""
     for name, _ in TOPIC_SYNONYMS[topic_key]:
         if config[name] is not None:
             return name, config[name]
@@ -85,12 +87,10 @@ def _check_listeners(config: BrokerConfig) -> None:
     if not config.listeners:
         raise ConfigError("listeners", given, "must have a listener for clients")
     for listener in config.listeners:
-        if listener.protocol not in SUPPORTED_PROTOCOLS:
-            raise ConfigError(
-                "listeners",
-                given,
-                f"{listener.name} is a {listener.protocol} listener, and this broker only speaks PLAINTEXT",
-            )
+        config_security.check_protocol("listeners", given, listener.protocol)
+    if config.is_set("security.inter.broker.protocol"):
+        protocol = config["security.inter.broker.protocol"]
+        config_security.check_protocol("security.inter.broker.protocol", protocol, protocol.upper())
     names = {listener.name for listener in config.listeners}
     advertised = {listener.name for listener in config.advertised_listeners}
     given = config["advertised.listeners"]
@@ -100,7 +100,7 @@ def _check_listeners(config: BrokerConfig) -> None:
         unknown = ", ".join(sorted(advertised - names))
         raise ConfigError("advertised.listeners", given, f"{unknown} is not in listeners")
     for listener in config.advertised_listeners:
-        # Kafka copies listeners here where nothing else is said, and refuses "any address" all the same.
+        # Kafka uses listeners if advertised.listeners is not set, and refuses the wildcard address in both.
         if listener.host in ANY_ADDRESSES:
             raise ConfigError(
                 "listeners" if given is None else "advertised.listeners",

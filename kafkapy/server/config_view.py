@@ -1,6 +1,6 @@
-"""Settings as DescribeConfigs shows them: value, source, synonyms, type and documentation (Kafka's ConfigHelper).
+"""Settings as DescribeConfigs returns them: value, source, synonyms, type and documentation (Kafka's ConfigHelper).
 
-Everything here is plain values, with Kafka's codes; the handler puts them into messages.
+The entries are plain values with Kafka's codes; the handler puts them into messages.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 from kafkapy.log.config import TOPIC_KEYS, TOPIC_SYNONYMS, LogConfig
 from kafkapy.runtime.config_def import ConfigKey, ConfigType
+from kafkapy.server import log_levels
 from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config_alter import stored_topic
 from kafkapy.server.config_dynamic import is_dynamic
 from kafkapy.server.config_keys import BROKER_KEYS, key_of, synonyms
 
 
 class Source:
-    """Where a value comes from, with DescribeConfigs' codes; a smaller one wins."""
+    """The sources of a value, as DescribeConfigs codes. Of a setting's sources the one with the lowest code wins."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -24,10 +26,11 @@ class Source:
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
 
 
 class Synonym(NamedTuple):
-    """One place that gives a setting a value; `value` is None where it is secret."""
+    """One source of a setting's value, with the key it uses; `value` is None if it is secret."""
 
     name: str
     value: str | None
@@ -35,7 +38,7 @@ class Synonym(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting. `synonyms` are in order of precedence; `type` is a ConfigType.WIRE_CODES code."""
+    """One setting. `synonyms` are in order of precedence; `type` is one of the codes in ConfigType.WIRE_CODES."""
 
     name: str
     value: str | None
@@ -50,22 +53,30 @@ class Entry(NamedTuple):
 def describe_topic(
     config: BrokerConfig, overrides: Mapping[str, str], names: Collection[str] | None = None
 ) -> list[Entry]:
-    """Entries of a topic with these overrides, by name; `names` None or empty means all."""
-    log = LogConfig.from_overrides(config.log_config, overrides)
+    """Return the entries of a topic with these overrides, by name; `names` None or empty is all. Raise KafkaError."""
+    log = stored_topic(config, overrides)
     return [_topic_entry(config, log, overrides, name) for name in _chosen(TOPIC_KEYS, names)]
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[Entry]:
-    """Entries of this broker, by name: every setting that is not internal, and whatever else is set."""
+    """Return the entries of this broker, by name: all settings that are not internal, and others that are set."""
     shown = {name for name, key in BROKER_KEYS.items() if not key.internal}
     shown.update(config.static_values, config.dynamic_default, config.dynamic_broker)
     return [_broker_entry(config, name, _broker_value(config, name)) for name in _chosen(shown, names)]
 
 
 def describe_broker_default(config: BrokerConfig, names: Collection[str] | None = None) -> list[Entry]:
-    """Entries of the cluster-wide dynamic settings: only those that are set."""
+    """Return the entries of the cluster-wide dynamic settings that are set, by name."""
     values = config.dynamic_default
     return [_broker_entry(config, name, values[name], default_only=True) for name in _chosen(values, names)]
+
+
+def describe_loggers(names: Collection[str] | None = None) -> list[Entry]:
+    """Return the entries of this broker's loggers, by name."""
+    return [
+        Entry(name, level, Source.DYNAMIC_BROKER_LOGGER, False, False, (), ConfigType.UNKNOWN_CODE, None)
+        for name, level in log_levels.levels(names).items()
+    ]
 
 
 def _chosen(available: Iterable[str], names: Collection[str] | None) -> list[str]:
@@ -116,9 +127,9 @@ def _broker_value(config: BrokerConfig, name: str) -> str | None:
 
 
 def _broker_synonyms(config: BrokerConfig, name: str) -> list[Synonym]:
-    """Every value given to `name` or a synonym of it, strongest first.
+    """Return every value that `name` or a synonym has, in order of precedence.
 
-    What a synonym says before `name` itself says anything is left out, as ConfigHelper does.
+    Entries before the first one of `name` itself are left out, as in ConfigHelper.
     """
     found: list[Synonym] = []
     secret = _secret(key_of(name))
@@ -146,5 +157,5 @@ def _default_text(key: ConfigKey | None) -> str | None:
 
 
 def _secret(key: ConfigKey | None) -> bool:
-    """What nobody knows may be a password too."""
+    """Return True for a password, and for an unknown setting, which may be a password."""
     return key is None or key.sensitive

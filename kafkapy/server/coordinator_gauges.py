@@ -1,7 +1,7 @@
-"""What the metrics page tells of groups and transactions: Kafka's GroupMetadataManager, group-coordinator-metrics and
-transaction-coordinator-metrics, and how many transactions are in which state.
+"""Metrics of groups and transactions: those of Kafka's GroupMetadataManager, group-coordinator-metrics and
+transaction-coordinator-metrics, and the numbers of ongoing and prepared transactions.
 
-Nothing here makes a coordinator: where there is none the numbers are 0. A scrape looks at every group once.
+A scrape creates no coordinator: the numbers are 0 before the first one exists. It looks at every group once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kafkapy.errors import KafkaError
 if TYPE_CHECKING:
     from kafkapy.server.coordinators import Coordinators
 
-ONGOING, PREPARE_COMMIT, PREPARE_ABORT = 1, 2, 3  # Kafka's numbers; the module with their names loads much
+ONGOING, PREPARE_COMMIT, PREPARE_ABORT = 1, 2, 3  # Kafka's codes; importing the module that names them takes long
 GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
 class Number(NamedTuple):
-    """A metric: its name without the prefix, what it is, and how much."""
+    """A metric: its name without the prefix, its description, and its value."""
 
     name: str
     help: str
@@ -28,7 +28,7 @@ class Number(NamedTuple):
 
 
 def coordinator_gauges(coordinators: Coordinators) -> Iterator[Number]:
-    """What goes up and down."""
+    """Yield the gauges: metrics that go up and down."""
     group_shards, transaction_shards = coordinators.made("group shards"), coordinators.made("transaction shards")
     groups: Counter[str] = Counter()
     offsets = 0
@@ -61,7 +61,7 @@ def coordinator_gauges(coordinators: Coordinators) -> Iterator[Number]:
 
 
 def coordinator_counters(coordinators: Coordinators) -> Iterator[Number]:
-    """What only grows."""
+    """Yield the counters: metrics that only grow."""
     counts = coordinators.made("group counts")
     for name, help, attribute in (
         ("offset_commits", "Offsets that were committed", "commits"),
@@ -79,7 +79,7 @@ def _active(shards: Any) -> list[Any]:
 def _seen(shard: Any, look: Any, otherwise: Any) -> Any:
     try:
         return shard.read(look)
-    except KafkaError:  # it has ended meanwhile
+    except KafkaError:  # the shard was unloaded in the meantime
         return otherwise
 
 

@@ -1,6 +1,6 @@
-"""The coordinators of a running broker: made with the first request or the first internal partition that needs them.
+"""The coordinators of a running broker, created by the first request or internal partition that needs them.
 
-A broker without groups and transactions never imports them, which its start would pay for.
+A broker without groups and transactions never imports their modules, so it starts faster.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import threading
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
+from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.server.internal_topics import InternalTopics
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.group_shard import GroupShard
+    from kafkapy.coordinator.group_machine import GroupMachine
     from kafkapy.coordinator.groups.coordinator import GroupCoordinator
-    from kafkapy.coordinator.loading import LoadQueue
     from kafkapy.coordinator.offsets.manager import OffsetManager
+    from kafkapy.coordinator.shard_loader import LoadQueue
     from kafkapy.coordinator.shards import Shards
     from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
     from kafkapy.coordinator.transactions.machine import TransactionMachine
-    from kafkapy.coordinator.transactions.upkeep import TransactionSettings
+    from kafkapy.coordinator.transactions.maintenance import TransactionSettings
     from kafkapy.replica.markers import MarkerWriter
     from kafkapy.replica.partition import Partition
     from kafkapy.replica.verification import TransactionVerifier
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Handlers reach the parts as `broker.groups`, `broker.offsets`, `broker.transactions` and so on."""
+    """Creates the parts on demand. Handlers reach them as `broker.groups`, `broker.offsets` and so on."""
 
     def __init__(self, services: Services, timer: Timer, scheduler: Scheduler) -> None:
         self._services = services
         self._timer = timer
         self._scheduler = scheduler
-        # A part is made by whoever needs it first, with the parts that it needs: so the lock is reentrant.
+        # The first thread that needs a part creates it, and with it other parts that it needs: the lock is reentrant.
         self._making = threading.RLock()
         self._made: dict[str, Any] = {}
         self.topics = InternalTopics(services)
@@ -64,7 +64,7 @@ class Coordinators:
         return self._part("verifier", self._make_verifier)  # type: ignore[no-any-return]
 
     @property
-    def group_shards(self) -> Shards[GroupShard]:
+    def group_shards(self) -> Shards[GroupMachine]:
         return self._part("group shards", self._make_group_shards)  # type: ignore[no-any-return]
 
     @property
@@ -72,11 +72,11 @@ class Coordinators:
         return self._part("transaction shards", self._make_transaction_shards)  # type: ignore[no-any-return]
 
     def made(self, name: str) -> Any:
-        """A part if it is there, else None: for whoever only looks."""
+        """Return a part, or None if it was not created yet. For callers that must not create it."""
         return self._made.get(name)
 
     def shards_of(self, topic: str) -> Shards[Any]:
-        """The shards of one of the two topics."""
+        """Return the shards of `__consumer_offsets` or `__transaction_state`."""
         return self.group_shards if topic == GROUPS else self.transaction_shards
 
     def _part(self, name: str, make: Callable[[], Any]) -> Any:
@@ -118,7 +118,10 @@ class Coordinators:
         def offsets_ended(index: int, producer_id: int, committed: bool, then: Callable[[], None]) -> None:
             self.offsets.transaction_ended(index, producer_id, committed, then)
 
-        return MarkerWriter(self._services.replicas, self._services.clock, offsets_ended)
+        services = self._services
+        return MarkerWriter(
+            services.replicas, services.clock, offsets_ended, lambda: services.config["request.timeout.ms"] / 1000
+        )
 
     def _make_verifier(self) -> TransactionVerifier:
         from kafkapy.replica.verification import TransactionVerifier
@@ -130,9 +133,9 @@ class Coordinators:
             lambda: bool(services.config["transaction.partition.verification.enable"]),
         )
 
-    def _make_group_shards(self) -> Shards[GroupShard]:
+    def _make_group_shards(self) -> Shards[GroupMachine]:
         from kafkapy.coordinator.group_counts import GroupCounts
-        from kafkapy.coordinator.group_shard import GroupShard, base_sequence_of
+        from kafkapy.coordinator.group_machine import GroupMachine, base_sequence_of
 
         counts = self._made["group counts"] = GroupCounts()
         services = self._services
@@ -140,25 +143,27 @@ class Coordinators:
         self._scheduler.schedule("offset-expiry", lambda: self.offsets.expire(), interval_s, interval_s)
         return self._make_shards(
             GROUPS,
-            lambda index: GroupShard(lambda: services.config, counts),
+            lambda index: GroupMachine(lambda: services.config, counts),
             block_bytes=lambda: int(services.config["offsets.load.buffer.size"]),
-            replay=GroupShard.replay_block,
+            replay=GroupMachine.replay_block,
             codec=lambda: int(services.config["offsets.topic.compression.codec"]),
             base_sequence=base_sequence_of,
             acks=lambda: int(services.config["offsets.commit.required.acks"]),
+            timeout_ms=lambda: int(services.config["offsets.commit.timeout.ms"]),
         )
 
     def _make_transaction_shards(self) -> Shards[TransactionMachine]:
         from kafkapy.coordinator.transactions.completion import Completion
         from kafkapy.coordinator.transactions.machine import TransactionMachine
-        from kafkapy.coordinator.transactions.upkeep import Upkeep
+        from kafkapy.coordinator.transactions.maintenance import Maintenance
 
         completion = Completion(self.markers, self._exists, self._services.disk_pool.submit)
-        upkeep = Upkeep(self._transaction_settings)
+        maintenance = Maintenance(self._transaction_settings)
         return self._make_shards(
             TRANSACTIONS,
-            lambda index: TransactionMachine(completion, upkeep),
+            lambda index: TransactionMachine(completion, maintenance),
             block_bytes=lambda: int(self._services.config["transaction.state.log.load.buffer.size"]),
+            timeout_ms=lambda: int(self._services.config["request.timeout.ms"]),
         )
 
     def _make_shards(self, topic: str, make_machine: Callable[[int], Any], **how: Any) -> Shards[Any]:
@@ -178,7 +183,7 @@ class Coordinators:
         )
 
     def _transaction_settings(self) -> TransactionSettings:
-        from kafkapy.coordinator.transactions.upkeep import TransactionSettings
+        from kafkapy.coordinator.transactions.maintenance import TransactionSettings
 
         config = self._services.config
         return TransactionSettings(
@@ -189,36 +194,40 @@ class Coordinators:
         )
 
     def _exists(self, topic: str, index: int) -> bool:
-        found = self._services.topics.get(topic)
-        return found is not None and index in found.assignment
+        """Return False if the partition is known to be deleted, so that it needs no transaction marker."""
+        cache = self._services.cache
+        return cache.leader(topic, index) is not None or not cache.is_complete
 
-    # --- partitions that are led, and lost; on whatever thread
+    # --- callbacks for partitions that gain or lose leadership, on any thread
 
     def led(self, partition: Partition) -> None:
-        """This broker leads a partition, of whatever topic."""
-        # What requests need is imported here too: with the first one it would hold up a network thread.
+        """Start loading the shard if the partition, of any topic, belongs to an internal topic."""
+        # Also create the parts that requests need: in a first request, the imports would block a network thread.
         if partition.topic == GROUPS:
-            self.group_shards.led(partition)
+            self.group_shards.start_loading(partition)
             self._part("for groups", lambda: (self.groups, self.offsets))
         elif partition.topic == TRANSACTIONS:
-            self.transaction_shards.led(partition)
+            self.transaction_shards.start_loading(partition)
             self._part("for transactions", lambda: (self.transactions, self.verifier))
 
     def lost(self, partition: Partition) -> None:
-        """It leads it no more."""
+        """Unload the partition's shard, if it has one: this broker is not the leader any more."""
         if partition.topic == GROUPS or partition.topic == TRANSACTIONS:
-            self.shards_of(partition.topic).lost(partition)
+            self.shards_of(partition.topic).unload(partition)
 
     def topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
-        """Offsets that groups have committed in it go too; returns at once."""
-        if "group shards" in self._made:
-            gone = set(partitions)
-            self._scheduler.schedule("offsets-of-deleted-topic", lambda: self.offsets.topic_deleted(topic, gone))
+        """Delete the offsets that groups have committed for these partitions of a deleted topic.
+
+        Blocks until that is done in all loaded shards. So offsets that are committed to a new topic of the same name,
+        created after this returns, are kept.
+        """
+        if "group shards" in self._made or GROUPS in self._services.topics:
+            self.offsets.topic_deleted(topic, set(partitions))
 
     # --- stop
 
     def stop(self) -> None:
-        """Answers whoever waits, and appends nothing any more. The network still lets answers out."""
+        """Answer all pending requests, and append no more records. The network must still be able to send responses."""
         with self._making:
             made = dict(self._made)
         for name in ("transaction shards", "group shards"):
@@ -229,6 +238,6 @@ class Coordinators:
 
 
 def _make_queue() -> LoadQueue:
-    from kafkapy.coordinator.loading import LoadQueue
+    from kafkapy.coordinator.shard_loader import LoadQueue
 
     return LoadQueue()

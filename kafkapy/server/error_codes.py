@@ -1,4 +1,4 @@
-"""Finding the error codes in a response, wherever its schema has them, for the metrics."""
+"""Finds the error codes in a response message, at any level of its schema, for the metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkapy.protocol.message import Message, camel_case
 
 
 def error_codes(message: Message) -> Iterator[int]:
-    """The codes other than NONE in a message and in all that is in it."""
+    """Yield the error codes other than NONE in a message and the structs inside."""
     cls: Any = type(message)
     if "error_code" in cls._fields:
         code = getattr(message, "error_code")  # noqa: B009 - the class is made at run time
@@ -24,7 +24,7 @@ def error_codes(message: Message) -> Iterator[int]:
 
 @cache
 def _fields_with_codes(cls: Any) -> tuple[str, ...]:
-    """The fields that are lists of structs with an error code in them, or further in."""
+    """Return the fields that are lists of structs which contain an error code, directly or further inside."""
     found = []
     for name in cls._fields:
         inner: Any = getattr(cls, camel_case(name), None)

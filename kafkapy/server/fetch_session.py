@@ -1,7 +1,7 @@
-"""One incremental fetch session (KIP-227): what a consumer asks for, what it was told, and what may be news to it.
+"""One incremental fetch session (KIP-227): its partitions, their last responses, and those that may have changed.
 
-Source: kafka.server.FetchSession. Kafka looks at every partition of a session at every fetch. Here a fetch costs what
-it names and what has changed.
+Source: kafka.server.FetchSession. Kafka looks at every partition of a session in every fetch. Here a fetch looks only
+at partitions that it names or that have changed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ INITIAL_EPOCH = 0
 
 _TURN = attrgetter("turn")
 
-Key = tuple[Any, int]  # (topic id from Fetch v13 on, topic name before) and partition
+Key = tuple[Any, int]  # topic id (from Fetch version 13 on) or topic name, and partition
 
 
 class FetchPartition:
-    """What a consumer wants of one partition, and what it was told last."""
+    """One partition of a fetch: the consumer's position and limits, and the offsets that it was sent last."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -62,22 +62,22 @@ class FetchPartition:
         self.told_high_watermark = -1
         self.told_log_start = -1
         self.session: FetchSession | None = None
-        self.turn = 0  # the place among those of the session
+        self.turn = 0  # partitions of a session are read in the order of their turns
         self.watched: PartitionLog | None = None
 
     def key(self, uses_topic_ids: bool) -> Key:
-        """What a session knows it by."""
+        """Return the key of this partition in a session."""
         return (self.topic_id if uses_topic_ids else self.topic, self.index)
 
     def update(self, asked: FetchPartition) -> None:
-        """Takes over what the consumer asks now; what it was told stays."""
+        """Take over the position and limits of a new request; the offsets that were sent last stay."""
         self.fetch_offset = asked.fetch_offset
         self.max_bytes = asked.max_bytes
         self.current_leader_epoch = asked.current_leader_epoch
         self.last_fetched_epoch = asked.last_fetched_epoch
 
     def news(self, read: Any) -> bool:
-        """Whether `read` must be in an incremental response; remembers what the consumer is told by it."""
+        """Return True if `read` must be in an incremental response; note the offsets that the response then sends."""
         must = bool(read.records is not None and len(read.records) > 0) or read.diverging is not None
         if self.told_high_watermark != read.high_watermark:
             self.told_high_watermark = read.high_watermark
@@ -86,19 +86,19 @@ class FetchPartition:
             self.told_log_start = read.log_start_offset
             must = True
         if read.error_code != Errors.NONE:
-            self.told_high_watermark = -1  # the first answer after the error is news again
+            self.told_high_watermark = -1  # so that the first response after the error is sent
             must = True
         return must
 
     def is_settled(self, read: Any, isolation: int) -> bool:
-        """Whether after `read` there is nothing to tell until the log changes or something else is asked."""
+        """Return True if, after `read`, there is nothing to send until the log changes or the request does."""
         if read.error_code != Errors.NONE or read.diverging is not None:
             return False
         end: int = read.last_stable_offset if isolation == READ_COMMITTED else read.high_watermark
         return self.fetch_offset >= end
 
     def changed(self) -> None:
-        """The log that it watches has changed: see FetchSession."""
+        """Mark the partition: its log has changed. See FetchSession for the race."""
         session = self.session
         if session is not None:
             session.marked.add(self)
@@ -106,25 +106,37 @@ class FetchPartition:
 
 
 class FetchSession:
-    """The partitions of a consumer. A fetch looks only at those that are `due`: that may have something to tell.
+    """The partitions of a consumer's session. A fetch reads only those that are `due`: that may have something to send.
 
-    They are read in the order of their turns; one with data gets the last, so that all get theirs.
+    Due partitions are read in the order of their turns. A partition that has sent records gets the last turn, so that
+    all partitions get theirs.
 
-    A partition is due when it joins, when a request names it, when its log has changed (it is `marked`), and as long
-    as an answer leaves something to say: an error, or records up to where the consumer may read. With the first fetch,
-    and when the isolation level changes, all are.
+    A partition becomes due when it is added, when a request names it, and when its log changes, which adds it to
+    `marked`. It stays due as long as a response leaves something to send: an error, or records below the end offset
+    that the consumer may read. The first incremental fetch, and a change of the isolation level, make all partitions
+    due.
 
-    Nothing is missed between the look at a partition and the mark that its log has changed. The log is watched before
-    the look. Who changes it changes it first, then marks the partition and then wakes the fetch that waits. Who looks
-    takes the marks first (`take`), then looks, and at the answer what was seen to have nothing more is no longer due,
-    by what was seen then, not by what is so now. A change after the look is marked after the look, and that mark is
-    not taken by it: the partition is due at the next one. Marks are added to one and the same set without a lock, and
-    taken out one by one; to replace the set would lose the mark of a thread that has just got hold of the old one.
-    A fetch that is going to wait is asked again once it is watched for (see Purgatory): a mark before that is seen by
-    it, and one after that finds the fetch. What a waiting fetch takes stays due until its answer is given. After the
-    look for the answer it takes nothing: a thread may still be asking whether the fetch can end, while its time-out has
-    ended it, and would take a mark that is later than that look. Where another request takes the session on meanwhile,
-    it finds all that due, and the one before takes nothing any more and makes nothing undue.
+    Several races must not lose a change of a log.
+
+    A change during a fetch: the log is watched before it is read. The changing thread makes the change, then adds the
+    partition to `marked`, then calls `wake`. The fetching thread takes the marks (`take`), then reads. The response
+    removes a partition from `due` because of what was read, not of the log's state by then. So the read
+    sees a change that was made before it. A change after the read is marked after the marks were taken, and the
+    partition is due in the next fetch.
+
+    Adding and taking marks: marks are added to one set without a lock, and removed from the set one by one. Replacing
+    the set would lose the mark of a thread that has just loaded the reference to the old set.
+
+    A change before the fetch waits: the fetch is tested again after it is in the purgatory (see Purgatory.watch). The
+    test sees an earlier mark; a later one is followed by a `wake`, which finds the fetch.
+
+    A test during the response: partitions that a waiting fetch has taken stay due until its response. The time-out may
+    complete the fetch while another thread still tests it. That thread could take a mark that is later than the read
+    for the response; the response would then remove the partition from `due`, and the change would be lost. So the
+    fetch takes no more marks after `due_now(to_answer=True)`, which precedes that read.
+
+    Another request continues the session: it finds everything due that the waiting fetch has taken. The waiting fetch
+    takes no more marks and removes nothing from `due`.
     """
 
     __slots__ = (
@@ -156,7 +168,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.epoch = INITIAL_EPOCH + 1
         self.isolation = -1
-        self.lock = threading.Lock()  # of all but `marked`; taken after the cache's, where both are
+        self.lock = threading.Lock()  # protects all but `marked`; acquired after the cache's lock, never before
         self.due: set[FetchPartition] = set()
         self.marked: set[FetchPartition] = set()
         self.wake = wake
@@ -167,10 +179,10 @@ class FetchSession:
         for key, asked in partitions.items():
             self.add(key, asked)
 
-    # With the lock held:
+    # These are called with the lock held:
 
     def add(self, key: Key, asked: FetchPartition) -> None:
-        """Takes a partition in, or takes over what is asked of it now."""
+        """Add a partition, or update the one that is in the session; it is due in both cases."""
         known = self.partitions.get(key)
         if known is None:
             known = self.partitions[key] = asked
@@ -181,36 +193,36 @@ class FetchSession:
         self.due.add(known)
 
     def forget(self, key: Key) -> None:
-        """Leaves a partition out from now on, if it is there."""
+        """Remove a partition, if it is in the session."""
         asked = self.partitions.pop(key, None)
         if asked is not None:
             self.due.discard(asked)
             _leave(asked)
 
     def close(self) -> None:
-        """The end: no log marks anything here any more."""
+        """End the session: no log marks its partitions any more."""
         self.closed = True
         for asked in self.partitions.values():
             _leave(asked)
 
     def to_the_end(self, asked: FetchPartition) -> None:
-        """Gives it the last turn."""
+        """Give the partition the last turn."""
         self._turns += 1
         asked.turn = self._turns
 
     def take(self) -> list[FetchPartition]:
-        """What is due by now."""
+        """Make the marked partitions due. Return all due partitions in the order of their turns."""
         marked, due = self.marked, self.due
         while marked:
             asked = marked.pop()
-            if asked.session is self:  # else it was forgotten
+            if asked.session is self:  # otherwise it was removed after it was marked
                 due.add(asked)
         return sorted(due, key=_TURN)
 
-    # Without:
+    # This is called without the lock:
 
     def watch(self, asked: FetchPartition, log: PartitionLog) -> None:
-        """Has `log` mark the partition when it changes; unless the session was left meanwhile."""
+        """Let `log` mark the partition when it changes, unless the partition was removed in the meantime."""
         with self.lock:
             if asked.session is self:
                 _watch(asked, log)

@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asks for is kept here, so that it sends only changes.
+"""The cache of incremental fetch sessions (KIP-227): they hold a consumer's partitions, so it sends only changes.
 
-Source: kafka.server.FetchSession and FetchManager. A session belongs to one connection's consumer in practice,
-but Kafka lets any connection name it, so every session has a lock of its own state.
+Source: kafka.server.FetchSession and FetchManager. In practice one connection uses a session, but Kafka lets any
+connection name it, so each session has a lock.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kafkapy.server.fetch_session import INITIAL_EPOCH, FetchPartition, FetchSes
 NO_SESSION = 0
 FINAL_EPOCH = -1
 MAX_INT32 = 2**31 - 1
-# Of all sessions together. Kafka counts sessions only, and a request can open one with a million partitions, which
-# take 400 MB here.
+# Of all sessions together. Kafka limits only the number of sessions, but one request can open a session with a million
+# partitions, which take 400 MB here.
 MAX_PARTITIONS = 1_000_000
 
 
 class FetchContext:
-    """One fetch: the partitions to read, and which of the answers go into the response."""
+    """One fetch: the partitions to read, and the choice of the results that go into the response."""
 
     __slots__ = ("_answering", "_cache", "_epoch", "_uses_topic_ids", "error_code", "partitions", "session")
 
@@ -48,19 +48,20 @@ class FetchContext:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to wait for."""
+        """Return True if the fetch has no partitions and no session, so that there is nothing to wait for."""
         return self.session is None and not self.partitions
 
     @property
     def is_over(self) -> bool:
-        """Whether its session has ended, or another request has taken it on."""
+        """Return True if the fetch's session has ended, or another request has continued the session."""
         session = self.session
         return session is not None and (session.closed or session.epoch != self._epoch)
 
     def due_now(self, *, to_answer: bool = False) -> list[FetchPartition]:
-        """What is due in the session by now; nothing if it is over, or after the look that is `to_answer`.
+        """Return the session's due partitions. Return [] if the fetch is over, or after a call with `to_answer`, which
+        is for the read for the response.
 
-        Marks are left for whoever has to find them: another request that has taken the session on, or the next one.
+        In both cases the marks stay, for the request that has continued the session or for the next one.
         """
         session = self.session
         assert session is not None
@@ -71,7 +72,7 @@ class FetchContext:
             return session.take()
 
     def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
-        """(error code, session id, the answers to send), once a fetch."""
+        """Return (error code, session id, [(partition, read)] to send). Call this once per fetch."""
         pairs = list(zip(self.partitions, reads, strict=True))
         session = self.session
         if session is None:
@@ -83,7 +84,7 @@ class FetchContext:
             return Errors.NONE, self._cache.create(self.partitions, self._uses_topic_ids, now), pairs
         told = []
         with session.lock:
-            if session.epoch != self._epoch:  # another request took the session on while this one waited
+            if session.epoch != self._epoch:  # another request continued the session while this one waited
                 return Errors.INVALID_FETCH_SESSION_EPOCH, session.id, []
             for asked, read in pairs:
                 if asked.news(read):
@@ -96,13 +97,13 @@ class FetchContext:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions (`max.incremental.fetch.session.cache.slots`).
+    """At most `slots` sessions (max.incremental.fetch.session.cache.slots), with at most `max_partitions` in all.
 
-    A full cache gives up the session unused for longest if that is over `eviction_seconds`, else, among those
-    older than that, the smallest one if the new one has more partitions. So does one with `max_partitions` in all
-    sessions together. Who gets no session has its fetches answered in full.
+    When the cache is full, a new session replaces the least recently used one if that was not used for more than
+    `eviction_seconds`. Otherwise it replaces the smallest session that was created more than `eviction_seconds` ago, if
+    the new one has at least as many partitions. Without a session, a consumer's fetches are full fetches.
 
-    `wake(session)` is called, without a lock, when the fetch that waits in a session may have something to answer.
+    `wake(session)` is called without a lock when a fetch that waits in the session may be able to complete.
     """
 
     def __init__(
@@ -118,9 +119,9 @@ class FetchSessionCache:
         self.evictions = 0
         self._wake = wake
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # the one unused for longest first
-        self._ended: list[FetchSession] = []  # whose waiting fetch was not woken yet
-        self._held = 0  # partitions in all of them
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+        self._ended: list[FetchSession] = []  # ended sessions whose waiting fetch has yet to be woken
+        self._held = 0  # partitions in all sessions
         self._random = random.Random()
 
     def __len__(self) -> int:
@@ -132,7 +133,7 @@ class FetchSessionCache:
 
     @property
     def partitions(self) -> int:
-        """Partitions in all sessions."""
+        """The number of partitions in all sessions."""
         return self._held
 
     def context(
@@ -147,9 +148,9 @@ class FetchSessionCache:
         isolation: int = READ_UNCOMMITTED,
         everything: bool = False,
     ) -> FetchContext:
-        """What this request reads: a full fetch, an incremental one, or a session error (an empty context).
+        """Return the context of a full fetch, an incremental fetch, or a session error (an empty context).
 
-        `everything`: an incremental one looks at all partitions, not only at those that are due.
+        `everything`: an incremental fetch reads all partitions of its session, not only the due ones.
         """
         with self._lock:
             if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -198,7 +199,7 @@ class FetchSessionCache:
         return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND if partitions else Errors.NONE)
 
     def create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
-        """The id of a new session, or NO_SESSION where there is no room for one of this size."""
+        """Create a session and return its id; NO_SESSION if the cache has no room for a session of this size."""
         with self._lock:
             session_id = self._create(partitions, uses_topic_ids, now)
         if self._ended:

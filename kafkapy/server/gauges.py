@@ -1,4 +1,4 @@
-"""Numbers about the broker's parts that somebody has to be asked for when the metrics are read."""
+"""Metrics that are read from the broker's parts when the metrics page is requested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register_gauges(services: Services) -> None:
-    """Registers them with `services.counters`; all parts have to be there."""
+    """Register the metrics in `services.counters`. All parts of the broker must exist."""
     counters = services.counters
     purgatory = services.replicas.fetch_purgatory
     counters.gauge("fetch_purgatory_size", "Fetches that wait for data", lambda: purgatory.delayed)
@@ -43,7 +43,7 @@ def register_gauges(services: Services) -> None:
 
 
 def _register_loading(services: Services) -> None:
-    """How far the start is, by the names of Kafka's LogManager (KIP-831); all of them are 0 in the end."""
+    """Register the progress of loading the logs, under the names of Kafka's LogManager (KIP-831). It ends at 0."""
     counters = services.counters
     for directory, progress in services.log_manager.loading.progress().items():
         at = {"dir": directory}

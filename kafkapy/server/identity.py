@@ -1,4 +1,4 @@
-"""Who this broker is, and where its clients find it."""
+"""The broker's id, its cluster's id, and the addresses that it advertises to clients."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import socket
 from collections.abc import Mapping
 
 from kafkapy.log.log_dirs import LogDirs
+from kafkapy.metadata.cache import Node
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.server.config_listeners import ANY_ADDRESSES
-from kafkapy.server.services import Node, Services
+from kafkapy.server.services import Services
 
 
 def identify(services: Services, cluster: ClusterRegistry, dirs: LogDirs) -> None:
-    """Broker id and cluster id, from the settings, the tree and each directory's meta.properties, which agree.
+    """Set `services.broker_id` and `services.cluster_id` from the settings, the tree and the meta.properties files.
 
-    Raises MetaPropertiesError where they do not.
+    Raise MetaPropertiesError if these contradict each other. Does not write meta.properties: if the start is refused
+    later, because another broker is registered, new directories must not keep this broker's id.
     """
     config = services.config
     services.cluster_id = cluster.ensure_cluster_id(dirs.stored_cluster_id())
@@ -23,23 +25,24 @@ def identify(services: Services, cluster: ClusterRegistry, dirs: LogDirs) -> Non
         stored = dirs.stored_broker_id()
         broker_id = stored if stored is not None else cluster.generate_broker_id(config.reserved_broker_max_id)
     services.broker_id = broker_id
-    dirs.stamp(broker_id, services.cluster_id, services.clock.time_ms())
+    dirs.check_identity(broker_id, services.cluster_id)
 
 
 def advertise(services: Services, ports: Mapping[str, int]) -> list[Endpoint]:
-    """Gives each listener the addresses that its clients are told; `ports` are those that were bound. Returns the
-    advertised ones."""
+    """Put this broker's addresses into the metadata cache and return the advertised ones. `ports` are the bound
+    ports by listener."""
     config = services.config
     endpoints = []
+    nodes: dict[str, list[Node]] = {}
     for one in config.advertised_listeners:
         host = one.host
         if not host or host in ANY_ADDRESSES:
             host = socket.getfqdn()
         port = one.port or ports[one.name]
         endpoints.append(Endpoint(one.name, host, port, one.protocol))
-        services.advertise(one.name, Node(services.broker_id, host, port, config.broker_rack))
+        nodes[one.name] = [Node(services.broker_id, host, port, config.broker_rack)]
     first = endpoints[0]
-    for listener in config.listeners:
-        if not services.nodes(listener.name):  # not advertised: its clients see the first one that is
-            services.advertise(listener.name, Node(services.broker_id, first.host, first.port, config.broker_rack))
+    for listener in config.listeners:  # clients of an unadvertised listener get the first advertised address
+        nodes.setdefault(listener.name, [Node(services.broker_id, first.host, first.port, config.broker_rack)])
+    services.cache.set_brokers(services.broker_id, nodes)  # the only broker of the cluster, so also the controller
     return endpoints

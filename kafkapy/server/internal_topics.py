@@ -1,7 +1,7 @@
-"""Making the internal topics when a client first asks for a coordinator. Source: Kafka's AutoTopicCreationManager.
+"""Creates the internal topics when a client first looks for a coordinator. Source: Kafka's AutoTopicCreationManager.
 
-Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile and is asked again; here those who ask wait until the topic is
-made, which takes less time than a client's pause.
+Kafka returns COORDINATOR_NOT_AVAILABLE in the meantime, and clients retry. Here their requests wait until the topic is
+created, which takes less time than a client's retry backoff.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkapy.coordinator.internal_topics import GROUPS, settings_of
+from kafkapy.coordinator.internal_topic_config import GROUPS, topic_config
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -23,7 +25,7 @@ Then = Callable[["KafkaError | None"], object]
 
 
 class _Shape(NamedTuple):
-    partitions: str  # the names of the settings
+    partitions: str  # the name of the setting
     replicas: str
 
 
@@ -32,25 +34,28 @@ _TRANSACTIONS = _Shape("transaction.state.log.num.partitions", "transaction.stat
 
 
 class InternalTopics:
-    """Each is made once, whoever asks for it meanwhile."""
+    """Creates each internal topic once, even if several requests ask for it at the same time."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Then]] = {}
-        self._told: dict[str, str] = {}  # why a topic could not be made
+        self._told: dict[str, str] = {}  # the last logged reason, by topic
 
     def partitions_of(self, topic: str) -> int:
-        """How many it has, or will have."""
+        """Return the number of partitions that the settings give to the topic."""
         return int(self._services.config[_shape(topic).partitions])
 
     def ensure(self, topic: str, then: Then) -> None:
-        """`then(None)` when the topic is there: now, or from a pool thread; `then(error)` if it cannot be made."""
+        """Call `then(None)` when the topic exists: now, or from a pool thread. Call `then(error)` if its creation
+        fails."""
         if not self._must_wait(topic, then):
             then(None)
 
     def _must_wait(self, topic: str, then: Then) -> bool:
-        # While it is made it is among the topics already, without all of its partitions.
+        # During its creation the topic is among the topics already, but without all of its partitions. `_waiting` has
+        # an entry from before the creation until after it. So a thread that finds the topic, and then no entry, knows
+        # that the creation is complete.
         if topic in self._services.topics and topic not in self._waiting:
             return False
         with self._lock:
@@ -63,7 +68,7 @@ class InternalTopics:
             self._waiting[topic] = [then]
         try:
             self._services.disk_pool.submit(self._make, topic)
-        except RuntimeError as error:  # the broker stops
+        except (PoolStopped, NoThread) as error:
             self._tell(topic, KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, str(error)))
         return True
 
@@ -73,7 +78,7 @@ class InternalTopics:
                 topic,
                 partitions=self.partitions_of(topic),
                 replication=int(self._services.config[_shape(topic).replicas]),
-                overrides=settings_of(topic, self._services.config.values),
+                overrides=topic_config(topic, self._services.config.values),
             )
         except KafkaError as error:
             if error.code != Errors.TOPIC_ALREADY_EXISTS or topic not in self._services.topics:
@@ -87,7 +92,7 @@ class InternalTopics:
         self._tell(topic, None)
 
     def _warn(self, topic: str, error: KafkaError) -> None:
-        """Clients ask again and again; a person is told once."""
+        """Log the error once: clients retry again and again."""
         if self._told.get(topic) == error.message:
             return
         self._told[topic] = error.message

@@ -1,24 +1,25 @@
-"""The settings zookeeper.* as the tree in ZooKeeper takes them. Loads kazoo."""
+"""Converts the zookeeper.* settings into those of the ZooKeeper client. Imports kazoo."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkapy.metadata.keeper_client import KeeperSettings
+from kafkapy.metadata.zookeeper_client import ZooKeeperSettings
 
 if TYPE_CHECKING:
     from kafkapy.server.config import BrokerConfig
 
 
-def keeper_settings(config: BrokerConfig) -> KeeperSettings:
-    """From Kafka's names; without zookeeper.connection.timeout.ms the session's time-out counts."""
+def keeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
+    """Return the client's settings. The connection time-out is zookeeper.connection.timeout.ms if set, otherwise the
+    session time-out."""
     session_ms = config["zookeeper.session.timeout.ms"]
     connection_ms = config["zookeeper.connection.timeout.ms"]
-    settings = KeeperSettings(
+    settings = ZooKeeperSettings(
         config["zookeeper.connect"].strip(),
         session_timeout_ms=session_ms,
         connection_timeout_ms=session_ms if connection_ms is None else connection_ms,
         max_in_flight=config["zookeeper.max.in.flight.requests"],
         set_acl=config["zookeeper.set.acl"],
     )
-    return settings.with_trust(config)
+    return settings.with_security(config)

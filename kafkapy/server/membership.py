@@ -1,8 +1,9 @@
-"""This broker's place in a cluster that others can see: its id, its registration, its office as controller.
+"""This broker's registration in ZooKeeper, and its election as controller.
 
-At the start the place has to be free. A registration that is left of a broker that died lasts until its session
-expires, which is waited for; one behind which somebody answers is refused. When our own session has expired while
-we ran, we register again, with a new controller epoch. Source: KafkaZkClient.registerBroker, KafkaController.
+When the broker starts, no other broker may be registered. The registration of a broker that died lasts until its
+session expires, so the start waits for that. If a registered broker accepts connections, the start is refused. If the
+session of this broker expires while it runs, it registers again, with a new controller epoch.
+Source: KafkaZkClient.registerBroker, KafkaController.
 """
 
 from __future__ import annotations
@@ -18,21 +19,22 @@ from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import NO_CONTROLLER, ClusterRegistry
 from kafkapy.metadata.tree import Event, NodeExists, Tree, TreeError
 from kafkapy.runtime.addresses import host_port
+from kafkapy.runtime.threads import Thread
 from kafkapy.server.metadata_home import StartError
 
 log = logging.getLogger("kafkapy.server.membership")
 
-# A dead broker's session may have a longer time-out than ours, and ZooKeeper looks at sessions only now and then.
+# A dead broker's session time-out may be longer than this broker's, and ZooKeeper checks sessions only at intervals.
 _EXPIRY_MARGIN_S = 20.0
 _GLANCE_S = 0.5
 _CONNECT_S = 2.0
 
 
 class Membership:
-    """Life: construct, `wait_for_place`, `follow` (after the registration), `stop`."""
+    """Life cycle: construct, `wait_for_place`, `follow` (after the registration), `stop`."""
 
     def __init__(self, tree: Tree, cluster: ClusterRegistry, broker_id: int, where: str) -> None:
-        """`where` is the ZooKeeper that messages name."""
+        """`where` is the address of ZooKeeper, for messages."""
         self._tree = tree
         self._cluster = cluster
         self._broker_id = broker_id
@@ -40,11 +42,11 @@ class Membership:
         self._news = threading.Event()
         self._expired = threading.Event()
         self._stopped = False
-        self._thread: threading.Thread | None = None
+        self._thread: Thread | None = None
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
     def wait_for_place(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
-        """Until no other broker is registered, nor this id, nor a controller. Raises StartError."""
+        """Wait until no broker and no controller is registered. Raise StartError if one is alive, or remains."""
         deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
         told = False
         while True:
@@ -76,17 +78,20 @@ class Membership:
     def follow(
         self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]
     ) -> None:
-        """From now on: `register` is called on a thread whenever a session has expired and another begun, and `elect`
-        whenever there is no controller (removing its node is how an operator asks for another one).
+        """Start the thread that keeps this broker registered.
 
-        `register` may raise NodeExists if the place is taken by then: then the broker cannot go on.
+        The thread calls `register` after each session expiry, as soon as there is a new session, and `elect` when there
+        is no controller: operators delete the controller's node to force an election. If `register` raises NodeExists,
+        another broker has taken the id. Then the broker cannot continue, and the thread calls `on_failure(reason)`.
         """
         self._tree.on_new_session(self._session_expired)
         work = (register, elect, on_failure)
-        self._thread = threading.Thread(target=self._run, args=work, name="membership", daemon=True)
-        self._thread.start()
+        thread = Thread(self._run, "membership", work)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
+        """Stop the thread and the watches. The registration ends with the session."""
         for cancel in self._cancels:
             cancel()
         self._stopped = True
@@ -103,7 +108,7 @@ class Membership:
 
     def _run(self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]) -> None:
         others: set[int] = set()
-        in_doubt = False  # an election failed, and yet it may have been made
+        in_doubt = False  # a call failed, but ZooKeeper may have executed it
         while True:
             self._news.wait()
             self._news.clear()
@@ -111,7 +116,7 @@ class Membership:
                 return
             expired = self._expired.is_set()
             if expired:
-                self._expired.clear()  # one that comes from now on is seen in the next round
+                self._expired.clear()  # a session that expires from now on is handled in the next round
             try:
                 if expired:
                     register()

@@ -1,4 +1,4 @@
-"""Where the metadata is: embedded in the first log directory, or in ZooKeeper where `zookeeper.connect` is set."""
+"""Opens the metadata tree: in ZooKeeper if `zookeeper.connect` is set, otherwise in the first log directory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkapy.extras import how_to_install
 from kafkapy.log.manager import LogManager
 from kafkapy.metadata import paths
-from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.unadopted import why_not_ours
 
@@ -20,11 +21,12 @@ log = logging.getLogger("kafkapy.server.broker")
 
 
 class StartError(Exception):
-    """The broker cannot start; the message says why and what to do."""
+    """The broker cannot start; the message says why, and what to do."""
 
 
 def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
-    """`on_failure` is called when the embedded metadata cannot be written any more. Raises StartError and others."""
+    """Return the metadata tree. `on_failure` is called when an embedded tree cannot be written any more. Raise
+    StartError and the tree's own errors."""
     if config["zookeeper.connect"]:
         return _in_zookeeper(config, logs)
     return _embedded(config, logs, on_failure)
@@ -36,11 +38,12 @@ def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exce
     if home in offline:
         raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
     path = home / FILE_NAME
-    if not path.exists() or not path.stat().st_size:  # an empty file is a tree that was lost, or never made
+    if not path.exists() or not path.stat().st_size:  # an empty file was never filled, or has lost its content
         reason = why_not_ours(config.log_dirs, logs.dirs)
         if reason is not None:
             raise StartError(reason)
-    return LocalTree(path, on_failure)
+    shortage = next(one.env.shortage for one in logs.dirs.opened if one.path == home)
+    return LocalTree(path, on_failure, shortage)
 
 
 def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
@@ -51,12 +54,12 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
                 "place for it: move it there with `kafkapy zk export`, remove zookeeper.connect, or name other log.dirs"
             )
     try:
-        from kafkapy.metadata.zookeeper import ZooKeeperTree
+        from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
         from kafkapy.server.keeper_settings import keeper_settings
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
-        raise StartError("zookeeper.connect needs kazoo: pip install 'kafkapy[zookeeper]'") from None
+        raise StartError(f"zookeeper.connect needs kazoo: {how_to_install('zookeeper')}") from None
     tree = ZooKeeperTree(keeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
     stored = logs.dirs.stored_cluster_id()
     if stored is not None and not tree.exists(paths.CLUSTER_ID):
@@ -69,5 +72,5 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
 
 
 def home_of(config: BrokerConfig) -> Path | None:
-    """The directory that the broker cannot live without, because it holds the metadata; None with ZooKeeper."""
+    """Return the log directory that holds the metadata, without which the broker cannot run; None with ZooKeeper."""
     return None if config["zookeeper.connect"] else config.log_dirs[0].absolute()

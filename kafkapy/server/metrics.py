@@ -1,4 +1,4 @@
-"""Metrics over HTTP in Prometheus form (`kafkapy.metrics.listen`), made from the broker's plain counters."""
+"""Metrics over HTTP in the Prometheus format (`kafkapy.metrics.listen`), made from the broker's counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = "kafkapy_"
 
 
 def metrics_page(listen: str, registry: Registry, broker: Services) -> MetricsPage:
-    """The page of one broker. `listen` is HOST:PORT. Raises OSError."""
+    """Start the metrics page of a broker and return it. `listen` is HOST:PORT. Raise OSError."""
     host, _, port = listen.rpartition(":")
     page = MetricsPage(host.strip("[]"), int(port), _Collector(registry, broker))
     log.info("metrics are served at http://%s/metrics", page.address)
@@ -27,13 +27,14 @@ def metrics_page(listen: str, registry: Registry, broker: Services) -> MetricsPa
 
 
 class _Collector:
-    """Turns the registry and the broker's own numbers into families, when somebody asks."""
+    """Converts the registry and the broker's own numbers into metric families, at each request for the page."""
 
     def __init__(self, registry: Registry, broker: Services) -> None:
         self._registry = registry
         self._broker = broker
 
     def collect(self) -> Iterator[Any]:
+        """Yield all metric families; prometheus_client calls this for each scrape."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
         families: dict[str, Any] = {}
@@ -93,7 +94,7 @@ class _Collector:
 
 
 def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Cumulative counts by upper bound, as Prometheus wants them."""
+    """Return cumulative counts by upper bound, the form that Prometheus needs."""
     seen, buckets = 0, []
     for bound, count in zip([*map(str, BOUNDS), "+Inf"], histogram.counts, strict=True):
         seen += count

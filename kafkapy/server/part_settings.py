@@ -1,4 +1,4 @@
-"""The broker's settings as its parts take them, which know none of Kafka's names."""
+"""Converts the broker's settings into those of its parts, which do not know Kafka's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def log_settings(config: BrokerConfig) -> LogSettings:
-    """Raises what `load_policy` raises."""
+    """Return the settings of the logs. Raise ConfigError for a retention policy that cannot be loaded."""
     return LogSettings(
         recovery_threads_per_dir=config.num_recovery_threads_per_data_dir,
         initial_task_delay_ms=config.log_initial_task_delay_ms,
@@ -32,6 +32,7 @@ def log_settings(config: BrokerConfig) -> LogSettings:
 
 
 def network_settings(config: BrokerConfig) -> NetworkSettings:
+    """Return the settings of the network."""
     return NetworkSettings(
         num_network_threads=config.num_network_threads,
         socket_request_max_bytes=config.socket_request_max_bytes,

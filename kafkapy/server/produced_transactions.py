@@ -1,4 +1,5 @@
-"""Produce requests that are part of transactions: which of their record sets may be appended.
+"""Verifies transactional record sets in produce requests: a set is appended only if its transaction includes the
+partition.
 
 Source: KafkaApis.handleProduceRequest and ReplicaManager.handleProduceAppend.
 """
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from kafkapy.replica.verification import Refused
     from kafkapy.server.services import Services
 
-# (number of the request, topic, partition) -> why
+# The errors by (number of the request, topic, partition).
 Refusals = dict[tuple[int, str, int], KafkaError]
 
-ABORTABLE_SINCE = 11  # clients that know TRANSACTION_ABORTABLE
+ABORTABLE_SINCE = 11  # from this version on clients know TRANSACTION_ABORTABLE
 
-_HEAD = struct.Struct(">16xb5xB20xqhi")  # magic, the lower byte of the attributes, producer id, epoch, base sequence
+_HEAD = struct.Struct(">16xb5xB20xqhi")  # magic, low byte of the attributes, producer id, epoch, base sequence
 _TRANSACTIONAL = 0x10
 
-# An old client may not try again after one of these; this one it does, and without asking for metadata.
+# Old clients may not retry after these errors. They get NOT_ENOUGH_REPLICAS, which they retry without new metadata.
 _TRY_AGAIN = frozenset(
     {
         Errors.CONCURRENT_TRANSACTIONS,
@@ -37,12 +38,15 @@ _TRY_AGAIN = frozenset(
     }
 )
 
-_Key = tuple[str, int, int, bool]  # transactional id, producer id, epoch, whether the client knows of abortable errors
+_Key = tuple[str, int, int, bool]  # transactional id, producer id, epoch, True if clients know TRANSACTION_ABORTABLE
 _Batches = list[tuple[int, str, int, int]]  # number of the request, topic, partition, base sequence
 
 
 class TransactionalSets:
-    """Those of the requests of one turn. `begin` once, then `then` where that has no answer yet."""
+    """The transactional record sets of the requests that are handled together.
+
+    Call `begin` once; if it returns None, call `then`.
+    """
 
     def __init__(self, broker: Services, frames: list[ProduceRequest]) -> None:
         self._broker = broker
@@ -75,9 +79,9 @@ class TransactionalSets:
                 self._refused[number, topic, index] = KafkaError(code, why)
 
     def begin(self) -> Refusals | None:
-        """What may not be appended, and why; None if a coordinator has to be waited for."""
+        """Return the errors of the record sets that must not be appended; None if a coordinator has yet to answer."""
         if self._asked:
-            # Until all are asked the number of those left is not reached, whoever answers meanwhile.
+            # One more than the questions: an answer that comes during the loop must not bring the count to 0.
             self._left += 1
             for (transactional_id, producer_id, epoch, abortable), batches in self._asked.items():
                 self._broker.verifier.verify(
@@ -95,7 +99,7 @@ class TransactionalSets:
         return self._refused
 
     def then(self, act: Callable[[Refusals], None]) -> None:
-        """After a `begin` without an answer: `act` is called with it, at once or from any thread."""
+        """After `begin` returned None: call `act` with the refused record sets, now or later from any thread."""
         with self._lock:
             if self._left:
                 self._then = act
@@ -114,7 +118,7 @@ class TransactionalSets:
 
 
 def _transactional(frame: ProduceRequest) -> Iterator[tuple[str, int, int, int, int]]:
-    """Topic, partition, producer id, epoch and base sequence of the batches that are part of a transaction."""
+    """Yield topic, partition, producer id, epoch and base sequence of the transactional record batches."""
     for topic, partitions in frame.topics:
         for index, records in partitions:
             if records is not None and len(records) >= _HEAD.size:

@@ -1,4 +1,4 @@
-"""Whose threads wait for a disk that a request reads from: those of the disk that its partition is on."""
+"""Chooses the thread pool for blocking reads: each disk has a pool, for the partitions on that disk."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def pool_of(broker: Services, partition: Partition) -> DiskPool:
+    """Return the pool of the disk that holds the partition."""
     return broker.read_pools.of_directory(os.path.dirname(partition.log.directory))
 
 
 def pool_of_first(broker: Services, asked: Iterable[tuple[str, int]]) -> DiskPool:
-    """Of the first of these partitions that is here; of nobody in particular if none is."""
+    """Return the pool of the first of these partitions that is on this broker; the disk pool if none is."""
     for topic, index in asked:
         try:
             return pool_of(broker, broker.replicas.get(topic, index))

@@ -1,8 +1,8 @@
-"""A broker that stands still moves its metadata: from its directory into ZooKeeper, and back.
+"""Moves the metadata of a stopped broker from its log directory into ZooKeeper, or back.
 
-What is moved is made at the new place first, and only when it is whole and was read again does the old place give way.
-So a crash leaves either the old home, or both with the same in them; run again, the move goes on. In ZooKeeper the
-cluster's id comes last (see metadata.transfer); in the directory one rename does it all.
+The new copy is complete, and was read back and compared, before the old one is set aside. So a crash leaves the old
+copy in place; running the move again completes it. In ZooKeeper the cluster id is written last (see metadata.transfer);
+in the directory a rename publishes the complete file.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import NamedTuple
 from kafkapy.log.files import Files
 from kafkapy.log.meta_properties import MetaProperties, read_meta
 from kafkapy.metadata import paths
-from kafkapy.metadata.keeper_client import KeeperSettings, NoChroot
-from kafkapy.metadata.local import FILE_NAME, LocalTree
-from kafkapy.metadata.transfer import Carried, Difference, carried, changes, difference, is_unfinished
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.transfer import Difference, NodeData, changes, difference, is_unfinished, persistent_nodes
 from kafkapy.metadata.tree import Tree, TreeError
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.zookeeper_client import NoChroot, ZooKeeperSettings
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
 from kafkapy.server.adoption.adopt import locked
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.tree import write_whole
@@ -29,15 +29,16 @@ _UNFINISHED = f"{FILE_NAME}.importing"
 
 
 class RelocationError(Exception):
-    """The move did not take place, or not to its end; the message says why and what to do."""
+    """The move failed, or is incomplete; the message says why, and what to do."""
 
 
 class Conflict(RelocationError):
-    """The new place holds something else already."""
+    """The target already holds other metadata."""
 
 
 class Moved(NamedTuple):
-    """What a move did, or would do. `begun` is the number of nodes that an earlier try had left there."""
+    """What a move has done, or would do. `begun` is the number of nodes that an earlier, interrupted move has
+    written."""
 
     cluster_id: str
     topics: list[str]
@@ -46,17 +47,21 @@ class Moved(NamedTuple):
     work: Difference
 
 
-def to_zookeeper(home: Path, settings: KeeperSettings, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
-    """From the first log directory of a stopped broker, whose tree is set aside then. Raises RelocationError,
-    KeeperError, LocalTreeError."""
+def to_zookeeper(home: Path, settings: ZooKeeperSettings, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
+    """Move the metadata from the first log directory of a stopped broker to ZooKeeper, and set the local tree aside.
+
+    A directory that was exported before is no error. Raise RelocationError, ZooKeeperError or LocalTreeError.
+    """
     home = Path(os.path.abspath(home))
     file = home / FILE_NAME
+    if not file.exists() and (home / EXPORTED).exists():
+        return _exported_before(home, settings)
     _demand_file(home)
     try:
         with locked([home]):
             source = LocalTree(file)
             try:
-                moved = _fill_zookeeper(carried(source), settings, overwrite=overwrite, dry_run=dry_run)
+                moved = _fill_zookeeper(persistent_nodes(source), settings, overwrite=overwrite, dry_run=dry_run)
             finally:
                 source.close()
             if not dry_run:
@@ -68,14 +73,17 @@ def to_zookeeper(home: Path, settings: KeeperSettings, *, overwrite: bool = Fals
     return moved
 
 
-def to_directory(settings: KeeperSettings, home: Path, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
-    """Into the first log directory of a stopped broker; what is in ZooKeeper stays there. Raises as `to_zookeeper`."""
+def to_directory(settings: ZooKeeperSettings, home: Path, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
+    """Copy the metadata from ZooKeeper to the first log directory of a stopped broker. The nodes in ZooKeeper stay.
+
+    Raise RelocationError, ZooKeeperError or LocalTreeError.
+    """
     home = Path(os.path.abspath(home))
     meta = _meta_of(home)
     tree = ZooKeeperTree(settings._replace(make_chroot=False), paths.TOP_LEVEL)
     try:
         _demand_nobody(tree, settings)
-        source = carried(tree)
+        source = persistent_nodes(tree)
         _demand_cluster(tree, source, settings, meta, home)
     finally:
         tree.close()
@@ -88,14 +96,14 @@ def to_directory(settings: KeeperSettings, home: Path, *, overwrite: bool = Fals
             if moved.work and not dry_run:
                 write_whole(home, _UNFINISHED, lambda made: _fill(made, source))
             if not dry_run:
-                (home / EXPORTED).unlink(missing_ok=True)  # it is of an earlier time than what is there now
+                (home / EXPORTED).unlink(missing_ok=True)  # older than the metadata that is there now
     except AdoptionError as error:
         raise RelocationError(str(error)) from None
     return moved
 
 
 def _fill_zookeeper(
-    source: Mapping[str, Carried], settings: KeeperSettings, *, overwrite: bool, dry_run: bool
+    source: Mapping[str, NodeData], settings: ZooKeeperSettings, *, overwrite: bool, dry_run: bool
 ) -> Moved:
     if paths.CLUSTER_ID not in source:
         raise RelocationError(
@@ -107,7 +115,7 @@ def _fill_zookeeper(
         return _plan(source, {})
     try:
         _demand_nobody(tree, settings)
-        target = carried(tree)
+        target = persistent_nodes(tree)
         moved = _plan(source, target)
         if moved.work and not overwrite and not is_unfinished(source, target):
             raise Conflict(_occupied(f"ZooKeeper at {settings.connect}", moved, target))
@@ -127,15 +135,15 @@ def _fill_zookeeper(
     return moved
 
 
-def _fill(target: Tree, source: Mapping[str, Carried]) -> None:
-    for operations in changes(source, carried(target)):
+def _fill(target: Tree, source: Mapping[str, NodeData]) -> None:
+    for operations in changes(source, persistent_nodes(target)):
         target.commit(operations)
-    left = difference(source, carried(target))
+    left = difference(source, persistent_nodes(target))
     if left:
         raise RelocationError(f"somebody else changes the metadata at the same time: {_first(left)} is not as it was")
 
 
-def _plan(source: Mapping[str, Carried], target: Mapping[str, Carried]) -> Moved:
+def _plan(source: Mapping[str, NodeData], target: Mapping[str, NodeData]) -> Moved:
     work = difference(source, target)
     above = f"{paths.TOPICS}/"
     topics = [path[len(above) :] for path in source if path.startswith(above) and "/" not in path[len(above) :]]
@@ -143,25 +151,47 @@ def _plan(source: Mapping[str, Carried], target: Mapping[str, Carried]) -> Moved
     return Moved(str(_cluster_id(source)), topics, len(source), begun, work)
 
 
-def _embedded(home: Path) -> dict[str, Carried]:
-    """What the directory holds now; nothing where there is no tree, or one that was never used."""
+def _embedded(home: Path) -> dict[str, NodeData]:
+    """Return the nodes of the directory's tree; {} if there is no tree, or an unused one."""
     if not (home / FILE_NAME).exists():
         return {}
     tree = LocalTree(home / FILE_NAME)
     try:
-        return carried(tree)
+        return persistent_nodes(tree)
     finally:
         tree.close()
 
 
-def _demand_file(home: Path) -> None:
-    if (home / FILE_NAME).exists():
-        return
-    if (home / EXPORTED).exists():
+def _exported_before(home: Path, settings: ZooKeeperSettings) -> Moved:
+    """Return the nodes that ZooKeeper holds of this cluster, as a move without work. Raise RelocationError if the
+    cluster is not there.
+
+    Changes in ZooKeeper since the export are not a conflict: the broker uses ZooKeeper now.
+    """
+    cluster_id = _meta_of(home).cluster_id
+    held: dict[str, NodeData] = {}
+    try:
+        tree = ZooKeeperTree(settings._replace(make_chroot=False), paths.TOP_LEVEL)
+    except NoChroot:
+        pass
+    else:
+        try:
+            held = persistent_nodes(tree)
+        finally:
+            tree.close()
+    found = _cluster_id(held)
+    if found != cluster_id:
+        there = "no cluster" if found is None else f"cluster {found}"
         raise RelocationError(
-            f"the metadata of {home} was moved to ZooKeeper before: {EXPORTED} is what was set aside then"
+            f"the metadata of {home} was moved to ZooKeeper before ({EXPORTED} is what was set aside then), and at "
+            f"{settings.connect} is {there}, not {cluster_id}: name the ZooKeeper and the chroot that it was moved to"
         )
-    raise RelocationError(f"{home} has no embedded metadata ({FILE_NAME}): name the first of the broker's log.dirs")
+    return _plan(held, held)
+
+
+def _demand_file(home: Path) -> None:
+    if not (home / FILE_NAME).exists():
+        raise RelocationError(f"{home} has no embedded metadata ({FILE_NAME}): name the first of the broker's log.dirs")
 
 
 def _meta_of(home: Path) -> MetaProperties:
@@ -173,8 +203,8 @@ def _meta_of(home: Path) -> MetaProperties:
     return meta
 
 
-def _demand_nobody(tree: ZooKeeperTree, settings: KeeperSettings) -> None:
-    """No broker lives in that tree, and all of it may be read."""
+def _demand_nobody(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
+    """Raise RelocationError if a broker or a controller is registered, or if some nodes cannot be read."""
     if tree.hidden:
         raise RelocationError(
             f"{tree.hidden[0]} in ZooKeeper at {settings.connect} may not be read with this login, and would be lost: "
@@ -190,9 +220,9 @@ def _demand_nobody(tree: ZooKeeperTree, settings: KeeperSettings) -> None:
 
 
 def _demand_cluster(
-    tree: Tree, source: Mapping[str, Carried], settings: KeeperSettings, meta: MetaProperties, home: Path
+    tree: Tree, source: Mapping[str, NodeData], settings: ZooKeeperSettings, meta: MetaProperties, home: Path
 ) -> None:
-    """The tree is that of the directory's cluster, with this broker alone."""
+    """Raise RelocationError unless the tree is that of the directory's cluster, and all replicas are on this broker."""
     if paths.CLUSTER_ID not in source:
         raise RelocationError(
             f"there is no cluster in ZooKeeper at {settings.connect}: is the chroot right, as in HOST:2181/kafka, and "
@@ -217,8 +247,8 @@ def _demand_cluster(
             )
 
 
-def _cluster_id(nodes: Mapping[str, Carried]) -> str | None:
-    """None where there is none yet."""
+def _cluster_id(nodes: Mapping[str, NodeData]) -> str | None:
+    """Return the cluster id in a tree, None if it has none. Raise RelocationError if it cannot be read."""
     node = nodes.get(paths.CLUSTER_ID)
     try:
         return str(paths.from_json(node.data, paths.CLUSTER_ID)["id"]) if node is not None else None
@@ -228,7 +258,7 @@ def _cluster_id(nodes: Mapping[str, Carried]) -> str | None:
         raise RelocationError(str(error)) from None
 
 
-def _occupied(where: str, moved: Moved, target: Mapping[str, Carried]) -> str:
+def _occupied(where: str, moved: Moved, target: Mapping[str, NodeData]) -> str:
     held = _cluster_id(target)
     if held is None:
         what = "other nodes"

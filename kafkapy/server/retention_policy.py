@@ -12,7 +12,7 @@ _KEY = "kafkapy.retention.policy"
 
 
 def load_policy(name: str) -> RetentionPolicy | None:
-    """An instance of the class MODULE:CLASS, made without arguments; None for an empty name. Raises ConfigError."""
+    """Return an instance of the class MODULE:CLASS, created without arguments; None for "". Raise ConfigError."""
     if not name:
         return None
     module, _, attribute = name.partition(":")

@@ -1,11 +1,13 @@
-"""What handlers can reach: one object, made by the composition root (`kafkapy.server.broker`)."""
+"""The object through which handlers reach the broker's parts. `kafkapy.server.broker` creates it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from kafkapy.metadata.cache import MetadataCache
 
 if TYPE_CHECKING:
-    from kafkapy.controller.topic_changes import TopicController
+    from kafkapy.controller.interface import Controller
     from kafkapy.coordinator.groups.coordinator import GroupCoordinator
     from kafkapy.coordinator.offsets.manager import OffsetManager
     from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
@@ -16,38 +18,33 @@ if TYPE_CHECKING:
     from kafkapy.metadata.topics import TopicRegistry
     from kafkapy.replica.manager import ReplicaManager
     from kafkapy.replica.markers import MarkerWriter
+    from kafkapy.replica.roles import Roles
     from kafkapy.replica.verification import TransactionVerifier
     from kafkapy.runtime.clock import Clock
     from kafkapy.runtime.counters import Registry
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.runtime.read_pools import ReadPools
+    from kafkapy.server.admission import Authorizer, Quotas
     from kafkapy.server.config import BrokerConfig
     from kafkapy.server.coordinators import Coordinators
     from kafkapy.server.dynamic_config import DynamicConfig
     from kafkapy.server.fetch_sessions import FetchSessionCache
     from kafkapy.server.meters import RequestMeters
-
-
-class Node(NamedTuple):
-    """A broker as one of its listeners shows it to clients."""
-
-    id: int
-    host: str
-    port: int
-    rack: str | None
+    from kafkapy.server.topic_settings import TopicSettings
 
 
 class Services:
-    """The parts of a running broker. Attributes are set once, before the first request."""
+    """The parts of a running broker. Each attribute is set once, before the first request, except as noted."""
 
     append_pool: DiskPool
+    authorizer: Authorizer | None = None
     broker_id: int
     cluster_id: str
     clock: Clock
-    config: BrokerConfig  # a dynamic change replaces the object
+    config: BrokerConfig  # replaced by each change of dynamic settings
     configs: ConfigRegistry
     consumer_offsets: ConsumerOffsets
-    controller: TopicController
+    controller: Controller
     conversion_pool: DiskPool
     coordinators: Coordinators
     counters: Registry
@@ -57,13 +54,16 @@ class Services:
     log_manager: LogManager
     meters: RequestMeters
     producer_ids: ProducerIds
+    quotas: Quotas | None = None
     read_pools: ReadPools
     replicas: ReplicaManager
+    roles: Roles
+    topic_settings: TopicSettings
     topics: TopicRegistry
 
     def __init__(self) -> None:
-        self.stopping = False  # from then on no request is made to wait for data
-        self._nodes: dict[str, list[Node]] = {}
+        self.stopping = False  # True: fetches do not wait for data any more
+        self.cache = MetadataCache()
 
     @property
     def groups(self) -> GroupCoordinator:
@@ -84,16 +84,3 @@ class Services:
     @property
     def verifier(self) -> TransactionVerifier:
         return self.coordinators.verifier
-
-    @property
-    def controller_id(self) -> int:
-        """A cluster of one is its own controller."""
-        return self.broker_id
-
-    def advertise(self, listener: str, node: Node) -> None:
-        """Sets the address under which clients of `listener` find this broker."""
-        self._nodes[listener] = [node]
-
-    def nodes(self, listener: str) -> list[Node]:
-        """The brokers that a client of `listener` can reach."""
-        return self._nodes.get(listener, [])

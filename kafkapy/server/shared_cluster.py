@@ -1,5 +1,6 @@
-"""What a broker does more whose metadata is in ZooKeeper, where others see it and change it: its place in the
-cluster, and what others write. Made by the composition root only then.
+"""The additional parts of a broker with its metadata in ZooKeeper: its registration, and changes by other programs.
+
+Only created if zookeeper.connect is set.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ import logging
 from collections.abc import Callable, Collection
 
 from kafkapy.controller.outside_changes import OutsideChanges
+from kafkapy.controller.topic_changes import TopicController
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.office import Office
+from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.membership import Membership
 from kafkapy.server.services import Services
@@ -18,45 +20,50 @@ log = logging.getLogger("kafkapy.server.membership")
 
 
 class SharedCluster:
-    """Life: construct, `wait_for_place`, `settle` (once there is a controller), `start`, `stop`."""
+    """Life cycle: construct, `wait_for_place`, `settle` (once there is a controller), `start`, `stop`."""
 
     def __init__(
         self,
         services: Services,
         tree: Tree,
         cluster: ClusterRegistry,
-        office: Office,
+        fence: ControllerFence,
         on_failure: Callable[[str], None],
     ) -> None:
         self._services = services
         self._tree = tree
-        self._office = office
+        self._fence = fence
         self._on_failure = on_failure
         self._changes: OutsideChanges | None = None
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 
     def wait_for_place(self, own_ports: Collection[int]) -> None:
-        """Until this broker can be the only one. Raises StartError."""
+        """Wait until no other broker is registered. Raise StartError if one is alive, or remains."""
         self._membership.wait_for_place(self._services.config["zookeeper.session.timeout.ms"] / 1000, own_ports)
 
     def unreadable(self, name: str, error: ValueError) -> None:
+        """Log that a topic is not served because its node cannot be read."""
         log.error("topic %s is not served: %s", name, error)
 
-    def settle(self) -> None:
-        """Before logs are read: topics that others made meanwhile get what they lack."""
+    def settle(self, controller: TopicController) -> None:
+        """Complete topics that were created or enlarged while no broker ran. Call this before logs are loaded."""
         services = self._services
         self._changes = OutsideChanges(
             self._tree,
-            self._office,
+            self._fence,
             services.topics,
-            services.controller,
+            controller,
             may_delete=lambda: services.config["delete.topic.enable"],
+            on_topic_settings=services.topic_settings.reload,
             on_broker_settings=services.dynamic_config.reload,
         )
         self._changes.settle()
 
     def start(self, register: Callable[[], None], elect: Callable[[], None]) -> None:
-        """Follows the others; see Membership.follow. After each new session everything is looked at again."""
+        """Follow changes in ZooKeeper, and register again after a session expiry, see Membership.follow.
+
+        After each election everything in ZooKeeper is compared again: no watch reports changes made without a session.
+        """
         changes = self._changes
         assert changes is not None
 
@@ -70,9 +77,10 @@ class SharedCluster:
 
         self._membership.follow(again, elect_again, self._on_failure)
         changes.start()
-        self._services.producer_ids.prefetch()  # so that the first producers do not depend on ZooKeeper
+        self._services.producer_ids.prefetch()  # so that the first producers need no access to ZooKeeper
 
     def stop(self) -> None:
+        """Stop following ZooKeeper."""
         self._membership.stop()
         if self._changes is not None:
             self._changes.stop()

@@ -1,4 +1,4 @@
-"""Log directories that hold no kafkapy metadata but are not new either: why a broker must not start on them."""
+"""Detects log directories that another program has written to, so that the broker does not start on them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 from kafkapy.log import identity
 from kafkapy.log.log_dirs import LogDirs
 from kafkapy.log.meta_properties import NAME as META_PROPERTIES
-from kafkapy.metadata.local import FILE_NAME
+from kafkapy.metadata.local_tree import FILE_NAME
 
-# The embedded metadata of a broker whose metadata is in ZooKeeper now: `kafkapy zk export` has set it aside.
+# The embedded metadata tree after `kafkapy zk export` has moved its content to ZooKeeper and renamed the file.
 EXPORTED = f"{FILE_NAME}.exported"
 
 
 def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
-    """None if a tree may be made in the first of them; else the reason, and what to do."""
+    """Return None if a new tree may be created in the first directory, otherwise why not, and what to do."""
     home = log_dirs[0].absolute()
     if (home / EXPORTED).exists():
         return (

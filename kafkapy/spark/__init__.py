@@ -1,10 +1,10 @@
-"""Topics as DataFrames: the PySpark data source `kafkapy`, batch and streaming.
+"""The PySpark data source `kafkapy`, which reads and writes topics as DataFrames, in batch and streaming queries.
 
     options = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
     spark.read.format("kafkapy").options(**options).load()
 
-Spark finds it by itself where kafkapy is installed with `pip install "kafkapy[spark]"` (the package `pyspark_kafkapy`
-is for that); `register` is for where it cannot, such as a session on another machine's Spark Connect server.
+Spark finds the source by itself if kafkapy is installed with its extra `spark`, through the package `pyspark_kafkapy`.
+Call `register` where Spark cannot, for example for a session on another machine's Spark Connect server.
 
 Options, their names, defaults and meanings are those of Spark's own Kafka source: docs/spark.md.
 """
@@ -17,10 +17,12 @@ __all__ = ["check_requirements", "register"]
 
 
 def register(spark: Any) -> None:
-    """Makes `format("kafkapy")` and `format("kafkapy-log")` known to one session, if they are not; raises
-    MissingRequirement with what to install."""
+    """Register `format("kafkapy")` and `format("kafkapy-log")` in a session, unless they are known.
+
+    Raises MissingRequirement with what to install.
+    """
     check_requirements()
-    if not type(spark).__module__.startswith("pyspark.sql.connect"):  # whose workers are the server's
+    if not type(spark).__module__.startswith("pyspark.sql.connect"):  # there, the server's workers are used
         check_workers()
     from pyspark.errors import PySparkException
 
@@ -30,6 +32,6 @@ def register(spark: Any) -> None:
     for source in (KafkapyDataSource, KafkapyLogDataSource):
         try:
             spark.dataSource.register(source)
-        except PySparkException as error:  # PySpark 4.0, where Spark has found it by itself; later ones replace it
+        except PySparkException as error:  # PySpark 4.0 refuses a known source; later ones replace it
             if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
                 raise

@@ -1,4 +1,4 @@
-"""A batch query on segment files: what is read is fixed at `load()`; the files are cut into tasks of about one size."""
+"""Batch queries on segment files. The splits are fixed at `load()`; files are cut into tasks of about equal size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkapy.arrow.segments import read_split
 from kafkapy.log.offline.bounds import Planner
 from kafkapy.log.offline.splits import Split, divided
 from kafkapy.spark.options.log_options import LEAST_BYTES, MAX_BYTES, TASKS, LogOptions
-from kafkapy.spark.plainly import plainly
+from kafkapy.spark.plain_errors import without_traceback
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ log = logging.getLogger("kafkapy.spark")
 
 
 class Task(InputPartition):
-    """What one task reads."""
+    """The splits that one task reads."""
 
     def __init__(self, splits: tuple[Split, ...]) -> None:
         super().__init__(splits)
@@ -29,13 +29,13 @@ class Task(InputPartition):
 
 
 class SegmentReader(DataSourceReader):
-    """Pickled to the workers: holds nothing but the options."""
+    """Plans and reads a batch query. Pickled to the workers, so it only holds the options."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
 
-    @plainly
-    def partitions(self) -> list[InputPartition]:  # Spark takes a list only
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:  # Spark requires a list
         options = self._options
         places = options.places()
         planner = Planner(options.bounds(places), committed=options.committed)
@@ -44,22 +44,22 @@ class SegmentReader(DataSourceReader):
         pieces = (piece for split in splits for piece in divided(split, size))
         return [Task(tuple(group)) for group in packed(pieces, size)]
 
-    @plainly
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        splits = partition.splits if isinstance(partition, Task) else ()  # Spark makes one up where there are none
+        splits = partition.splits if isinstance(partition, Task) else ()  # Spark adds a partition if there are none
         skipped = _warn if self._options.ignore_damage else None
         for split in splits:
             yield from read_split(split, columns=self._options.columns, skipped=skipped)
 
 
 def task_bytes(options: LogOptions, total: int) -> int:
-    """How many bytes one task is to read."""
+    """Return the number of bytes for one task."""
     size = options.max_bytes or min(MAX_BYTES, max(LEAST_BYTES, -(-total // TASKS)))
     return max(1, min(size, -(-total // options.min_partitions)))
 
 
 def packed(splits: Iterable[Split], size: int) -> Iterator[list[Split]]:
-    """Neighbours together, up to `size` bytes: small segments are not worth a task each."""
+    """Group neighbouring splits up to `size` bytes, as small segments are not worth a task each."""
     group: list[Split] = []
     filled = 0
     for split in splits:
@@ -73,4 +73,5 @@ def packed(splits: Iterable[Split], size: int) -> Iterator[list[Split]]:
 
 
 def _warn(sentence: str) -> None:
-    log.warning("%s It is left out (ignoreCorruptFiles).", sentence)
+    """Log that damaged data is skipped."""
+    log.warning("%s It is skipped (ignoreCorruptFiles).", sentence)

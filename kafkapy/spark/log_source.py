@@ -1,5 +1,7 @@
-"""The PySpark data source `kafkapy-log`: segment files as rows, without a broker. What a query needs is imported when
-it is needed, as in kafkapy.spark.source."""
+"""The PySpark data source `kafkapy-log`, which reads segment files without a broker.
+
+Modules that a query needs are imported on use, as in kafkapy.spark.source.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from kafkapy.spark.plainly import plainly
+from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.requirements import check_requirements
 
 if TYPE_CHECKING:
@@ -16,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class KafkapyLogDataSource(DataSource):
-    """The records of log directories, topics, partitions or single segments, in the columns of the source `kafkapy`.
+    """Reads the records of log directories, topics, partitions or segments, with the columns of the source `kafkapy`.
 
-    Wrong options raise BadOption, files that are no log, damaged or not to be had raise OfflineError; the text of each
-    is a sentence.
+    Invalid options raise BadOption. Files that are missing, damaged or no log raise OfflineError. Each message is one
+    sentence.
     """
 
     @classmethod
     def name(cls) -> str:
         return "kafkapy-log"
 
-    @plainly
+    @without_traceback
     def schema(self) -> StructType:
         from kafkapy.spark.options.log_options import log_options
         from kafkapy.spark.schema import schema_of
@@ -34,7 +36,7 @@ class KafkapyLogDataSource(DataSource):
         check_requirements()
         return schema_of(log_options(self.options).columns)
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkapy.spark.log_reader import SegmentReader
         from kafkapy.spark.options.log_options import log_options
@@ -45,8 +47,8 @@ class KafkapyLogDataSource(DataSource):
         check_schema(schema, options.columns)
         return SegmentReader(options)
 
-    @plainly
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkapy.spark.options.given import BadOption
 
-        raise BadOption("the source kafkapy-log reads what the files hold now: for a stream read a broker with kafkapy")
+        raise BadOption("the source kafkapy-log supports batch queries only: for a stream, read a broker with kafkapy")

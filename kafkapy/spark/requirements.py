@@ -1,5 +1,4 @@
-"""What the data sources need: PySpark, PyArrow and a Java runtime, each new enough, and workers with kafkapy; what is
-missing is said."""
+"""Checks for the requirements of the data sources: PySpark, PyArrow, Java, and workers that have kafkapy."""
 
 import importlib
 import importlib.metadata
@@ -10,18 +9,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-PYSPARK, PYARROW = (4, 0), (11, 0)  # the least that PySpark 4.0 itself takes
+from kafkapy.extras import how_to_install
+
+PYSPARK, PYARROW = (4, 0), (11, 0)  # the minimum versions of PySpark 4.0 itself
 JAVA = 17
-INSTALL = 'install it with: pip install "kafkapy[spark]"'
+INSTALL = how_to_install("spark")
 
 
 class MissingRequirement(ImportError):
-    """Its text is a sentence that says what is missing or too old, and how to get it."""
+    """A requirement is missing or too old. The message is a sentence that says which, and how to install it."""
 
 
 def check_requirements(*, java: bool = False) -> None:
-    """Raises MissingRequirement unless the Python packages are there; with `java` also what a session of this machine
-    starts, a Java runtime and the Python of its workers."""
+    """Raise MissingRequirement unless the Python packages are installed.
+
+    With `java`, also check what a local session starts: a Java runtime, and the workers' Python.
+    """
     check_package("pyspark", PYSPARK)
     check_package("pyarrow", PYARROW)
     if java:
@@ -30,7 +33,7 @@ def check_requirements(*, java: bool = False) -> None:
 
 
 def check_package(name: str, least: tuple[int, ...]) -> None:
-    """One package. It is imported only where no metadata tell its version: Spark makes many short-lived processes."""
+    """Check one package, importing it only if it has no metadata: Spark starts many short-lived processes."""
     wanted = ".".join(map(str, least))
     try:
         version = _version(name)
@@ -49,19 +52,33 @@ def check_package(name: str, least: tuple[int, ...]) -> None:
 
 
 def _version(name: str) -> str:
+    """Return the version of a package."""
     try:
         return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:  # PySpark comes with Spark itself, too
+    except importlib.metadata.PackageNotFoundError:  # PySpark as a part of a Spark distribution
         return str(importlib.import_module(name).__version__)
 
 
+# Run by the workers' Python in this process's directory, as Spark does. Exits with what is wrong with kafkapy.
+_CHECK = """
+import sys
+try:
+    import kafkapy._ext
+except ModuleNotFoundError:
+    sys.exit(1)
+except ImportError as not_built:
+    sys.exit(str(not_built))
+"""
+
+
 def check_workers() -> None:
-    """Whether the Python that Spark starts, to find data sources and to run them, is one with kafkapy."""
+    """Raise MissingRequirement unless the Python that Spark starts for data sources has kafkapy."""
     python = os.environ.get("PYSPARK_PYTHON") or "python3"
-    look = "import sys; from importlib.util import find_spec; sys.exit(find_spec('kafkapy') is None)"
     try:
-        fails = subprocess.run([python, "-c", look], capture_output=True, timeout=60).returncode
-        what = "has no kafkapy"
+        look = subprocess.run([python, "-c", _CHECK], capture_output=True, text=True, timeout=60)
+        fails, what = look.returncode, "has no kafkapy"
+        if fails and look.stderr:
+            raise MissingRequirement(f"Spark's workers run {python} in {os.getcwd()}, where {look.stderr.strip()}")
     except (OSError, subprocess.SubprocessError) as error:
         fails, what = 1, f"does not work ({error})"
     if fails:
@@ -72,7 +89,7 @@ def check_workers() -> None:
 
 
 def check_java() -> None:
-    """The Java runtime that PySpark would start: that of JAVA_HOME, else the one on the PATH."""
+    """Check the Java runtime that PySpark would start: that of JAVA_HOME, else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     remedy = f"install Java {JAVA} or newer (Debian: apt-get install openjdk-{JAVA}-jre-headless)"

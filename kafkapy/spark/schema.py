@@ -1,4 +1,4 @@
-"""The rows of the source as Spark's types; kafkapy.arrow.rows has the same as Arrow's.
+"""The source's rows as Spark types; kafkapy.arrow.rows has them as Arrow types.
 
 Source: KafkaRecordToRowConverter of Spark.
 """
@@ -32,15 +32,15 @@ _TYPES: dict[str, DataType] = {
 
 
 def schema_of(columns: Sequence[str]) -> StructType:
-    """Of these columns, in this order."""
+    """Return the schema with these columns, in this order."""
     return StructType([StructField(name, _TYPES[name]) for name in columns])
 
 
 def check_schema(schema: StructType, columns: Sequence[str]) -> None:
-    """Raises BadOption unless the schema is what the source has: it cannot be chosen."""
+    """Raise BadOption unless the schema is the source's own, which cannot be changed."""
     fixed = schema_of(columns)
     if schema != fixed:
         raise BadOption(
-            f"the schema {schema.simpleString()} was asked for, and the rows of the source kafkapy are "
-            f"{fixed.simpleString()}: leave .schema(...) away, and choose columns with the option 'columns'"
+            f"the schema {schema.simpleString()} was requested, but the rows of the source kafkapy are "
+            f"{fixed.simpleString()}: leave out .schema(...), and choose columns with the option 'columns'"
         )

@@ -1,5 +1,8 @@
-"""The PySpark data source `kafkapy`. What a query needs is imported when it is needed: Spark imports this module to
-list the sources, and in every process that it makes for one."""
+"""The PySpark data source `kafkapy`.
+
+Modules that a query needs are imported on use: Spark imports this module to list the sources, and in every process that
+it starts for a source.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from kafkapy.spark.plainly import plainly
+from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.requirements import check_requirements
 
 if TYPE_CHECKING:
@@ -22,17 +25,17 @@ if TYPE_CHECKING:
 
 
 class KafkapyDataSource(DataSource):
-    """Topics as rows of key, value, topic, partition, offset, timestamp, timestampType and, if asked for, headers.
+    """Topics as rows of key, value, topic, partition, offset, timestamp, timestampType and, optionally, headers.
 
-    Wrong options raise BadOption, a broker that cannot be reached or refuses raises ClientError or KafkaError; the
-    text of each is a sentence.
+    Invalid options raise BadOption. A broker that cannot be reached or refuses raises ClientError or KafkaError. Each
+    message is one sentence.
     """
 
     @classmethod
     def name(cls) -> str:
         return "kafkapy"
 
-    @plainly
+    @without_traceback
     def schema(self) -> StructType:
         from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.schema import schema_of
@@ -40,7 +43,7 @@ class KafkapyDataSource(DataSource):
         check_requirements()
         return schema_of(source_options(self.options).columns)
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> DataSourceReader:
         from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.reading.batch_reader import BatchReader
@@ -52,7 +55,7 @@ class KafkapyDataSource(DataSource):
         check_schema(schema, options.columns)
         return BatchReader(options)
 
-    @plainly
+    @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from kafkapy.spark.options.source_options import source_options
         from kafkapy.spark.schema import check_schema
@@ -61,7 +64,7 @@ class KafkapyDataSource(DataSource):
         options = source_options(self.options)
         options.check_stream()
         check_schema(schema, options.columns)
-        if find_spec("pyspark.sql.streaming.datasource") is None:  # before PySpark 4.2
+        if find_spec("pyspark.sql.streaming.datasource") is None:  # PySpark before 4.2
             from kafkapy.spark.reading.plain_stream import PlainStreamReader
 
             return PlainStreamReader(options)
@@ -69,14 +72,14 @@ class KafkapyDataSource(DataSource):
 
         return LimitedStreamReader(options)
 
-    @plainly
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from kafkapy.spark.sink.writers import batch_writer
 
         check_requirements()
         return batch_writer(self.options, schema, overwrite)
 
-    @plainly
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from kafkapy.spark.sink.writers import stream_writer
 

@@ -1,1 +1,1 @@
-"""A real broker for tests and scripts: `kafkapy.Broker`, and the fixtures of the pytest plugin."""
+"""A real broker for tests and scripts: `kafkapy.Broker`, and the fixtures of a pytest plugin."""

@@ -1,4 +1,4 @@
-"""`kafkapy.Broker`: a real broker for as long as a `with` block runs, in this process or as a child."""
+"""`kafkapy.Broker`: runs a real broker for the duration of a `with` block, in this process or in a child process."""
 
 import os
 import shutil
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-# What differs from a broker that is started by the command: a free port, and no wait for further members of a group.
+# Differences from a broker started by the command: a free port, and no wait for further members of a group.
 DEFAULTS = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": 0}
 
 
 class BrokerFailed(RuntimeError):
-    """A broker that did not start, or did not stop cleanly; the text has what it wrote to standard error."""
+    """A broker did not start, or did not stop cleanly; the message has its standard error."""
 
 
 class Broker:
-    """A broker on the embedded metadata, on a free port of 127.0.0.1, whose groups begin with their first member.
+    """A broker with embedded metadata on a free port of 127.0.0.1. Groups start with their first member, without delay.
 
         with kafkapy.Broker(num_partitions=4) as broker:
             client = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
 
     Args:
-        log_dir: where it keeps its data; None: a new directory, removed at the end.
-        process: run `kafkapy start` as a child, instead of threads of this process.
-        config: settings by their names ({"num.partitions": 4}); they go over everything else.
+        log_dir: the data directory; None: a new directory that is removed at the end.
+        process: run `kafkapy start` in a child process instead of threads of this process.
+        config: settings by name ({"num.partitions": 4}), which override all others.
         overrides: settings with underscores for dots (num_partitions=4).
 
     Attributes:
-        bootstrap_servers: "host:port", what clients take.
+        bootstrap_servers: "host:port" for clients.
         listeners: "PLAINTEXT://host:port" of every listener.
         log_dir: the data directory.
-        pid: of the process that it runs in.
+        pid: the id of the broker's process.
     """
 
     def __init__(
@@ -79,11 +79,12 @@ class Broker:
         try:
             self.stop()
         except BrokerFailed:
-            if kind is None:  # else what happened in the block says more
+            if kind is None:  # otherwise the exception in the block says more
                 raise
 
     def start(self) -> "Broker":
-        """Returns when it takes connections; raises BrokerFailed (a child), or the broker's own error."""
+        """Start the broker and wait until it accepts connections. Raises BrokerFailed (child) or the broker's own
+        error."""
         try:
             if self.process:
                 self._start_child()
@@ -95,7 +96,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stops it cleanly, as SIGTERM does; removes the data directory if it was made here."""
+        """Stop the broker cleanly, as SIGTERM does; remove a data directory created here."""
         try:
             if self._server is not None:
                 self._server.stop()
@@ -105,13 +106,13 @@ class Broker:
             self._clean_up()
 
     def kill(self) -> None:
-        """Kills the child as `kill -9` does: nothing is flushed. The data directory stays until `stop`."""
+        """Kill the child process as `kill -9` does, without flushing. The data directory stays until `stop`."""
         if self._child is None:
-            raise BrokerFailed("Only a broker of its own can be killed: Broker(process=True), while it runs.")
+            raise BrokerFailed("Only a running broker in a child process can be killed: use Broker(process=True).")
         self._end_child()
 
     def stderr(self) -> str:
-        """What a child has written to standard error so far: its log."""
+        """Return what the child process has written to standard error so far: its log."""
         if self._stderr is None:
             return ""
         self._stderr.flush()
@@ -131,13 +132,13 @@ class Broker:
         command = [sys.executable, "-m", "kafkapy", "start"]
         for name, value in self._settings.items():
             command += ["-o", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
-        # A file, not a pipe: a pipe nobody reads would fill up and stop the broker at its next log line.
-        if self._stderr is not None:  # of a child that was killed
+        # A file, because a pipe that nothing reads would fill up and block the broker at a log line.
+        if self._stderr is not None:  # from a killed child
             self._stderr.close()
         self._stderr = tempfile.NamedTemporaryFile(prefix="kafkapy-stderr-")  # noqa: SIM115 - closed in _clean_up
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._stderr, text=True, encoding="utf-8")
         self._child = child
-        # A broker that hangs is killed, which ends the read below.
+        # The watchdog kills a broker that hangs, which ends the read below.
         watchdog = threading.Timer(START_TIMEOUT_S, child.kill)
         watchdog.start()
         try:
@@ -147,9 +148,9 @@ class Broker:
             watchdog.cancel()
         if " ready: " not in ready:
             code = child.wait()
-            said = self.stderr().strip()
+            output = self.stderr().strip()
             raise BrokerFailed(
-                f"The broker did not start (exit code {code}); it said: {said or ready.strip() or 'nothing'}"
+                f"The broker did not start (exit code {code}); its output: {output or ready.strip() or 'none'}"
             )
         self.listeners = ready.partition(" ready: ")[2].split(" data=")[0].split(",")
         self.pid = child.pid
@@ -163,13 +164,13 @@ class Broker:
             child.kill()
             child.wait()
             raise BrokerFailed(
-                f"The broker did not stop within {STOP_TIMEOUT_S:g} s; it said: {self.stderr()}"
+                f"The broker did not stop within {STOP_TIMEOUT_S:g} s; its output: {self.stderr()}"
             ) from None
         if code != 0:
-            raise BrokerFailed(f"The broker ended with exit code {code}; it said: {self.stderr()}")
+            raise BrokerFailed(f"The broker ended with exit code {code}; its output: {self.stderr()}")
 
     def _end_child(self) -> None:
-        """Ends the child if it still runs, and lets go of it."""
+        """Kill the child process if it still runs, and release its resources."""
         self.listeners = []
         child, self._child = self._child, None
         if child is None:

@@ -1,10 +1,10 @@
-"""Fixtures that come with the package: a broker for the whole test run, and a new topic for a test.
+"""Pytest fixtures of the package: a broker for the whole test run, and a new topic for each test.
 
     def test_mine(kafkapy_broker, kafkapy_topic):
         producer = KafkaProducer(bootstrap_servers=kafkapy_broker.bootstrap_servers)
         producer.send(kafkapy_topic, b"hello")
 
-pytest loads this in every run, also in those that use none of it, so it imports the broker in the fixtures only.
+Pytest loads this module in every run, even if no test uses it, so only the fixtures import the broker.
 """
 
 import itertools
@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def kafkapy_broker() -> "Iterator[Broker]":
-    """A broker in this process, on a free port and in a directory of its own; stopped and removed at the end."""
+    """A broker in this process, on a free port and with its own directory, which is removed at the end."""
     from kafkapy.testing.broker import Broker
 
     with Broker() as broker:
@@ -31,10 +31,10 @@ def kafkapy_broker() -> "Iterator[Broker]":
 
 @pytest.fixture
 def kafkapy_topic(kafkapy_broker: "Broker", request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a new, empty topic with one partition, called after the test; deleted after it."""
+    """The name of a new, empty topic with one partition, named after the test and deleted after it."""
     from kafkapy.client import Admin
 
-    # Topic names have at most 249 characters, of these kinds; the number keeps names that are cut off apart.
+    # Topic names have at most 249 characters of these kinds; the number makes truncated names unique.
     name = re.sub(r"[^a-zA-Z0-9_-]", "-", request.node.name)[:200] + f"-{next(_numbers)}"
     with Admin(kafkapy_broker.bootstrap_servers) as admin:
         admin.create_topic(name, 1)

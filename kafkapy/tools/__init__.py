@@ -1,1 +1,1 @@
-"""What people type: the command line and the offline tools for segment files."""
+"""The command line `kafkapy`: a module or folder for each command, and `common` for code that several commands use."""

@@ -1,6 +1,6 @@
-"""The command line: typer's commands put together, and how a call ends.
+"""The command line as a typer application, and its errors as CallError.
 
-A broker's start does not come here, see `tools.main`; only its help does.
+`kafkapy start` does not load this module (see `tools.main`), only `kafkapy start --help` does.
 """
 
 import sys
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.tools.commands import add_commands
-from kafkapy.tools.errors import CallError
+from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.lazy_commands import add_commands
 from kafkapy.version import VERSION
 
 EPILOG = "Examples: kafkapy start -o log.dirs=/tmp/data  |  kafkapy topics list  |  kafkapy consume flights --max 10"
@@ -18,14 +18,14 @@ EPILOG = "Examples: kafkapy start -o log.dirs=/tmp/data  |  kafkapy topics list 
 COMMANDS = {
     "start": "kafkapy.tools.cli:start",
     "produce": "kafkapy.tools.produce:produce",
-    "consume": "kafkapy.tools.consume:consume",
-    "topics": "kafkapy.tools.topics:app",
-    "groups": "kafkapy.tools.groups:app",
-    "transactions": "kafkapy.tools.transactions:app",
+    "consume": "kafkapy.tools.consume.cli:consume",
+    "topics": "kafkapy.tools.topics.cli:app",
+    "groups": "kafkapy.tools.groups.cli:app",
+    "transactions": "kafkapy.tools.transactions.cli:app",
     "configs": "kafkapy.tools.configs:app",
-    "mirror": "kafkapy.tools.mirror:mirror",
+    "mirror": "kafkapy.tools.mirror.cli:mirror",
     "spark": "kafkapy.tools.spark:app",
-    "zk": "kafkapy.tools.zk:app",
+    "zk": "kafkapy.tools.zk.cli:app",
 }
 
 
@@ -40,22 +40,24 @@ def everything(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command as a whole."""
+    """Take the options that come before a command."""
 
 
 def start(
     properties: Annotated[
-        str | None, typer.Argument(metavar="SERVER.PROPERTIES", help="Settings of a broker, as of Apache Kafka.")
+        str | None, typer.Argument(metavar="SERVER.PROPERTIES", help="Broker settings, in Apache Kafka's format.")
     ] = None,
     override: Annotated[
         list[str] | None,
-        typer.Option("-o", "--override", metavar="KEY=VALUE", help="A setting that goes over the file; repeat it."),
+        typer.Option(
+            "-o", "--override", metavar="KEY=VALUE", help="A setting that overrides the file; may be repeated."
+        ),
     ] = None,
 ) -> None:
     """Run a broker in the foreground.
 
-    When it takes connections it prints one line with its addresses, data directory and pid; its log goes to
-    standard error. SIGTERM and SIGINT stop it cleanly, a second one at once.
+    As soon as it accepts connections it prints one line with its addresses, data directory and pid. Its log goes to
+    standard error. SIGTERM or SIGINT stops it cleanly; a second signal ends it at once.
 
     Examples:
 
@@ -72,10 +74,10 @@ def start(
 
 
 def app_for(words: Sequence[str]) -> typer.Typer:
-    """The whole command line, or as much of it as a call with these words needs."""
+    """Return the application: with all commands, or only the command that the call needs."""
     app = typer.Typer(
         name="kafkapy",
-        help="A Kafka-protocol broker, and the tools that go with it.",
+        help="A Kafka-protocol broker and its tools.",
         epilog=EPILOG,
         no_args_is_help=True,
         rich_markup_mode="markdown",
@@ -94,13 +96,13 @@ def app_for(words: Sequence[str]) -> typer.Typer:
 
 
 def run(args: Sequence[str]) -> int:
-    """Runs one command and returns its exit code. What is wrong with the call is raised as CallError, so that it
-    reads like every other error; typer's own errors are known by what they can do, whatever module they are in."""
+    """Run one command and return its exit code. Raises CallError for a wrong call, so that typer's errors are printed
+    like all others; they are recognized by their methods, since their module differs between versions of typer."""
     command: Callable[..., Any] = typer.main.get_command(app_for(args))
     try:
         result = command(list(args), prog_name="kafkapy", standalone_mode=False)
     except SystemExit as ended:
-        if isinstance(ended.__context__, BrokenPipeError):  # which typer makes a failure
+        if isinstance(ended.__context__, BrokenPipeError):  # typer would exit with code 1
             raise ended.__context__ from None
         raise
     except Exception as error:
@@ -120,7 +122,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _with_value(said: str, option: Any, args: Sequence[str]) -> str:
-    """Typer's sentence about the value of an option, with the value, and without the words of its library."""
+    """Return typer's sentence about an option with the wrong value in it, without the words of typer's library."""
     for place, word in enumerate(args):
         name, equals, value = word.partition("=")
         if name in getattr(option, "opts", ()) and (equals or args[place + 1 :]):

@@ -5,15 +5,15 @@ from typing import Annotated
 import typer
 
 from kafkapy.client.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, Admin
-from kafkapy.tools.errors import CallError
-from kafkapy.tools.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
-from kafkapy.tools.output import print_json, print_table
+from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
+from kafkapy.tools.common.output import print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="Describe and alter the settings of topics and brokers.")
 
-TopicName = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="The settings of a topic.")]
-BrokerId = Annotated[int | None, typer.Option("--broker", metavar="ID", help="The settings of one broker.")]
-AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="What is set for all brokers together.")]
+TopicName = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Settings of this topic.")]
+BrokerId = Annotated[int | None, typer.Option("--broker", metavar="ID", help="Settings of this broker.")]
+AllBrokers = Annotated[bool, typer.Option("--all-brokers", help="The defaults of all brokers of the cluster.")]
 
 
 @app.command("describe")
@@ -22,11 +22,11 @@ def describe(
     topic: TopicName = None,
     broker: BrokerId = None,
     all_brokers: AllBrokers = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also settings that have their default.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also show settings that have their default.")] = False,
     as_json: Json = False,
     servers: Servers = DEFAULT_SERVER,
 ) -> None:
-    """Show settings, their values and where these come from.
+    """Show settings with their values and sources.
 
     Examples:
 
@@ -58,6 +58,8 @@ def describe(
             ["setting", "value", "source"],
             [(e.name, "(hidden)" if e.sensitive else e.value, e.source) for e in shown],
         )
+    elif all_brokers:
+        print("Nothing is set for all brokers together; --broker ID shows what one broker has.")
     else:
         print("Every setting has its default; --all shows them.")
 
@@ -67,15 +69,22 @@ def alter(
     topic: TopicName = None,
     broker: BrokerId = None,
     all_brokers: AllBrokers = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set; repeat it.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set a value; may be repeated.")
+    ] = None,
     delete: Annotated[
-        list[str] | None, typer.Option("--delete", "-d", metavar="KEY", help="Back to the default.")
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="KEY", help="Remove the value, so that the default holds."),
     ] = None,
-    append: Annotated[list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Add to a list.")] = None,
+    append: Annotated[
+        list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Add to a setting that is a list.")
+    ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Take from a list.")
+        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Remove from a setting that is a list.")
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Only check whether it would do.")] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Only check whether the values are valid.")
+    ] = False,
     servers: Servers = DEFAULT_SERVER,
 ) -> None:
     """Change settings while the broker runs.
@@ -98,7 +107,7 @@ def alter(
         raise CallError("configs alter needs --set, --delete, --append or --subtract")
     with Admin(cluster_of(servers)) as admin, admin.cluster:
         admin.alter_configs(kind, name, changes, validate_only=validate_only)
-    print("The settings would do." if validate_only else f"Changed: {', '.join(change[0] for change in changes)}.")
+    print("The settings are valid." if validate_only else f"Changed: {', '.join(change[0] for change in changes)}.")
 
 
 def _resource(topic: str | None, broker: int | None, all_brokers: bool) -> tuple[int, str]:

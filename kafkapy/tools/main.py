@@ -1,7 +1,7 @@
-"""The command `kafkapy`: looks at the first word before it loads anything.
+"""The entry point of `kafkapy`.
 
-A broker must be there within a fraction of a second and in little memory, so `kafkapy start` goes straight to
-`tools.start`; the rest of the command line, its help and its completion load typer and rich.
+A broker has to start within a fraction of a second and in little memory, so `kafkapy start` goes straight to
+`tools.start`. Only other commands, help and completion load typer and rich.
 """
 
 import os
@@ -11,22 +11,23 @@ import threading
 from collections.abc import Sequence
 from io import TextIOWrapper
 
-from kafkapy.tools.errors import CallError
+from kafkapy.tools.common.errors import CallError
 
 DONE, FAILED, WRONG_CALL, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 
 class Terminated(BaseException):
-    """SIGTERM came to a command that has no other end for it: what it has begun is cleared away."""
+    """Raised in the main thread on SIGTERM, so that a command without a handler of its own cleans up."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit code: 0 done, 1 failed, 2 the call was wrong, 130 interrupted,
-    143 terminated."""
+    """Run one command and return its exit code: 0 done, 1 failed, 2 wrong call, 130 interrupted, 143 terminated."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # names of files may be any bytes, and a locale anything
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # file names may have any bytes, and the locale's encoding may lack characters
     try:
         return _run(args)
     except KeyboardInterrupt:
@@ -34,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Terminated:
         return TERMINATED
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as in `kafkapy log dump FILE | head`. What is still buffered
-        # has nowhere to go, and the interpreter must not complain about that at its end.
+        # The reader of our output has closed the pipe, as in `kafkapy log dump FILE | head`. At its exit Python would
+        # print an error when it flushes what is still buffered, so standard output becomes /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:
@@ -75,19 +76,16 @@ def _terminated(number: int, frame: object) -> None:
 
 
 def sentence_of(error: Exception) -> str:
-    """What went wrong, for a person. An error nobody foresaw says its kind and how to see where it came from."""
+    """Return a sentence for the user. For an unexpected error it names the type and how to get a traceback."""
     from kafkapy.errors import KafkaError, name_of
 
     if isinstance(error, KafkaError):
         text = f"{error.message.rstrip('.')} ({name_of(error.code)})"
-    elif type(error).__module__.startswith("kafkapy."):  # its text was written for people
+    elif type(error).__module__.startswith("kafkapy."):  # its text is written for users
         text = (isinstance(error, OSError) and error.strerror) or str(error)
     elif isinstance(error, OSError):
         reason = error.strerror or str(error)
         text = reason if error.filename is None else f"{os.fspath(error.filename)!s}: {reason}"
     else:
-        text = (
-            f"an error that should not happen: {type(error).__name__}: {error}; "
-            "run it again with KAFKAPY_DEBUG=1 to see where"
-        )
+        text = f"unexpected error: {type(error).__name__}: {error}; run it again with KAFKAPY_DEBUG=1 for a traceback"
     return text if text.endswith((".", "?", "!")) else text + "."

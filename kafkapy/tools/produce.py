@@ -1,4 +1,4 @@
-"""`kafkapy produce`: lines of a file or of standard input become records."""
+"""`kafkapy produce`: send the lines of a file or of standard input as records."""
 
 import os
 import select
@@ -12,10 +12,10 @@ import typer
 
 from kafkapy.client.record_producer import RecordProducer
 from kafkapy.record.compression import NAMES
-from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.options import DEFAULT_SERVER, Servers, cluster_of
-from kafkapy.tools.output import progress
-from kafkapy.tools.record_json import RecordLine, parse_record
+from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of
+from kafkapy.tools.common.output import progress
+from kafkapy.tools.common.record_json import RecordLine, parse_record
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
@@ -26,20 +26,25 @@ def produce(
         Path | None, typer.Argument(metavar="FILE", help="Lines to send; none or -: standard input.")
     ] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", metavar="TEXT", help="What parts a line into key and value.")
+        str | None,
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="The text between key and value of a line."),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Each line is an object with value, key, headers, partition, timestamp.")
     ] = False,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Where all records go.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, help="Send all records to this partition.")
+    ] = None,
     codec: Annotated[str, typer.Option("--codec", "-z", help=f"Compression: {', '.join(NAMES)}.")] = "none",
-    acks: Annotated[str, typer.Option("--acks", help="Who must have a record before it counts: all, 1 or 0.")] = "all",
+    acks: Annotated[
+        str, typer.Option("--acks", help="Which replicas must acknowledge a record: all, 1 (the leader) or 0 (none).")
+    ] = "all",
     servers: Servers = DEFAULT_SERVER,
 ) -> None:
-    """Send lines to a topic, a record a line.
+    """Send lines to a topic, one record per line.
 
-    Records with a key go where Kafka's own clients put that key. With --json, values and keys are strings, null,
-    {"base64": "..."} for bytes that are no text, or any other JSON, which is sent as JSON text.
+    A key selects the same partition as in Kafka's own clients. With --json, values and keys are strings, null,
+    {"base64": "..."} for bytes that are not text, or any other JSON, which is sent as JSON text.
 
     Examples:
 
@@ -71,7 +76,7 @@ def produce(
 
 
 class _Lines:
-    """What the options say a line is."""
+    """Parses lines as the options say."""
 
     def __init__(self, key_separator: str | None, as_json: bool, partition: int | None) -> None:
         self._separator = None if key_separator is None else key_separator.encode()
@@ -79,7 +84,7 @@ class _Lines:
         self._partition = partition
 
     def record(self, line: bytes, number: int) -> RecordLine | None:
-        """The record of a line without its end; None for an empty line between JSON objects."""
+        """Return the record in a line without its line end; None for an empty line between JSON objects."""
         if self._as_json:
             if not line.strip():
                 return None
@@ -97,7 +102,7 @@ class _Lines:
 
 
 def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines, show: Callable[[int], None]) -> int:
-    """Sends all lines; what precedes a wrong line is stored before the error comes."""
+    """Send all lines and return their number. Lines before an invalid one are sent before the error is raised."""
     count = 0
     done = 0
     try:
@@ -125,8 +130,8 @@ def _send(producer: RecordProducer, topic: str, source: BinaryIO, lines: _Lines,
 
 
 def _read_lines(source: BinaryIO, producer: RecordProducer) -> Iterator[bytes]:
-    """Lines as they come, with their ends. Before waiting for more, what there is is sent: whoever types or pipes
-    slowly sees every line stored at once."""
+    """Yield lines, with their line ends, as they arrive. Before each wait for input the producer is flushed, so that
+    lines that are typed or piped slowly are stored at once."""
     rest: list[bytes] = []
     while True:
         if not select.select([source], [], [], 0)[0]:

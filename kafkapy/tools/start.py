@@ -1,4 +1,4 @@
-"""`kafkapy start`: a broker in the foreground. Loads only what a broker needs (no typer, no rich)."""
+"""`kafkapy start`: run a broker in the foreground. Imports neither typer nor rich, for a fast start."""
 
 import gc
 import os
@@ -6,11 +6,10 @@ import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Thread
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from kafkapy.tools.errors import CallError, ToolError
+from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
@@ -18,22 +17,22 @@ if TYPE_CHECKING:
     from kafkapy.server.config import BrokerConfig
 
 INTERRUPTED = 130
-# Bytes of freed memory a heap keeps. What a compressed batch of 1 MB takes for a moment is a few hundred KiB: without
-# this its pages were made anew for each, 66 (lz4) to 165 (gzip) faults a batch, a fifth of the broker's time.
+# Bytes of freed memory that the allocator keeps. Compressing a batch of 1 MB needs a few hundred KiB for a moment;
+# without this each batch got new pages from the kernel: 66 (lz4) to 165 (gzip) page faults, a fifth of the CPU time.
 KEPT = 4 << 20
-# While logs are loaded what is new is taken out of the collector's sight so often (s), and so many times.
+# While logs are loaded, new objects are excluded from garbage collection this often (s), at most so many times.
 _FREEZE_EVERY, _FREEZES = 0.1, 50
 USAGE = "kafkapy start [server.properties] [-o KEY=VALUE ...]"
 
 
 def start(args: Sequence[str]) -> int:
-    """Runs a broker until SIGTERM or SIGINT; returns the exit code."""
+    """Run a broker until SIGTERM or SIGINT; return the exit code."""
     file, overrides = parse(args)
     return serve(file, overrides)
 
 
 def parse(args: Sequence[str]) -> tuple[str | None, dict[str, str]]:
-    """The properties file, if there is one, and the settings given by -o; raises CallError."""
+    """Return the properties file, if one is named, and the settings of -o. Raises CallError."""
     file: str | None = None
     overrides: dict[str, str] = {}
     rest = list(args)
@@ -66,7 +65,8 @@ def add_override(overrides: dict[str, str], setting: str) -> None:
 
 
 def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str = "-o") -> "BrokerConfig":
-    """The settings of a broker; `given_by` is what of the command line has the overrides, for messages.
+    """Return the broker's settings: those of the file, overridden by `overrides`. `given_by` names the option that set
+    the overrides, for messages.
 
     Raises ToolError for a file that cannot be read, CallError for a wrong override, ConfigError or PropertiesError
     for what is wrong in the file.
@@ -85,12 +85,12 @@ def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str 
 
 
 def serve(file: str | None, overrides: dict[str, str]) -> int:
-    """Starts, says on standard output that it is ready, and runs until a signal; a second one ends it at once.
+    """Run a broker until a signal; a second signal ends the process at once. Prints a line when the broker is ready.
 
-    Raises ToolError when the broker could not go on, and whatever kept it from starting.
+    Raises ToolError when a running broker fails, and the error of a start that fails.
     """
-    # Not an Event: its lock is held for a moment when somebody begins to wait, and the handler of a signal that comes
-    # then, which runs in the same thread, would wait for it for ever.
+    # Not an Event: Event.wait holds the Event's lock for a moment. A signal handler that runs in the main thread just
+    # then, and calls Event.set, would wait for that lock for ever. SimpleQueue.put may be called from a handler.
     stop: SimpleQueue[None] = SimpleQueue()
     failures: list[str] = []
     signals: list[int] = []
@@ -119,15 +119,16 @@ def serve(file: str | None, overrides: dict[str, str]) -> int:
 def _run(config: "BrokerConfig", stop: SimpleQueue[None], on_failure: Callable[[str], None]) -> None:
     from kafkapy._ext.allocator import keep_freed
     from kafkapy.runtime import logs
+    from kafkapy.runtime.threads import Thread
     from kafkapy.server.broker import BrokerServer
 
     logs.set_up(config.kafkapy_log_level)
     keep_freed(KEPT)
     server = BrokerServer(config, on_failure=on_failure)
     server.start()
-    _spare_the_collector()
-    Thread(target=_spare_the_logs, args=(server,), name="after-loading", daemon=True).start()
     try:
+        _freeze_modules()
+        Thread(_freeze_logs, "after-loading", (server,)).start()
         if stop.empty():
             print(ready_line(server.listeners, config.log_dirs), flush=True)
         stop.get()
@@ -135,27 +136,30 @@ def _run(config: "BrokerConfig", stop: SimpleQueue[None], on_failure: Callable[[
         server.stop()
 
 
-def _spare_the_collector() -> None:
-    """A full collection looks at every object while nothing else runs: 30 to 70 ms (measured), most of them for what
-    the modules made once and for all. That is looked at no more. What comes is looked at less often, because it goes
-    without a collector as soon as its request is answered (tests/server/test_no_circles.py), and still so often that
-    no look takes long: 20,000 new objects are 1 ms if they are in use and 3 ms if they are circles, the 200,000 of ten
-    such looks 11 ms. In 45 seconds of everything at a time there are two looks."""
+def _freeze_modules() -> None:
+    """Exclude the objects of the modules from garbage collection, and make collections rarer.
+
+    A full collection stops all threads for 30 to 70 ms (measured), mostly for objects that live as long as the process.
+    Objects made for a request are freed by their reference counts as soon as it is answered
+    (tests/server/test_no_circles.py), so collections may be rare. They stay short: 20,000 new objects take 1 ms if
+    they are in use, 3 ms if they are reference cycles, and the 200,000 of a second-generation collection 11 ms.
+    45 seconds under full load had two collections.
+    """
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
 
 
-def _spare_the_logs(server: "BrokerServer") -> None:
-    """The same for the logs as they are loaded: looks at those of 10,000 partitions take 200 ms of their start, and
-    would take 120 ms each time later on."""
-    for patience in (*[_FREEZE_EVERY] * _FREEZES, None):
-        loaded = server.wait_until_loaded(patience)
+def _freeze_logs(server: "BrokerServer") -> None:
+    """Exclude the logs from garbage collection while they are loaded. With 10,000 partitions, collections take 200 ms
+    of the start, and each later full collection would take 120 ms."""
+    for timeout in (*[_FREEZE_EVERY] * _FREEZES, None):
+        loaded = server.wait_until_loaded(timeout)
         gc.freeze()
         if loaded:
             return
 
 
 def ready_line(listeners: Sequence[str], log_dirs: Sequence[Path]) -> str:
-    """What says that the broker takes connections: addresses, data directories and pid, on one line."""
+    """Return the line that says that the broker accepts connections: addresses, data directories and pid."""
     data = ",".join(str(path.absolute()) for path in log_dirs)
     return f"kafkapy {VERSION} ready: {','.join(listeners)} data={data} pid={os.getpid()}"

@@ -12,12 +12,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
-import pyarrow as pa
 from crc32c import crc32c
 
-from kafkapy.arrow.encode import RowEncoder
-from kafkapy.arrow.partition_reader import read_partition
-from kafkapy.arrow.rows import MAX_ROWS, RowBuilder
 from kafkapy.client.cluster import Cluster
 from kafkapy.record.batch import build
 from perf import frames
@@ -93,6 +89,8 @@ def _again_and_again(fetches: Sequence[bytes], times: int) -> Iterator[bytes]:
 
 def _rows_in(size: int, codec: int, payload: int, columns: Sequence[str] | None = None) -> float:
     """Million rows a second."""
+    from kafkapy.arrow.rows import RowBuilder
+
     fetches, records = _fetches(size, codec, min(POOL, payload))
     times = max(1, payload // (records * size))
     rows = RowBuilder("topic", 0, columns=columns)
@@ -108,6 +106,11 @@ def _rows_in(size: int, codec: int, payload: int, columns: Sequence[str] | None 
 
 def _rows_out(size: int, payload: int, partitions: int = 1) -> float:
     """Million rows a second; with more than one partition they have keys, whose hash chooses."""
+    import pyarrow as pa
+
+    from kafkapy.arrow.encode import RowEncoder
+    from kafkapy.arrow.rows import MAX_ROWS
+
     count = min(MAX_ROWS, max(1, payload // size))
     columns = {"value": pa.array(frames.text_values(size, count), pa.binary())}
     if partitions > 1:
@@ -135,6 +138,8 @@ def _bare(size: int, payload: int) -> float:
 
 
 def _read(bench: Bench, kind: str) -> float:
+    from kafkapy.arrow.partition_reader import read_partition
+
     values = frames.text_values(100, frames.records_that_fill(100, BATCH))
     records = frames.batch(values)
     with bench.broker(kind) as broker:

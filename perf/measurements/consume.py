@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 import time
-
-from confluent_kafka import Consumer, Message, TopicPartition
+from typing import TYPE_CHECKING
 
 from perf import frames
 from perf.bare import CHUNK, bare_loop
@@ -13,6 +12,9 @@ from perf.brokers import Broker
 from perf.cpu import used
 from perf.measurement import GIB, Bench, Figures, Goal, Measurement, Row
 from perf.raw_client import RawClient, Refused
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
 
 SIZE = 1024
 BATCH = 64 * 1024  # 16 of them fill a fetch of 1 MiB with next to nothing cut off
@@ -69,6 +71,8 @@ class Consume(Measurement):
 
 def _librdkafka(broker: Broker, count: int) -> float:
     """MB/s of `count` records from the beginning, timed from the first ones on; no group is joined."""
+    from confluent_kafka import Consumer, TopicPartition
+
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "perf", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])

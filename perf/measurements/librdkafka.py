@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from confluent_kafka import Producer
+from typing import TYPE_CHECKING, Any
 
 from perf import frames
 from perf.brokers import Broker
@@ -12,6 +10,9 @@ from perf.cpu import used
 from perf.measurement import GIB, Bench, Figures, Goal, Measurement, Row
 from perf.measurements.produce import ACKS, SIZES
 from perf.raw_client import RawClient, Refused
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
 
 TOGETHER = 5_000  # messages a call: one crossing from Python to C for all of them
 QUEUED = 90_000  # below queue.buffering.max.messages, which is 100,000
@@ -52,6 +53,8 @@ class Librdkafka(Measurement):
 
 def _measure(bench: Bench, broker: Broker, topic: str, size: int, acks: int) -> tuple[float, float]:
     """MB/s and the broker's CPU seconds a GiB. The producer is gone when this returns, so it sees no broker stop."""
+    from confluent_kafka import Producer
+
     with RawClient(broker.port) as client:
         client.create_topic(topic)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 5, "acks": acks})

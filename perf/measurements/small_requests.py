@@ -14,8 +14,6 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
-from confluent_kafka import Producer
-
 from perf import frames
 from perf.brokers import Broker
 from perf.closed_loop import closed_loop
@@ -138,6 +136,8 @@ def _deliver(
 
 def _librdkafka(bench: Bench, broker: Broker) -> Figures:
     """One connection, requests of one record each, as many on the way as it sends by itself."""
+    from confluent_kafka import Producer
+
     count = bench.scale.requests // 4
     settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.num.messages": 1, "acks": 1}
     producer = Producer(settings)

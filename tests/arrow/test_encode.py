@@ -190,7 +190,7 @@ def test_what_is_open_is_bounded():
             {"value": [b"a"], "topic": ["t"], "key": [1.5]},
             "column 'key' has the type double; it has to be binary or string",
         ),
-        ({"value": [b"a"], "valeu": [b"a"]}, "no column 'valeu' in a record: it has key, value, topic"),
+        ({"value": [b"a"], "valeu": [b"a"]}, "a record has no column 'valeu': it has key, value, topic"),
         ({"topic": ["t"]}, r"neither a column 'value' nor 'key'; they have \['topic'\]"),
         ({"value": [b"a"]}, "no column 'topic', and no topic is given"),
         ({"value": [b"a"], "topic": [1]}, "column 'topic' has the type int64; it has to be string"),
@@ -201,7 +201,7 @@ def test_what_is_open_is_bounded():
             "row 3, for topic 't', is for partition 2, but the topic",
         ),
         ({"value": [b"a"], "topic": ["t"], "partition": [-1]}, "is for partition -1"),
-        ({"value": [b"a"], "topic": ["t"], "partition": [1 << 31]}, "'partition' has a number that no partition has"),
+        ({"value": [b"a"], "topic": ["t"], "partition": [1 << 31]}, "'partition' has a number that is not a partition"),
         ({"value": [b"a"], "topic": ["t"], "timestamp": [-5]}, r"before 1970 \(-5 ms\)"),
         ({"value": [b"a"], "topic": ["t"], "timestamp": ["now"]}, "'timestamp' has the type string; it has to be a"),
         ({"value": [b"a"], "topic": ["t"], "headers": [["a"]]}, "it has to be list<struct<key: string"),
@@ -229,5 +229,5 @@ def test_a_row_is_named_by_its_number_also_where_topics_take_turns():
 
 def test_a_column_that_is_there_twice_is_refused():
     batch = pa.RecordBatch.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
-    with pytest.raises(ValueError, match="'value' is there more than once"):
+    with pytest.raises(ValueError, match="there are several columns 'value'"):
         list(RowEncoder(lambda _: 1, topic="t").feed(batch))

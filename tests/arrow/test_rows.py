@@ -55,7 +55,7 @@ def decoded(data, topic="t", partition=3):
             "offset": record.offset,
             "timestamp": 1000 * max(-MOST_MS, min(MOST_MS, record.timestamp)),
             "timestampType": header.timestamp_type if header.magic else -1,
-            "headers": [{"key": name, "value": value} for name, value in record.headers],
+            "headers": [{"key": name, "value": value} for name, value in record.headers] or None,
         }
         for header in iter_entries(data)
         for record in records_of(data, header)
@@ -123,8 +123,8 @@ def test_the_schema_is_that_of_sparks_own_source():
     [
         (["key", "valeu"], "there is no column 'valeu'; there are key, value, topic"),
         ("value", r"columns is the text 'value': give a list of names, as in \['value'\]"),
-        (["key", "key"], "a column is asked for twice: key, key"),
-        ([], "no column is asked for; there are key"),
+        (["key", "key"], "a column is named twice: key, key"),
+        ([], "no column is named; there are key"),
     ],
 )
 def test_columns_that_cannot_be_are_named(columns, sentence):
@@ -132,9 +132,9 @@ def test_columns_that_cannot_be_are_named(columns, sentence):
         RowBuilder("t", 0, columns=columns)
 
 
-def test_headers_are_an_empty_list_where_there_are_none():
+def test_headers_are_null_where_there_are_none():
     (row,) = read(RowBuilder("t", 0), build([(0, None, None, ())]))
-    assert row["headers"] == []
+    assert row["headers"] is None
 
 
 def test_timestamps_are_utc_and_times_bound_what_is_taken():

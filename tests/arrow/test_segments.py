@@ -140,7 +140,7 @@ def test_what_is_left_over_in_an_earlier_segment_is_damage(partition, size):
         end = file.seek(0, os.SEEK_END)
         file.truncate(end - 1)
     splits = splits_in(partition.directory, size)
-    with pytest.raises(OfflineError, match=r"00000100\.log is damaged at t-0: the batch at position \d+ is not all"):
+    with pytest.raises(OfflineError, match=r"00000100\.log is damaged at t-0: the batch at position \d+ is inc"):
         rows_of(splits)
 
 

@@ -109,8 +109,17 @@ def test_an_empty_table_writes_nothing(servers, kafkapy_topic):
     assert kafkapy.arrow.write(kafkapy_topic, table, bootstrap_servers=servers).rows == 0
 
 
+def test_rows_without_a_value_are_tombstones_only_where_that_is_asked_for(admin, servers, kafkapy_topic):
+    table = pa.table({"key": [b"k"]})
+    with pytest.raises(ValueError, match=r"no column 'value', so each would be a tombstone.*they have \['key'\]"):
+        kafkapy.arrow.write(kafkapy_topic, table, bootstrap_servers=servers)
+    assert read(admin, kafkapy_topic) == []
+    kafkapy.arrow.write(kafkapy_topic, table, bootstrap_servers=servers, tombstones=True)
+    assert [(record.key, record.value) for record in read(admin, kafkapy_topic)] == [(b"k", None)]
+
+
 def test_what_cannot_be_written_is_told_before_anything_is_sent(admin, servers, kafkapy_topic):
-    with pytest.raises(TypeError, match="rows is a list, which is no Arrow data"):
+    with pytest.raises(TypeError, match="rows is a list, which is not Arrow data"):
         kafkapy.arrow.write(kafkapy_topic, [b"1"], bootstrap_servers=servers)
     with pytest.raises(ValueError, match="column 'value' has the type int64"):
         kafkapy.arrow.write(kafkapy_topic, pa.table({"value": [1]}), bootstrap_servers=servers)

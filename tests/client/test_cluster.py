@@ -65,8 +65,24 @@ def test_no_address_that_answers_is_a_failed_connection(fake_broker):
 
 def test_waiting_ends_at_the_time_limit_with_the_brokers_reason(fake_broker):
     fake_broker.topics = {"t": [-1]}
+    with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError, match="t-0") as error:
+        cluster.leader_of("t", 0)
+    assert error.value.code == Errors.LEADER_NOT_AVAILABLE
+
+
+def test_a_partition_without_a_leader_leaves_the_others_usable(fake_broker):
+    fake_broker.topics = {"t": [-1, 1]}
+    with Cluster(fake_broker.address) as cluster:
+        assert len(cluster.topic("t").partitions) == 2
+        assert cluster.leader_of("t", 1) == 1
+        assert cluster.leader_now("t", 0) == -1
+    assert len(fake_broker.requests("Metadata")) == 1
+
+
+def test_a_topic_that_is_being_made_is_waited_for_until_all_partitions_have_leaders(fake_broker):
+    fake_broker.topics = {"t": [-1, 1]}
     with Cluster(fake_broker.address, timeout_s=0.02) as cluster, pytest.raises(KafkaError) as error:
-        cluster.topic("t")
+        cluster.topic("t", wait_for_leaders=True)
     assert error.value.code == Errors.LEADER_NOT_AVAILABLE
 
 

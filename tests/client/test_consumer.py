@@ -2,6 +2,7 @@
 
 import pytest
 
+from kafkapy.client.cluster import Cluster
 from kafkapy.client.consumer import Consumer
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.fetched import NAMES_UNTIL
@@ -153,6 +154,38 @@ def test_a_leader_that_moved_is_asked_for_again(fake_broker):
     log.errors = [Errors.NOT_LEADER_OR_FOLLOWER]
     assert read(fake_broker) == [(0, 0, b"a")]
     assert len(fake_broker.requests("Metadata")) == 2
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_the_others(fake_broker):
+    Log(fake_broker, [(0, 1, [(0, records(b"a"))]), (0, 1, [(0, records(b"b"))])])
+    fake_broker.topics["t"] = [-1, 1]
+    with Consumer(fake_broker.address, max_wait_ms=0) as consumer:
+        consumer.assign_topic("t")
+        assert consumer.positions == {("t", 1): 0}
+        assert [record.value for record in consumer.poll()] == [b"b"]
+        consumer.poll()
+        fake_broker.topics["t"] = [1, 1]
+        read = []
+        while not read:
+            read = consumer.poll()
+        assert [(record.partition, record.offset, record.value) for record in read] == [(0, 0, b"a")]
+        fake_broker.topics["t"] = [1, -1]
+        consumer.cluster.topics.clear()
+        consumer.seek("t", 0, 0)
+        assert [record.value for record in consumer.poll()] == [b"a"]
+
+
+def test_all_records_are_not_read_while_a_partition_has_no_leader(fake_broker):
+    Log(fake_broker, [(0, 1, [(0, records(b"a"))]), (0, 1, [(0, records(b"b"))])])
+    fake_broker.topics["t"] = [-1, 1]
+    with Cluster(fake_broker.address, timeout_s=0.02) as cluster:
+        consumer = Consumer(cluster)
+        consumer.assign_topic("t")
+        with pytest.raises(KafkaError, match="t-0") as error:
+            list(consumer.records())
+        assert error.value.code == Errors.LEADER_NOT_AVAILABLE
+        with pytest.raises(KafkaError, match="t-0"):
+            list(consumer.records(until={("t", 0): 1, ("t", 1): 1}))
 
 
 def test_each_fetch_asks_for_another_partition_first(fake_broker):

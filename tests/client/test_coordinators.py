@@ -152,11 +152,11 @@ def test_what_does_not_heal_in_time_is_the_answer(fake_broker, nodes, cluster):
 
 def test_a_key_that_its_coordinator_leaves_out_is_an_error(fake_broker, nodes, cluster):
     (answer,) = Coordinators(cluster, GROUP).ask_each(["a"], lambda *_: {}).values()
-    assert str(answer) == "UNKNOWN_SERVER_ERROR: group 'a': its coordinator left it out"
+    assert str(answer) == "UNKNOWN_SERVER_ERROR: group 'a': the coordinator's response leaves it out"
 
 
 def test_a_broker_that_answers_about_something_else_is_told_of(fake_broker, cluster):
     shape = FIND.Response.Coordinators
     fake_broker.answers[FIND.key] = lambda request: FIND.Response(coordinators=[shape(key="another", node_id=1)])
-    with pytest.raises(KafkaError, match="group 'mine': its coordinator left it out"):
+    with pytest.raises(KafkaError, match="group 'mine': the coordinator's response leaves it out"):
         Coordinators(cluster, GROUP).node_of("mine")

@@ -76,7 +76,10 @@ def test_with_read_committed_it_is_told_which_transactions_are_aborted(servers):
 
 @pytest.mark.parametrize(
     ("records", "says"),
-    [(b"\x00" * 30, "is no batch"), (b"\x00" * 8 + b"\x00\x00\x10\x00" + b"\x00" * 40, "4108 bytes, more than one")],
+    [
+        (b"\x00" * 30, "malformed batches"),
+        (b"\x00" * 8 + b"\x00\x00\x10\x00" + b"\x00" * 40, "4108 bytes, more than one"),
+    ],
 )
 def test_what_is_no_whole_batch_is_refused_with_its_place(servers, monkeypatch, records, says):
     with Admin(servers) as admin, GroupBatches(servers, "bad", auto_offset_reset="earliest") as consumer:

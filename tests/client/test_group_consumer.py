@@ -1,6 +1,7 @@
 """What the group consumer makes of a coordinator's answers, one by one."""
 
 import socket
+import threading
 import time
 from collections import defaultdict
 
@@ -14,7 +15,9 @@ from kafkapy.client import (
     OffsetAndMetadata,
     RebalanceListener,
     coordinator_link,
+    group_consumer,
     group_fetcher,
+    heartbeats,
     membership,
 )
 from kafkapy.errors import Errors, KafkaError
@@ -301,6 +304,49 @@ def test_it_joins_again_when_a_heartbeat_says_so(fake_broker, coordinator, consu
     assert again.reason
 
 
+@pytest.mark.parametrize("code", [Errors.UNKNOWN_MEMBER_ID, Errors.ILLEGAL_GENERATION])
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup", "OffsetCommit"])
+def test_a_cooperative_member_drops_its_partitions_when_it_is_lost_in_a_rebalance(
+    fake_broker, coordinator, consumer_of, api, code
+):
+    events = Events()
+    consumer = consumer_of(listener=events, assignors=["cooperative-sticky"], max_records=1, auto_commit_interval_s=1e6)
+    first = poll_until(consumer, lambda: len(consumer.positions()) == 2 and consumer.positions()["t", 0] > 3)
+    assert max(record.offset for record in first) < 8, "the consumer has more fetched than it has handed out"
+    coordinator.offsets = {("t", 0): (8, ""), ("t", 1): (8, "")}  # where the next owner got
+    coordinator.errors[api].append(code)
+    if api != "OffsetCommit":
+        # The commit before the rebalance is not what this case is about.
+        coordinator.errors["OffsetCommit"].append(Errors.OFFSET_METADATA_TOO_LARGE)
+    consumer.enforce_rebalance()
+    held, after = [("t", 0), ("t", 1)], []
+    deadline = time.monotonic() + PATIENCE_S
+    while consumer.positions() != {("t", 0): 10, ("t", 1): 10} or len(after) < 4:
+        assert time.monotonic() < deadline, "it does not happen"
+        records = consumer.poll(0.02)
+        if ("lost", held) in events.told:
+            after += records  # also those of the poll that notices the loss
+    assert sorted((record.partition, record.offset) for record in after) == [(0, 8), (0, 9), (1, 8), (1, 9)]
+    assert events.told == [("assigned", held), ("lost", held), ("assigned", held)]
+    joins = [SUBSCRIPTION.decode(one.protocols[0].metadata)[1] for one in fake_broker.requests("JoinGroup")]
+    assert joins[-1].owned_partitions == [], "it does not claim what others may own"
+
+
+def test_a_member_that_is_lost_while_positions_are_looked_up_hands_nothing_out(coordinator, consumer_of, monkeypatch):
+    monkeypatch.setattr(group_consumer, "BACKOFF_S", 0.0)
+    events = Events()
+    coordinator.errors["OffsetFetch"] += [Errors.UNSTABLE_OFFSET_COMMIT] * 1000
+    consumer = consumer_of(listener=events, max_records=1, auto_commit_interval_s=0.0)
+    poll_until(consumer, lambda: consumer.assignment)
+    consumer.seek("t", 0, 3)
+    poll_until(consumer, lambda: consumer.positions() == {("t", 0): 4})
+    # The answer to the commit is taken on the way to that of OffsetFetch, which asks for partition 1 again.
+    coordinator.errors["OffsetCommit"].append(Errors.UNKNOWN_MEMBER_ID)
+    assert consumer.poll(0.02) == []
+    assert coordinator.errors["OffsetCommit"] == []
+    poll_until(consumer, lambda: ("lost", [("t", 0), ("t", 1)]) in events.told)
+
+
 def test_heartbeats_go_on_until_the_caller_joins_again(fake_broker, coordinator, consumer_of):
     consumer = consumer_of()
     poll_until(consumer, joined(consumer))
@@ -311,6 +357,63 @@ def test_heartbeats_go_on_until_the_caller_joins_again(fake_broker, coordinator,
         time.sleep(0.001)
     assert coordinator.generation == 1
     poll_until(consumer, lambda: coordinator.generation == 2)
+
+
+def test_a_member_that_leaves_for_polling_too_late_does_not_join_with_that_id(
+    fake_broker, coordinator, consumer_of, monkeypatch
+):
+    leaves, joined_again = threading.Event(), threading.Event()
+
+    def warning(*_):
+        leaves.set()
+        joined_again.wait(PATIENCE_S)
+
+    monkeypatch.setattr(heartbeats.log, "warning", warning)
+    consumer = consumer_of(max_poll_interval_s=0.1, auto_commit=False)
+    poll_until(consumer, joined(consumer))
+    assert leaves.wait(PATIENCE_S)
+    # The heartbeats' thread has found that the member polled too late; before it sends LeaveGroup, the caller is back.
+    consumer.enforce_rebalance()
+    poll_until(consumer, lambda: coordinator.generation == 2)
+    joined_again.set()
+    poll_until(consumer, lambda: fake_broker.requests("LeaveGroup"))
+    left = {one.member_id for request in fake_broker.requests("LeaveGroup") for one in request.members}
+    assert "member-1" in left
+    assert not left.intersection(request.member_id for request in fake_broker.requests("JoinGroup"))
+
+
+def test_a_heartbeat_thread_that_cannot_be_started_is_started_by_a_later_poll(
+    fake_broker, coordinator, consumer_of, monkeypatch
+):
+    start, refused = threading.Thread.start, []
+
+    def once_refused(thread):
+        if thread.name == "kafkapy-heartbeats" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", once_refused)
+    consumer = consumer_of(auto_commit=False)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        poll_until(consumer, joined(consumer))
+    poll_until(consumer, lambda: consumer.positions() and fake_broker.requests("Heartbeat"))
+
+
+def test_a_consumer_whose_heartbeat_thread_cannot_be_started_can_be_closed(coordinator, consumer_of, monkeypatch):
+    start = threading.Thread.start
+
+    def refused(thread):
+        if thread.name == "kafkapy-heartbeats":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    consumer = consumer_of(auto_commit=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            poll_until(consumer, joined(consumer))
+    consumer.close()
 
 
 @pytest.mark.parametrize(
@@ -465,7 +568,7 @@ def test_a_leader_that_is_not_known_is_asked_for_now_and_then(fake_broker, coord
 def test_a_member_that_sends_no_subscription_is_named(coordinator, consumer_of):
     coordinator.others = [apis.JOIN_GROUP.Response.Members(member_id="broken-one", metadata=b"\0\0\0\0\xff\xff")]
     consumer = consumer_of()
-    with pytest.raises(KafkaError, match="the group's member 'broken-one' sends what is no subscription"):
+    with pytest.raises(KafkaError, match="the group's member 'broken-one' sends a malformed subscription"):
         poll_until(consumer, joined(consumer))
     coordinator.others = []
     poll_until(consumer, joined(consumer))
@@ -480,7 +583,7 @@ def test_an_assignment_that_cannot_be_read_leaves_nothing_to_read(coordinator, c
         lambda request, code: apis.SYNC_GROUP.Response(assignment=b"?"),
     )
     coordinator.errors["Heartbeat"].append(Errors.REBALANCE_IN_PROGRESS)
-    with pytest.raises(KafkaError, match="the group's leader sends what is no assignment"):
+    with pytest.raises(KafkaError, match="the group's leader sends a malformed assignment"):
         poll_until(consumer, lambda: False)
     coordinator.SyncGroup = right
     poll_until(consumer, lambda: events.told[-1] == ("assigned", [("t", 0), ("t", 1)]) and len(events.told) == 3)

@@ -172,6 +172,21 @@ def test_a_refusal_names_topic_partition_and_reason_and_ends_the_producer(fake_b
             producer.flush()
 
 
+def test_a_topic_of_an_old_format_says_which_acks_it_takes(fake_broker):
+    fake_broker.topics = {"t": [1]}
+    Store(fake_broker, errors=[Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT] * 2)
+    with RecordProducer(fake_broker.address) as producer:
+        producer.send("t", b"v")
+        with pytest.raises(ProduceFailed, match=r"acks=1 \(kafkapy produce --acks 1\)") as failed:
+            producer.flush()
+    assert failed.value.error.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    with RecordProducer(fake_broker.address, acks=1) as producer:
+        producer.send("t", b"v")
+        with pytest.raises(ProduceFailed) as failed:
+            producer.flush()
+    assert "--acks" not in str(failed.value)
+
+
 def test_what_fails_too_long_is_given_up(fake_broker):
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, errors=[Errors.NOT_ENOUGH_REPLICAS] * 1000000)
@@ -179,6 +194,41 @@ def test_what_fails_too_long_is_given_up(fake_broker):
         producer.send("t", b"v")
         with pytest.raises(ProduceFailed, match="NOT_ENOUGH_REPLICAS"):
             producer.flush()
+
+
+def test_a_partition_without_a_leader_does_not_hold_up_the_others(fake_broker):
+    fake_broker.topics = {"t": [-1, 1]}
+    store = Store(fake_broker)
+    with RecordProducer(fake_broker.address) as producer:
+        waits = producer.send("t", b"waits", partition=0)
+        producer.send("t", b"goes", partition=1)
+        for batch in list(producer._open.values()):
+            producer._close_batch(batch)
+        while not store.stored:
+            producer._outbox.step(wait=True)
+        assert store.values() == [b"goes"]
+        assert not waits.done
+        fake_broker.topics["t"] = [1, 1]
+        producer.flush()
+    assert store.values() == [b"goes", b"waits"]
+
+
+def test_a_partition_that_gets_no_leader_in_time_is_named(fake_broker):
+    fake_broker.topics = {"t": [-1, 1]}
+    with RecordProducer(fake_broker.address, timeout_s=0.02) as producer:
+        producer.send("t", b"v", partition=0)
+        with pytest.raises(ProduceFailed, match=r"t-0.*LEADER_NOT_AVAILABLE.*no leader for 0\.02 s"):
+            producer.flush()
+
+
+def test_records_without_a_key_go_to_partitions_with_a_leader(fake_broker):
+    fake_broker.topics = {"t": [-1, 1, -1, 1]}
+    store = Store(fake_broker)
+    with RecordProducer(fake_broker.address, batch_bytes=200) as producer:
+        for _ in range(100):
+            producer.send("t", bytes(50))
+        producer.flush()
+    assert {partition for _, partition, _ in store.stored} == {1, 3}
 
 
 def test_without_acknowledgements_nothing_is_waited_for(fake_broker, silence):

@@ -8,6 +8,7 @@ from kafkapy.client import (
     ProducerFailed,
     ProducerFenced,
     TransactionalProducer,
+    TransactionFailed,
     TransactionIdentity,
     coordinator_link,
     end_transaction,
@@ -50,6 +51,13 @@ def test_it_is_ended_for_the_producer_that_left_it(fake_broker, coordinator, clu
     (request,) = fake_broker.requests("EndTxn")
     asked = (request.transactional_id, request.producer_id, request.producer_epoch, request.committed)
     assert asked == (*IDENTITY, commit)
+
+
+def test_an_expired_transactional_id_has_nothing_to_abort_and_cannot_commit(coordinator, cluster):
+    coordinator.errors["EndTxn"] += [Errors.INVALID_PRODUCER_ID_MAPPING] * 2
+    end_transaction(cluster, IDENTITY, commit=False)
+    with pytest.raises(TransactionFailed, match="expired"):
+        end_transaction(cluster, IDENTITY, commit=True)
 
 
 @pytest.mark.parametrize(

@@ -260,6 +260,42 @@ def test_nothing_is_there_to_abort_where_the_coordinator_has_heard_of_nothing(co
     assert coordinator.done == ["committed"]
 
 
+@pytest.mark.parametrize("api", ["AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"])
+def test_a_producer_whose_transactional_id_has_expired_gets_a_new_producer_id(fake_broker, coordinator, producer, api):
+    known = {"x": False}  # whether the coordinator has the producer's id; InitProducerId gives one
+    expired = Errors.INVALID_PRODUCER_ID_MAPPING
+    init, end = coordinator.InitProducerId, coordinator.EndTxn
+
+    def init_again(request, code):
+        known["x"] = True
+        return init(request, code)
+
+    coordinator.InitProducerId = init_again
+    coordinator.EndTxn = lambda request, code: end(request, code if known["x"] else expired)
+    producer.init()
+    known["x"] = False
+    coordinator.errors[api].append(expired)
+    with pytest.raises(TransactionAborted, match="abort") as error:
+        copy(producer)
+    assert error.value.code == expired
+    producer.abort()
+    (recovered,) = [one for one in fake_broker.requests("InitProducerId") if one.producer_id >= 0]
+    assert (recovered.producer_id, recovered.producer_epoch) == (9, 0)
+    copy(producer)
+    assert coordinator.done == ["committed"]
+
+
+def test_an_abort_of_an_expired_transactional_id_has_nothing_to_end(fake_broker, coordinator, producer):
+    producer.begin()
+    producer.send("t", b"0", partition=0)
+    producer.flush()
+    coordinator.errors["EndTxn"].append(Errors.INVALID_PRODUCER_ID_MAPPING)
+    producer.abort()
+    assert len(fake_broker.requests("InitProducerId")) == 2
+    copy(producer)
+    assert coordinator.done == ["committed"]
+
+
 def test_a_commit_whose_answer_is_lost_can_be_asked_for_again(coordinator, producer, silence):
     producer.cluster.timeout_s = 0.2
     coordinator.errors["EndTxn"] += [silence, silence, silence]

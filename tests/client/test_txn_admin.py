@@ -207,14 +207,14 @@ def test_an_id_that_nobody_knows_is_not_made(fake_broker, admin):
 def test_states_that_a_broker_does_not_know_are_named(fake_broker, admin):
     shape = apis.LIST_TRANSACTIONS.Response
     fake_broker.answers[apis.LIST_TRANSACTIONS.key] = lambda request: shape(unknown_state_filters=request.state_filters)
-    with pytest.raises(KafkaError, match="broker 1 knows no state 'Odd' of a transaction"):
+    with pytest.raises(KafkaError, match="broker 1 does not know the transaction state 'Odd'"):
         admin.list_transactions(states=["Odd"])
 
 
 def test_partitions_that_a_broker_leaves_out_are_told_of(fake_broker, admin):
     fake_broker.answers[apis.DESCRIBE_PRODUCERS.key] = lambda request: apis.DESCRIBE_PRODUCERS.Response()
     (answer,) = admin.producers([("t", 0)]).values()
-    assert str(answer) == "UNKNOWN_SERVER_ERROR: the broker's answer leaves the partition out"
+    assert str(answer) == "UNKNOWN_SERVER_ERROR: the broker's response leaves the partition out"
     fake_broker.answers[apis.WRITE_TXN_MARKERS.key] = lambda request: apis.WRITE_TXN_MARKERS.Response()
     with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR: t-0"):
         admin.abort_in_partition(("t", 0), ProducerState(7, 0, 0, 0, 0, 0))

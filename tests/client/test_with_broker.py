@@ -105,6 +105,9 @@ def test_records_that_were_deleted_are_out_of_range(admin, kafkapy_topic):
     patient = Consumer(admin.cluster, out_of_range="earliest")
     patient.seek(kafkapy_topic, 0, 1)
     assert [record.offset for _ in range(2) for record in patient.poll()] == [3, 4]
+    with pytest.raises(KafkaError, match=f"{kafkapy_topic}-0, offset 6: ") as error:
+        admin.delete_records({where: 6})
+    assert error.value.code == Errors.OFFSET_OUT_OF_RANGE
     assert admin.delete_records({where: -1}) == {where: 5}
 
 

@@ -2,7 +2,14 @@
 
 import pytest
 
+from kafkapy.controller.outside_changes import OutsideChanges
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.roles import PartitionRole
+from kafkapy.metadata.tree import wait
+from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
+from tests.harness.wire import eventually
 from tests.server.conftest import start_broker
 
 
@@ -54,21 +61,50 @@ def test_partitions_whose_logs_cannot_be_made_are_told_of(tmp_path, monkeypatch)
 def test_a_topic_that_is_deleted_while_its_partition_is_to_be_led_leaves_no_log(tmp_path, monkeypatch):
     """The deletion comes between the look whether there is such a topic and the making of the log that is missing."""
     server = start_broker(tmp_path)
-    controller = server.services.controller
-    check = controller._check_config
+    controller, roles = server.services.controller, server.services.roles
+    stored = roles._config_of
 
-    def delete_meanwhile(overrides):
+    def delete_meanwhile(topic):
         monkeypatch.undo()
         controller.delete("t")
-        return check(overrides)
+        return stored(topic)
 
     try:
-        controller.create("t", partitions=1)
-        monkeypatch.setattr(controller, "_check_config", delete_meanwhile)
-        controller.lead("t", 0)
+        made = controller.create("t", partitions=1)
+        monkeypatch.setattr(roles, "_config_of", delete_meanwhile)
+        me = server.services.broker_id
+        (failure,) = roles.apply(1, [PartitionRole("t", 0, made.id, me, 1, 1, [me], [me])]).values()
+        assert failure.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
         assert server.services.log_manager.get("t", 0) is None
         assert not (tmp_path / "t-0").exists()
         controller.create("t", partitions=1)
         assert server.services.replicas.holds("t", 0)
     finally:
+        server.stop()
+
+
+def test_a_topic_that_others_made_with_bad_settings_is_not_touched_until_they_are_right(tmp_path, caplog):
+    server = start_broker(tmp_path, broker_id=0)
+    services, tree = server.services, server._tree
+    changes = OutsideChanges(
+        tree,
+        ControllerFence(tree),
+        services.topics,
+        services.controller,
+        may_delete=lambda: True,
+        on_topic_settings=services.topic_settings.reload,
+        on_broker_settings=services.dynamic_config.reload,
+    )
+    try:
+        ZooKeeperTopics(tree).create("theirs", 1, 1, {}, validate_only=False)
+        wait(services.configs.set_topic, "theirs", {"segment.bytes": "none"})
+        changes.start()
+        eventually(lambda: "segment.bytes=none" in caplog.text)
+        assert "theirs" not in services.topics
+        assert services.topics.read("theirs").id == ZERO_ID
+        wait(services.configs.set_topic, "theirs", {"segment.bytes": "5000"})
+        eventually(lambda: services.replicas.holds("theirs", 0))
+        assert services.replicas.config_of("theirs", 0).segment_bytes == 5000
+    finally:
+        changes.stop()
         server.stop()

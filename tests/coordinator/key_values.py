@@ -1,4 +1,4 @@
-"""A machine for tests of the runtime: what each key has last, and what happened to it."""
+"""A simple state machine for tests: the last value of each key, and the calls it got."""
 
 from collections.abc import Sequence
 from typing import Any

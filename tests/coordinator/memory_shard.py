@@ -1,4 +1,4 @@
-"""A shard whose log is a list, for tests of a machine alone: appends can be made to fail, or to wait."""
+"""A shard whose log is a list, for tests of a state machine alone. Appends can be made to fail or to wait."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,8 @@ from kafkapy.runtime.timer import Timer
 
 
 class MemoryLog:
-    """(records, producer) of each append. `fails` is the answer to the next ones; `held`: they wait for `let_go`."""
+    """The (records, producer) of each append. `fails` is the error of the next appends; while `held`, they wait for
+    `release`."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[list[Record], Producer | None]] = []
@@ -31,7 +32,11 @@ class MemoryLog:
         else:
             finish()
 
-    def let_go(self) -> None:
+    def finish_next(self) -> None:
+        """Finish the first waiting append, with the error `fails` if set."""
+        self._waiting.pop(0)()
+
+    def release(self) -> None:
         self.held = False
         waiting, self._waiting = self._waiting, []
         for finish in waiting:
@@ -43,7 +48,7 @@ class MemoryLog:
 
 
 def memory_shard(machine: Any, clock: ManualClock, timer: Timer, *, topic: str = "__test", index: int = 0) -> Any:
-    """An active shard and its log."""
+    """Return an active shard and its log."""
     log = MemoryLog()
     shard: Shard[Machine] = Shard(topic, index, machine, log, clock=clock, timer=timer)
     shard.begin()

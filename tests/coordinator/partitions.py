@@ -1,5 +1,6 @@
-"""A partition with a real log, led by nobody else, for tests of what is between a shard and its log."""
+"""A partition with a real log whose leader is this broker, for tests of shards and their logs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ def lead(
     index: int = 0,
     topic: str = TOPIC,
     pool: Any = None,
+    replicas: Sequence[int] = (0,),
+    isr: Sequence[int] = (0,),
+    timer: Any = None,
     **settings: Any,
 ) -> Partition:
     """The partition whose log is in `directory`/TOPIC-INDEX, which is made where there is none."""
@@ -32,5 +36,13 @@ def lead(
     log.assign_leader_epoch(0)
     log.set_high_watermark(log.log_end_offset)
     return Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=pool, stall=StallMonitor(10.0), on_append=lambda _: None
+        log,
+        broker_id=0,
+        leader_epoch=0,
+        replicas=replicas,
+        isr=isr,
+        append_pool=pool,
+        stall=StallMonitor(10.0),
+        timer=timer,
+        on_append=lambda _: None,
     )

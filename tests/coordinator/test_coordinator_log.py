@@ -1,4 +1,4 @@
-"""A shard's appends: Kafka's bytes, its error codes, and an answer whatever happens."""
+"""The appends of a shard: Kafka's bytes and error codes, and a callback in every case."""
 
 from pathlib import Path
 from typing import Any
@@ -7,14 +7,16 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.coordinator_log import CoordinatorLog, coordinator_error
-from kafkapy.coordinator.group_shard import base_sequence_of
+from kafkapy.coordinator.group_machine import base_sequence_of
 from kafkapy.coordinator.shard import Producer
-from kafkapy.coordinator.shards import all_replicas, no_sequence, not_compressed
+from kafkapy.coordinator.shards import all_replicas, default_timeout_ms, no_sequence, not_compressed
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.record.batch import records_of
 from kafkapy.record.compression import GZIP
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.disk_pool import PoolStopped
 from tests.coordinator.partitions import lead
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
@@ -22,11 +24,11 @@ GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "dat
 
 class Stopped:
     def submit(self, *job: Any) -> None:
-        raise RuntimeError("the append pool was stopped and takes no more work")
+        raise PoolStopped("the append pool is stopped and accepts no more calls")
 
 
 def shard_log(partition: Partition, clock: ManualClock, codec: int = 0) -> CoordinatorLog:
-    return CoordinatorLog(partition, clock, lambda: codec, base_sequence_of, all_replicas)
+    return CoordinatorLog(partition, clock, lambda: codec, base_sequence_of, all_replicas, default_timeout_ms)
 
 
 @pytest.mark.parametrize("name", ["__consumer_offsets-0", "__consumer_offsets-1", "__transaction_state-0"])
@@ -38,7 +40,7 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
     clock = ManualClock(0)
     partition = lead(tmp_path, clock, topic=topic, index=int(index))
     sequence = base_sequence_of if "offsets" in topic else no_sequence
-    log = CoordinatorLog(partition, clock, not_compressed, sequence, all_replicas)
+    log = CoordinatorLog(partition, clock, not_compressed, sequence, all_replicas, default_timeout_ms)
     outcomes: list[KafkaError | None] = []
     written = bytearray()
     for header in iter_batches(expected):
@@ -47,7 +49,7 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
         if header.is_control:  # not a coordinator's of records: it comes to the partition as a marker
             batch = bytearray(expected[header.position : header.next_position])
             batch[:8] = bytes(8)
-            partition.append([memoryview(batch)], None, 1)
+            partition.append([OwnBatch(batch)], None)
         else:
             records = records_of(expected, header)
             clock.set_time_ms(records[0].timestamp)
@@ -68,18 +70,18 @@ def test_batches_are_compressed_if_the_settings_say_so(tmp_path: Path) -> None:
     assert records_of(data, header)[0].value == b"v"
 
 
-def test_too_few_replicas_are_a_refusal_and_a_person_is_told_once(
+def test_too_few_replicas_refuse_an_append_and_are_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     outcomes: list[Any] = []
-    partition = lead(tmp_path, min_insync_replicas=2)
+    partition = lead(tmp_path, replicas=(0, 1), min_insync_replicas=2)
     log = shard_log(partition, ManualClock())
     for _ in range(2):
         log.append([(b"\0\1k", b"v")], None, outcomes.append)
     assert [one.code for one in outcomes] == [Errors.NOT_ENOUGH_REPLICAS] * 2
     (said,) = caplog.messages
-    assert said.startswith("a coordinator cannot write, so its clients find none: ")
-    assert said.endswith("has 1 in-sync replica and min.insync.replicas is 2")
+    assert said.startswith("a coordinator cannot append, its clients get an error: ")
+    assert said.endswith("is [0] and min.insync.replicas is 2: nothing was appended")
     assert coordinator_error(outcomes[0]) == Errors.COORDINATOR_NOT_AVAILABLE
 
 
@@ -99,12 +101,12 @@ def test_a_partition_that_is_gone_has_another_coordinator(tmp_path: Path) -> Non
     assert [coordinator_error(one) for one in outcomes] == [Errors.NOT_COORDINATOR]
 
 
-def test_a_broker_that_stops_answers_too(tmp_path: Path) -> None:
+def test_an_append_to_a_stopping_broker_is_answered(tmp_path: Path) -> None:
     outcomes: list[Any] = []
     partition = lead(tmp_path, pool=Stopped(), flush_messages=1)  # each append has to wait for a flush
     shard_log(partition, ManualClock()).append([(b"\0\1k", b"v")], None, outcomes.append)
-    assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
+    assert [coordinator_error(one) for one in outcomes] == [Errors.NOT_COORDINATOR]
 
 
-def test_other_codes_are_told_as_they_are() -> None:
+def test_other_error_codes_are_passed_on_unchanged() -> None:
     assert coordinator_error(KafkaError(Errors.INVALID_PRODUCER_EPOCH)) == Errors.INVALID_PRODUCER_EPOCH

@@ -1,4 +1,4 @@
-"""The schemas of the records of internal topics, and of what consumers put into them, against Kafka's own."""
+"""The schemas of the internal topics' records and of consumer metadata, compared with Kafka's."""
 
 import json
 from pathlib import Path
@@ -71,7 +71,7 @@ def expected(fact: dict[str, Any], outer: Versions, structs: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
-def test_every_field_is_kafkas(name: str) -> None:
+def test_every_field_equals_kafkas(name: str) -> None:
     fact = facts()[name]
     head, fields = parse_record(MESSAGES[name]._schema, name)
     outer = range_of(fact["validVersions"], Versions(0, 0x7FFF))

@@ -1,4 +1,4 @@
-"""Records of the internal topics: there and back, and what Kafka 3.9.1, 0.10.2.2 and 0.8.2.2 wrote, byte for byte."""
+"""Records of the internal topics: encoding and decoding, and the bytes of Kafka 3.9.1, 0.10.2.2 and 0.8.2.2."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def stored(topic: str) -> Iterator[Record]:
                 yield from records_of(data, batch)
 
 
-def test_keys_and_values_of_kafka_are_written_again_as_they_are() -> None:
+def test_keys_and_values_of_kafka_are_encoded_to_the_same_bytes() -> None:
     kinds = {"offset": 0, "group": 0, "deleted": 0}
     for record in stored("__consumer_offsets"):
         assert record.key is not None
@@ -56,7 +56,7 @@ def test_keys_and_values_of_kafka_are_written_again_as_they_are() -> None:
     assert min(kinds.values()) > 1
 
 
-def test_subscriptions_and_assignments_of_kafka_are_written_again_as_they_are() -> None:
+def test_subscriptions_and_assignments_of_kafka_are_encoded_to_the_same_bytes() -> None:
     seen = 0
     for record in stored("__consumer_offsets"):
         assert record.key is not None
@@ -70,7 +70,7 @@ def test_subscriptions_and_assignments_of_kafka_are_written_again_as_they_are() 
     assert seen > 4
 
 
-def test_transaction_states_of_kafka_are_written_again_as_they_are() -> None:
+def test_transaction_states_of_kafka_are_encoded_to_the_same_bytes() -> None:
     states = set()
     for record in stored("__transaction_state"):
         assert record.key is not None
@@ -86,7 +86,7 @@ def test_transaction_states_of_kafka_are_written_again_as_they_are() -> None:
 
 @settings(max_examples=50)
 @given(texts, texts, int32s, int64s, int32s, texts, int64s)
-def test_commits_go_there_and_back(
+def test_commits_survive_encoding_and_decoding(
     group: str, topic: str, partition: int, offset: int, epoch: int, metadata: str, at: int
 ) -> None:
     key = offsets.OffsetKey(group, topic, partition)
@@ -111,7 +111,7 @@ def test_commits_go_there_and_back(
         int64s,
     )
 )
-def test_transaction_states_go_there_and_back(state: transactions.TransactionState) -> None:
+def test_transaction_states_survive_encoding_and_decoding(state: transactions.TransactionState) -> None:
     assert transactions.decode_state(transactions.encode_state(state)) == state
     empty = state._replace(state=transactions.EMPTY, partitions=())
     assert transactions.decode_state(transactions.encode_state(empty)) == empty
@@ -119,7 +119,7 @@ def test_transaction_states_go_there_and_back(state: transactions.TransactionSta
 
 @settings(max_examples=100)
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_record_are_refused_in_one_way(data: bytes) -> None:
+def test_malformed_records_raise_protocol_errors_only(data: bytes) -> None:
     for decode in (
         offsets.decode_key,
         offsets.decode_offset,
@@ -133,14 +133,14 @@ def test_bytes_that_are_no_record_are_refused_in_one_way(data: bytes) -> None:
             pass
 
 
-def test_keys_of_later_kinds_are_known_as_such() -> None:
+def test_keys_of_later_record_types_are_recognized() -> None:
     assert offsets.decode_key(b"\0\3\0\1g") == offsets.UnknownKey(3)
     assert transactions.decode_key(b"\0\1\0\1t") is None
 
 
 def test_an_empty_transaction_with_partitions_is_refused() -> None:
     state = transactions.TransactionState(1, 0, 1, transactions.EMPTY, (("t", (0,)),), 0, 0)
-    with pytest.raises(ValueError, match="no partitions"):
+    with pytest.raises(ValueError, match="cannot have partitions"):
         transactions.encode_state(state)
 
 

@@ -1,4 +1,4 @@
-"""The step machine: a state changes when its records are in the log, in the order of the log, and not otherwise."""
+"""The step runner: records change the state when they are in the log, in log order."""
 
 import threading
 from functools import partial
@@ -56,7 +56,7 @@ def test_records_are_applied_when_they_are_in_the_log(shard: Shard[KeyValues]) -
     log_of(shard).held = True
     shard.run(put(b"a", b"1", outcomes.append))
     assert (shard.machine.values, outcomes) == ({}, [])
-    log_of(shard).let_go()
+    log_of(shard).release()
     assert (shard.machine.values, outcomes) == ({b"a": b"1"}, [None])
 
 
@@ -71,11 +71,11 @@ def test_an_append_that_fails_changes_nothing(shard: Shard[KeyValues]) -> None:
 def together(shard: Shard[KeyValues], *steps: Any) -> list[Any]:
     """Runs the steps together; what each that is refused is told, in their order."""
     refused: list[Any] = [None] * len(steps)
-    shard.run_together([(step, partial(refused.__setitem__, number)) for number, step in enumerate(steps)])
+    shard.run_joined([(step, partial(refused.__setitem__, number)) for number, step in enumerate(steps)])
     return refused
 
 
-def test_steps_that_run_together_are_one_append(shard: Shard[KeyValues]) -> None:
+def test_joined_steps_are_one_append(shard: Shard[KeyValues]) -> None:
     told: list[Any] = []
     steps = [put(b"%d" % number, b"v", lambda error, n=number: told.append((n, error))) for number in range(3)]
     assert together(shard, *steps, lambda _: None) == [None] * 4
@@ -84,7 +84,7 @@ def test_steps_that_run_together_are_one_append(shard: Shard[KeyValues]) -> None
     assert told == [(0, None), (1, None), (2, None)]
 
 
-def test_a_step_that_is_refused_or_fails_does_not_touch_those_that_run_with_it(shard: Shard[KeyValues]) -> None:
+def test_a_refused_or_failing_step_does_not_affect_the_joined_ones(shard: Shard[KeyValues]) -> None:
     told: list[Any] = []
 
     def refuses(machine: KeyValues) -> Effects:
@@ -99,14 +99,14 @@ def test_a_step_that_is_refused_or_fails_does_not_touch_those_that_run_with_it(s
     assert shard.machine.values == {b"a": b"1", b"b": b"1"}
 
 
-def test_an_append_of_steps_together_that_fails_is_told_each(shard: Shard[KeyValues]) -> None:
+def test_each_joined_step_gets_the_error_of_a_failed_append(shard: Shard[KeyValues]) -> None:
     told: list[Any] = []
     log_of(shard).fails = FULL
     together(shard, put(b"a", b"1", told.append), put(b"b", b"1", told.append))
     assert (told, shard.machine.values) == ([FULL, FULL], {})
 
 
-def test_steps_whose_records_are_too_large_together_are_appended_one_by_one(
+def test_joined_steps_that_are_too_large_are_appended_one_by_one(
     shard: Shard[KeyValues], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
@@ -130,7 +130,7 @@ def test_a_shard_that_has_ended_refuses_each_step(shard: Shard[KeyValues]) -> No
     assert [error.code for error in refused] == [Errors.NOT_COORDINATOR] * 2
 
 
-def test_outcomes_are_told_in_the_order_of_the_appends(clock: ManualClock, timer: Timer) -> None:
+def test_callbacks_run_in_the_order_of_the_appends(clock: ManualClock, timer: Timer) -> None:
     log, told = Answers(), []
     shard: Shard[KeyValues] = Shard("t", 0, KeyValues(), log, clock=clock, timer=timer)
     shard.begin()
@@ -144,7 +144,7 @@ def test_outcomes_are_told_in_the_order_of_the_appends(clock: ManualClock, timer
     assert shard.machine.values == {b"key": b"c"}
 
 
-def test_an_append_that_nobody_foresaw_to_fail_holds_up_no_other(
+def test_an_unexpected_exception_of_an_append_does_not_block_the_next(
     shard: Shard[KeyValues], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes: list[Any] = []
@@ -156,17 +156,17 @@ def test_an_append_that_nobody_foresaw_to_fail_holds_up_no_other(
     assert shard.machine.values == {b"b": b"2"}
 
 
-def test_what_follows_an_append_may_run_the_next_step(shard: Shard[KeyValues]) -> None:
+def test_the_callback_of_an_append_may_run_the_next_step(shard: Shard[KeyValues]) -> None:
     shard.run(put(b"a", b"1", lambda error: shard.run(put(b"b", b"2"))))
     assert shard.machine.values == {b"a": b"1", b"b": b"2"}
 
 
-def test_what_follows_an_append_may_fail_without_harm_to_the_next(shard: Shard[KeyValues]) -> None:
+def test_a_failing_callback_does_not_affect_the_next_append(shard: Shard[KeyValues]) -> None:
     outcomes: list[KafkaError | None] = []
     log_of(shard).held = True
     shard.run(put(b"a", b"1", lambda error: 1 // 0))
     shard.run(put(b"b", b"2", outcomes.append))
-    log_of(shard).let_go()
+    log_of(shard).release()
     assert outcomes == [None]
     assert shard.machine.values == {b"a": b"1", b"b": b"2"}
 
@@ -179,13 +179,13 @@ def test_a_step_without_records_is_done_at_once(shard: Shard[KeyValues]) -> None
     assert log_of(shard).batches == []
 
 
-def test_a_producer_goes_with_its_records(shard: Shard[KeyValues]) -> None:
+def test_the_producer_is_passed_with_its_records(shard: Shard[KeyValues]) -> None:
     shard.run(put(b"a", b"1", producer=Producer(7, 1)))
     assert log_of(shard).batches == [([(b"a", b"1")], Producer(7, 1))]
     assert shard.machine.producers == [Producer(7, 1)]
 
 
-def test_a_refusal_comes_through(shard: Shard[KeyValues]) -> None:
+def test_a_refusal_is_raised(shard: Shard[KeyValues]) -> None:
     def refuse(machine: KeyValues) -> Effects:
         raise KafkaError(Errors.ILLEGAL_GENERATION)
 
@@ -194,7 +194,7 @@ def test_a_refusal_comes_through(shard: Shard[KeyValues]) -> None:
     assert refused.value.code == Errors.ILLEGAL_GENERATION
 
 
-def test_no_step_runs_while_it_loads(clock: ManualClock, timer: Timer) -> None:
+def test_no_step_runs_during_a_load(clock: ManualClock, timer: Timer) -> None:
     shard: Shard[KeyValues] = Shard("t", 3, KeyValues(), MemoryLog(), clock=clock, timer=timer)
     for ask in (lambda: shard.run(put(b"a", b"1")), lambda: shard.read(lambda machine: machine.values)):
         with pytest.raises(KafkaError, match="t-3 is being loaded") as refused:
@@ -205,7 +205,7 @@ def test_no_step_runs_while_it_loads(clock: ManualClock, timer: Timer) -> None:
     assert shard.read(lambda machine: dict(machine.values)) == {b"a": b"1"}
 
 
-def test_a_load_that_is_not_complete_goes_on(clock: ManualClock, timer: Timer) -> None:
+def test_an_incomplete_load_continues(clock: ManualClock, timer: Timer) -> None:
     shard: Shard[KeyValues] = Shard("t", 0, KeyValues(), MemoryLog(), clock=clock, timer=timer)
     assert not shard.begin(lambda: False)
     assert (shard.state, shard.machine.seen) == (LOADING, [])
@@ -213,8 +213,29 @@ def test_a_load_that_is_not_complete_goes_on(clock: ManualClock, timer: Timer) -
     assert (shard.state, shard.machine.seen) == (ACTIVE, ["loaded"])
 
 
+def test_when_loaded_calls_run_before_the_steps_of_requests(clock: ManualClock, timer: Timer) -> None:
+    shard: Shard[KeyValues] = Shard("__test", 0, KeyValues(), MemoryLog(), clock=clock, timer=timer)
+    seen: list[Any] = []
+    shard.when_loaded(lambda: shard.run(lambda machine: seen.append((list(machine.seen), shard.is_loading))))
+    assert seen == []
+    shard.begin()
+    assert seen == [(["loaded"], True)]
+    shard.when_loaded(lambda: seen.append("at once"))
+    assert seen[1:] == ["at once"]
+
+
+def test_when_loaded_does_not_call_after_the_shard_has_ended(clock: ManualClock, timer: Timer) -> None:
+    shard: Shard[KeyValues] = Shard("__test", 0, KeyValues(), MemoryLog(), clock=clock, timer=timer)
+    seen: list[str] = []
+    shard.when_loaded(lambda: seen.append("before"))
+    shard.end(FAILED)
+    shard.begin()
+    shard.when_loaded(lambda: seen.append("after"))
+    assert seen == []
+
+
 @pytest.mark.parametrize("state", [UNLOADED, FAILED])
-def test_the_end_tells_whoever_waits_and_nothing_runs_any_more(shard: Shard[KeyValues], state: str) -> None:
+def test_the_end_answers_pending_requests_and_stops_all_steps(shard: Shard[KeyValues], state: str) -> None:
     outcomes: list[Any] = []
     log_of(shard).held = True
     shard.run(put(b"a", b"1", outcomes.append))
@@ -223,7 +244,7 @@ def test_the_end_tells_whoever_waits_and_nothing_runs_any_more(shard: Shard[KeyV
     assert shard.machine.seen == ["loaded", "unloaded"]
     assert shard.machine.reason is not None
     assert shard.machine.reason.code == Errors.NOT_COORDINATOR
-    log_of(shard).let_go()  # it is in the log, and belongs to whoever loads it next
+    log_of(shard).release()  # it is in the log, and belongs to whoever loads it next
     assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
     assert shard.machine.values == {}
     with pytest.raises(KafkaError) as refused:
@@ -245,7 +266,7 @@ def test_records_that_cannot_be_applied_end_the_shard(shard: Shard[KeyValues]) -
     assert [one.code for one in outcomes] == [Errors.NOT_COORDINATOR]
 
 
-def test_a_step_that_is_due_runs_unless_the_shard_has_ended(shard: Shard[KeyValues], clock: ManualClock) -> None:
+def test_a_delayed_step_runs_unless_the_shard_has_ended(shard: Shard[KeyValues], clock: ManualClock) -> None:
     ran = threading.Event()
 
     def step(machine: KeyValues) -> Effects:

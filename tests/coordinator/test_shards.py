@@ -1,4 +1,4 @@
-"""The shards of a topic: finding the one of a key, and their coming and going with the partitions."""
+"""The shards of a topic: finding the shard of a key, loading and unloading with the partitions."""
 
 import threading
 from collections.abc import Iterator
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.loading import LoadQueue
 from kafkapy.coordinator.shard import ACTIVE, UNLOADED, Shard
+from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.coordinator.shards import Shards, partition_of
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import Topic
@@ -45,20 +45,23 @@ class Broker:
     def is_expected(self, topic: str, index: int) -> bool:
         return self.why.code == Errors.NOT_LEADER_OR_FOLLOWER
 
+    def holds(self, topic: str, index: int) -> bool:
+        return False
+
 
 class Held(LoadQueue):
-    """Loads when told."""
+    """A queue whose jobs the test runs."""
 
     def __init__(self) -> None:
         super().__init__(1)
         self.jobs: list[Any] = []
-        self.hastened: list[Any] = []
+        self.prioritized: list[Any] = []
 
     def put(self, key: Any, job: Any) -> None:
         self.jobs.append(job)
 
-    def hasten(self, key: Any) -> None:
-        self.hastened.append(key)
+    def prioritize(self, key: Any) -> None:
+        self.prioritized.append(key)
 
     def run(self) -> None:
         while self.jobs:
@@ -124,7 +127,7 @@ def test_a_key_belongs_to_a_partition_of_the_topic(shards: Shards[KeyValues], br
     assert shards.partition_for("group") == partition_of("group", 50)  # as many as it is going to have
 
 
-def test_partitions_that_come_later_do_not_count_yet(shards: Shards[KeyValues], broker: Broker) -> None:
+def test_partitions_added_later_are_not_used_before_a_restart(shards: Shards[KeyValues], broker: Broker) -> None:
     key = next(name for name in map(str, range(1000)) if partition_of(name, 4) != partition_of(name, 8))
     assert shards.partition_for(key) == partition_of(key, 4)
     broker.topic = broker.made(8)
@@ -136,7 +139,7 @@ def test_partitions_that_come_later_do_not_count_yet(shards: Shards[KeyValues], 
 def test_an_empty_partition_is_loaded_at_once(shards: Shards[KeyValues], tmp_path: Path) -> None:
     partition = lead(tmp_path, index=2)
     partition.leader_epoch = 5
-    shards.led(partition)
+    shards.start_loading(partition)
     shard = shards.of(key_of(2))
     assert (shard.index, shard.state, shard.leader_epoch) == (2, ACTIVE, 5)
     assert shard.machine.shard is shard
@@ -146,31 +149,31 @@ def test_an_empty_partition_is_loaded_at_once(shards: Shards[KeyValues], tmp_pat
     assert not shards.is_loading
 
 
-def test_what_is_written_is_there_for_the_next_leader(shards: Shards[KeyValues], tmp_path: Path, queue: Held) -> None:
+def test_appended_records_are_loaded_by_the_next_leader(shards: Shards[KeyValues], tmp_path: Path, queue: Held) -> None:
     partition = lead(tmp_path, index=2)
-    shards.led(partition)
+    shards.start_loading(partition)
     shards.of(key_of(2)).run(put(b"a", b"1"))
-    shards.led(lead(tmp_path, index=2))
+    shards.start_loading(lead(tmp_path, index=2))
     queue.run()
     assert shards.of(key_of(2)).machine.values == {b"a": b"1"}
 
 
-def test_while_it_loads_a_client_is_told_so_and_makes_it_come_first(
+def test_a_request_for_a_loading_shard_is_refused_and_prioritizes_the_load(
     shards: Shards[KeyValues], tmp_path: Path, queue: Held
 ) -> None:
-    shards.led(written(tmp_path, 1))
-    shards.led(written(tmp_path, 2))
+    shards.start_loading(written(tmp_path, 1))
+    shards.start_loading(written(tmp_path, 2))
     assert shards.is_loading
     assert shards.active() == []
     assert code_of(shards, key_of(2)) == Errors.COORDINATOR_LOAD_IN_PROGRESS
-    assert queue.hastened == [shards.at(2)]
+    assert queue.prioritized == [shards.at(2)]
     queue.run()
     assert not shards.is_loading
     assert [shard.index for shard in shards.active()] == [1, 2]
     assert shards.of(key_of(2)).machine.values == {b"key": b"value"}
 
 
-def test_nobody_waits_for_a_machine_that_is_not_done_with_its_load(
+def test_requests_do_not_wait_for_a_machine_that_is_finishing_its_load(
     shards: Shards[KeyValues], tmp_path: Path, queue: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
@@ -182,7 +185,7 @@ def test_nobody_waits_for_a_machine_that_is_not_done_with_its_load(
         machine.shard.run(lambda machine: seen.append("its own step"))
 
     monkeypatch.setattr(KeyValues, "loaded", loaded)
-    shards.led(written(tmp_path, 1))
+    shards.start_loading(written(tmp_path, 1))
     queue.run()
     assert seen == [(Errors.COORDINATOR_LOAD_IN_PROGRESS, []), "its own step"]
     assert shards.active() == [shards.of(key_of(1))]
@@ -203,18 +206,43 @@ def test_a_partition_that_is_not_led(shards: Shards[KeyValues], broker: Broker, 
     assert shards.is_loading == (code == Errors.COORDINATOR_LOAD_IN_PROGRESS)
 
 
+def test_each_calls_for_loaded_loading_and_future_shards(
+    shards: Shards[KeyValues], broker: Broker, tmp_path: Path, queue: Held
+) -> None:
+    broker.why = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "its log is being recovered")
+    shards.start_loading(lead(tmp_path, index=0))
+    shards.start_loading(written(tmp_path, 1))
+    seen: list[int] = []
+    shards.each(lambda shard: seen.append(shard.index))
+    assert seen == [0]
+    queue.run()
+    assert seen == [0, 1]
+    shards.start_loading(written(tmp_path, 2))
+    queue.run()
+    shards.start_loading(written(tmp_path, 2))
+    queue.run()
+    assert seen == [0, 1, 2], "and the next shard of a partition that was reached is not"
+
+
+def test_each_skips_partitions_of_other_brokers(shards: Shards[KeyValues], broker: Broker, tmp_path: Path) -> None:
+    seen: list[int] = []
+    shards.each(lambda shard: seen.append(shard.index))
+    shards.start_loading(lead(tmp_path, index=0))
+    assert seen == []
+
+
 def test_a_lost_partition_has_another_coordinator(shards: Shards[KeyValues], tmp_path: Path, queue: Held) -> None:
     partition = lead(tmp_path, index=0)
-    shards.led(partition)
+    shards.start_loading(partition)
     shard = shards.of(key_of(0))
-    shards.lost(partition)
+    shards.unload(partition)
     assert shards.active() == []
     queue.run()
     assert (shard.state, shard.machine.seen) == (UNLOADED, ["loaded", "unloaded"])
     assert code_of(shards, key_of(0)) == Errors.NOT_COORDINATOR
 
 
-def test_a_directory_that_fails_under_two_shards_holds_neither_up(tmp_path: Path) -> None:
+def test_a_failing_directory_does_not_deadlock_two_shards(tmp_path: Path) -> None:
     """Each is in the middle of a step, and learns that both are lost; neither waits for the other's end."""
     broker: Any = Broker(2)
     queue = LoadQueue()
@@ -232,13 +260,13 @@ def test_a_directory_that_fails_under_two_shards_holds_neither_up(tmp_path: Path
     )
     partitions = [lead(tmp_path, index=index) for index in range(2)]
     for partition in partitions:
-        shards.led(partition)
+        shards.start_loading(partition)
     both = threading.Barrier(2)
 
     def step(machine: KeyValues) -> None:
         both.wait(10)
         for partition in partitions:
-            shards.lost(partition)
+            shards.unload(partition)
 
     at = [shards.of(key_of(index, 2)) for index in range(2)]
     threads = [threading.Thread(target=shard.run, args=(step,), daemon=True) for shard in at]
@@ -252,41 +280,39 @@ def test_a_directory_that_fails_under_two_shards_holds_neither_up(tmp_path: Path
     assert [shard.state for shard in at] == [UNLOADED, UNLOADED]
 
 
-def test_the_loss_of_an_older_leadership_changes_nothing(shards: Shards[KeyValues], tmp_path: Path) -> None:
+def test_unloading_an_older_partition_object_changes_nothing(shards: Shards[KeyValues], tmp_path: Path) -> None:
     before, after = lead(tmp_path, index=0), lead(tmp_path, index=0)
-    shards.led(before)
+    shards.start_loading(before)
     first = shards.of(key_of(0))
-    shards.led(after)
-    shards.lost(before)
+    shards.start_loading(after)
+    shards.unload(before)
     assert first.state == UNLOADED  # by the next one
     assert shards.of(key_of(0)).state == ACTIVE
 
 
-def test_a_partition_that_was_lost_before_it_was_told_of(shards: Shards[KeyValues], tmp_path: Path) -> None:
+def test_a_partition_lost_before_start_loading_has_no_shard(shards: Shards[KeyValues], tmp_path: Path) -> None:
     partition = lead(tmp_path, index=0)
     partition.gone = KafkaError(Errors.KAFKA_STORAGE_ERROR)
-    shards.led(partition)
+    shards.start_loading(partition)
     assert code_of(shards, key_of(0)) == Errors.NOT_COORDINATOR
 
 
-def test_a_partition_that_is_lost_while_it_waits_is_not_loaded(
-    shards: Shards[KeyValues], tmp_path: Path, queue: Held
-) -> None:
+def test_a_partition_lost_while_queued_is_not_loaded(shards: Shards[KeyValues], tmp_path: Path, queue: Held) -> None:
     partition = written(tmp_path, 0)
-    shards.led(partition)
+    shards.start_loading(partition)
     shard: Shard[KeyValues] | None = shards.at(0)
     assert shard is not None
     partition.remove(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION))
-    shards.lost(partition)
+    shards.unload(partition)
     queue.run()
     assert (shard.state, shard.machine.seen) == (UNLOADED, [])
 
 
-def test_a_stop_ends_all_of_them(shards: Shards[KeyValues], tmp_path: Path) -> None:
-    shards.led(lead(tmp_path, index=0))
+def test_stop_ends_all_shards(shards: Shards[KeyValues], tmp_path: Path) -> None:
+    shards.start_loading(lead(tmp_path, index=0))
     shard = shards.of(key_of(0))
     shards.stop()
     assert shard.state == UNLOADED
     assert code_of(shards, key_of(0)) == Errors.COORDINATOR_NOT_AVAILABLE
-    shards.led(lead(tmp_path, index=1))
+    shards.start_loading(lead(tmp_path, index=1))
     assert shards.at(1) is None

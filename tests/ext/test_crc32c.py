@@ -5,14 +5,37 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy._ext.crc32c import crc32c, crc32c_by_table
+from kafkapy._ext import crc32c as module
+from kafkapy._ext.crc32c import crc32c, crc32c_by_table, crc32c_without_instruction
 
-BOTH = pytest.mark.parametrize("checksum", [crc32c, crc32c_by_table])
+ALL = pytest.mark.parametrize("checksum", [crc32c, crc32c_without_instruction, crc32c_by_table])
 # Lengths around the sizes of the interleaved parts: 3 x 256 and 3 x 4096 bytes.
-LENGTHS = [0, 1, 7, 8, 9, 255, 767, 768, 769, 1536, 12287, 12288, 12289, 13056, 13057, 25000, 65535, 65536, 200_003]
+LENGTHS = [
+    0,
+    1,
+    7,
+    8,
+    9,
+    255,
+    767,
+    768,
+    769,
+    1023,
+    1024,
+    1536,
+    12287,
+    12288,
+    12289,
+    13056,
+    13057,
+    25000,
+    65535,
+    65536,
+    200_003,
+]
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize(
     ("data", "value"),
     [
@@ -29,7 +52,7 @@ def test_published_values(checksum, data, value):
     assert checksum(data) == value
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("length", LENGTHS)
 def test_equals_the_package_at_every_length_and_alignment(checksum, length):
     data = bytes((i * 197 + i // 251) & 255 for i in range(length + 8))
@@ -39,10 +62,24 @@ def test_equals_the_package_at_every_length_and_alignment(checksum, length):
         assert checksum(part, 0xDEADBEEF) == package.crc32c(part, 0xDEADBEEF)
 
 
-@BOTH
+@ALL
 def test_sums_of_pieces_join(checksum):
     @given(st.binary(max_size=3000), st.integers(0, 3000))
     def check(data, cut):
         assert checksum(data[cut:], checksum(data[:cut])) == package.crc32c(data)
 
     check()
+
+
+def test_a_processor_without_our_instruction_uses_the_package_for_all_but_short_data(monkeypatch):
+    monkeypatch.setattr(module, "_package_crc32c", lambda data, value: len(data) + value)
+    assert crc32c_without_instruction(bytes(1024), 5) == 1029
+    assert crc32c_without_instruction(bytes(1023), 5) == package.crc32c(bytes(1023), 5)
+
+
+def test_what_the_package_cannot_sum_the_tables_do(monkeypatch):
+    def fails(data, value):
+        raise MemoryError
+
+    monkeypatch.setattr(module, "_package_crc32c", fails)
+    assert crc32c_without_instruction(b"x" * 5000, 5) == package.crc32c(b"x" * 5000, 5)

@@ -166,16 +166,13 @@ def test_records_are_writable_slices_of_the_frame() -> None:
     part = topic.PartitionData
     message = request(topic_data=[topic(name="t", partition_data=[part(index=0, records=b"ab"), part(index=1)])])
     frame = bytearray(headers.request_frame(PRODUCE, 9, 1, "c", message)[4:])
-    decoded, copied = hotpath.decode_produce_frame(memoryview(frame)), hotpath.decode_produce_frame(frame, True)
+    decoded = hotpath.decode_produce_frame(memoryview(frame))
     [(_, [(_, records), (_, nothing)])] = decoded.topics
     assert nothing is None
-    assert decoded.record_sets == copied.record_sets == 2
+    assert decoded.record_sets == 2
     at = frame.index(b"ab")
     records[:] = b"cd"
     assert frame[at : at + 2] == b"cd"
-    [(_, [(_, apart), _])] = copied.topics
-    assert apart == b"ab"
-    assert not apart.readonly
 
 
 def test_a_request_without_its_header() -> None:

@@ -11,7 +11,7 @@ from kafkapy._ext.json_lines import json_lines
 from kafkapy.client.consumer import ConsumerRecord
 from kafkapy.record.batch import build
 from kafkapy.record.columns import column_builder
-from kafkapy.tools.record_json import record_line
+from kafkapy.tools.common.record_json import record_line
 
 PREFIX = '{"topic":"é\\"","partition":7,"offset":'.encode()
 NAMES = ("offset", "timestamp", "key", "value", "headers")

@@ -1,14 +1,11 @@
 """What goes wrong: bad input, bad starts, crashes, full disks; against brokers in processes of their own."""
 
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.power_cut import UnsyncedFiles
-
 from kafkapy.errors import KafkaError
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.legacy import build_set, check, iter_entries
+from tests.harness.power_cut import UnsyncedFiles
 from tests.log.support import NOW, Bench
 
 VERSIONS = {0: "0.9.0", 1: "0.10.2", 2: "2.8"}

@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.power_cut import UnsyncedFiles
-
 from kafkapy.errors import KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Buffer, Entry, Files
@@ -17,6 +15,7 @@ from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_log import AppendResult, PartitionLog
 from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.clock import ManualClock
+from tests.harness.power_cut import UnsyncedFiles
 from tests.log.support import NOW, ManualScheduler, idempotent, values_of
 
 T = TypeVar("T")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from harness.power_cut import UnsyncedFiles
-
 from kafkapy.log.partition_log import AppendResult, PartitionLog
+from kafkapy.record.control import ABORT
 from kafkapy.runtime.clock import ManualClock
 from tests.faults.log_life import BEGIN_MS, Stored, open_manager, produced, stored
 from tests.faults.log_model import Topic
+from tests.harness.power_cut import UnsyncedFiles
 from tests.log.support import ManualScheduler
 
 
@@ -46,6 +46,7 @@ def check_directory(directory: Path, topics: list[Topic], moment: int, rng: rand
             )
             if is_whole(log, batches, start):
                 check_times(log, batches, rng)
+                check_transactions(log, batches)
                 check_producers(log, batches)
         scheduler.run_all()
     finally:
@@ -116,15 +117,58 @@ def check_epochs(log: PartitionLog, batches: list[Stored]) -> None:
         )
 
 
+def check_transactions(log: PartitionLog, batches: list[Stored]) -> None:
+    """A reader of committed records hears of each aborted transaction among the batches, and of no other."""
+    start = batches[0].base_offset if batches else log.log_end_offset
+    begun: dict[int, int] = {}
+    aborted: dict[tuple[int, int], int] = {}  # (producer, offset of the marker) -> first offset
+    for batch in batches:
+        if batch.marker is not None:
+            first = begun.pop(batch.producer_id, None)
+            if batch.marker == ABORT and first is not None:
+                aborted[batch.producer_id, batch.base_offset] = first
+        elif batch.is_transactional:
+            begun.setdefault(batch.producer_id, batch.base_offset)
+    indexed = {
+        (one.producer_id, one.last_offset): one.first_offset
+        for segment in log.segments
+        for one in segment.txn_index.entries
+    }
+    for (producer, last), first in aborted.items():
+        known = indexed.get((producer, last), -1)
+        offset = max(first, log.log_start_offset)
+        read = log.read(offset, 1 << 20, min_one=True, max_offset=log.log_end_offset)
+        named = log.aborted_transactions(offset, read)
+        expect(
+            known == first or 0 <= known < start,
+            f"{log.name} does not know that producer {producer} has aborted what it wrote from {first} to {last}",
+        )
+        expect(
+            (producer, known) in named, f"{log.name} tells a reader at {offset} of no aborted transaction at {known}"
+        )
+    for key, first in indexed.items():
+        expect(first < start or aborted.get(key) == first, f"{log.name} takes {key} from {first} on for aborted")
+
+
 def check_producers(log: PartitionLog, batches: list[Stored]) -> None:
     """The last batch of each producer is known when it is sent again, and the next one may follow."""
-    latest = {batch.producer_id: batch for batch in batches if batch.producer_id >= 0}
+    latest = {batch.producer_id: batch for batch in batches if batch.producer_id >= 0 and batch.marker is None}
+    first = {batch.producer_id: batch for batch in reversed(batches)}
     for producer, batch in latest.items():
+        if first[producer].marker is not None:
+            continue  # where only its marker was left it had to begin with sequence 0 again
         if len(batch.records) <= batch.last_sequence - batch.base_sequence:
             continue  # the log begins inside it
         records = [(timestamp, None, value, []) for _, value, timestamp in batch.records]
         again = _append_one(
-            log, produced(records, producer_id=producer, producer_epoch=0, base_sequence=batch.base_sequence)
+            log,
+            produced(
+                records,
+                producer_id=producer,
+                producer_epoch=0,
+                base_sequence=batch.base_sequence,
+                transactional=batch.is_transactional,
+            ),
         )
         expect(
             again.duplicate and again.base_offset == batch.base_offset,
@@ -136,6 +180,7 @@ def check_producers(log: PartitionLog, batches: list[Stored]) -> None:
             producer_id=producer,
             producer_epoch=0,
             base_sequence=batch.last_sequence + 1,
+            transactional=batch.is_transactional,
         )
         new = _append_one(log, following)
         expect(not new.duplicate and new.base_offset == end, f"{log.name} appends at {new}, its end was {end}")

@@ -10,20 +10,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.power_cut import RecordingFiles
-
 from kafkapy._ext.batch import check, iter_batches
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_log import AppendResult, PartitionLog
 from kafkapy.record.batch import build, records_of
+from kafkapy.record.control import control_record_of, encode_marker, marker_batch
 from kafkapy.runtime.clock import ManualClock
 from tests.faults.log_model import Topic
+from tests.harness.power_cut import Platter, RecordingFiles
 from tests.log.support import ManualScheduler
 
 BEGIN_MS = 1_700_000_000_000
 PRODUCERS = (11, 12)
+TRANSACTIONAL = (21, 22)
 CODECS = (0, 0, 0, 1, 3)
 NEVER = (1 << 63) - 1
 
@@ -38,6 +40,8 @@ class Stored(NamedTuple):
     producer_id: int
     base_sequence: int
     last_sequence: int
+    is_transactional: bool
+    marker: int | None  # COMMIT or ABORT
     records: list[tuple[int, bytes, int]]
 
 
@@ -58,30 +62,37 @@ class Life:
         self._clock = ManualClock(BEGIN_MS)
         self._number = 0
         self._open()
+        self.began = self.moment
 
     @classmethod
-    def after(cls, before: Life, moment: int, directory: Path) -> Life:
-        """A life on what a cut has left in `directory`: it begins with the recovery."""
+    def after(cls, before: Life, moment: int, directory: Path, killed: Platter | None) -> Life:
+        """A life on what a cut has left in `directory`: it begins with the recovery.
+
+        `killed`: the disk, if only the process died.
+        """
         life = cls.__new__(cls)
         topics = [topic.after(moment) for topic in before.topics]
-        life._begin(directory, before.rng, topics, type(before.files)(directory))
+        life._begin(directory, before.rng, topics, type(before.files)(directory, killed))
         life._number = before._number
         life._clock.advance((before._clock.time_ms() - BEGIN_MS) / 1000)
         for topic in topics:
-            life._find(topic)
+            life._find(topic, killed=killed is not None)
         return life
 
     def _open(self) -> None:
         self._scheduler = ManualScheduler()
         self.manager = open_manager(self.directory, self.files, self._clock, self._scheduler, self.topics)
 
-    def _find(self, topic: Topic) -> None:
+    def _find(self, topic: Topic, *, killed: bool) -> None:
         log = self.manager.get(topic.name, 0)
         if log is None:
             topic.found(None, {}, 0, 0)
             return
         records = {offset: value for batch in stored(log) for offset, value, _ in batch.records}
-        topic.found(log.topic_id, records, log.log_start_offset, log.log_end_offset)
+        if killed:
+            topic.found_after_kill(log.topic_id, records, log.log_end_offset)
+        else:
+            topic.found(log.topic_id, records, log.log_start_offset, log.log_end_offset)
         topic.sequences = {one.producer_id: one.last_sequence + 1 for one in log.active_producers()}
         if log.topic_id is None:  # the cut came before it was made to the end, or it was to be deleted
             log.assign_topic_id(self.rng.randbytes(16))
@@ -109,6 +120,7 @@ class Life:
         else:
             actions: dict[Action, int] = {
                 self._append: 30,
+                self._end_transaction: 8,
                 self._flush: 5,
                 self._roll: 3,
                 self._background: 5,
@@ -162,10 +174,11 @@ class Life:
         for value in values:
             self._clock.advance(0.001)
             records.append((self._clock.time_ms(), None, value, []))
-        producer = self.rng.choice((*PRODUCERS, -1))
+        producer = self.rng.choice((*PRODUCERS, *TRANSACTIONAL, -1))
         if producer < 0:
             return produced(records, codec=self.rng.choice(CODECS))
-        sequence = topic.sequences.get(producer, 0)
+        # The log may have forgotten the producer, with its records: a sequence that was never used.
+        sequence = topic.sequences.get(producer, self._number)
         topic.sequences[producer] = sequence + len(values)
         return produced(
             records,
@@ -173,7 +186,24 @@ class Life:
             producer_id=producer,
             producer_epoch=0,
             base_sequence=sequence,
+            transactional=producer in TRANSACTIONAL,
         )
+
+    def _end_transaction(self, topic: Topic, log: PartitionLog) -> str:
+        is_open = [one.producer_id for one in log.active_producers() if one.current_txn_start_offset >= 0]
+        if not is_open:
+            return "no transaction to end"
+        began, producer, commit = self.moment, self.rng.choice(is_open), self.rng.random() < 0.4
+        self._number += 1  # as the coordinator's epoch: no two markers are the same
+        self._clock.advance(0.001)
+        marker = marker_batch(
+            producer, 0, commit=commit, coordinator_epoch=self._number, timestamp=self._clock.time_ms()
+        )
+        (verdict,) = log.append([OwnBatch(marker)], topic.epoch) or ()
+        assert isinstance(verdict, AppendResult), verdict
+        topic.append(verdict.base_offset, [encode_marker(self._number)], began)
+        log.set_high_watermark(log.log_end_offset)
+        return f"{'commit' if commit else 'abort'} of producer {producer} at {verdict.base_offset}"
 
     def _flush(self, topic: Topic, log: PartitionLog) -> str:
         log.flush()
@@ -271,6 +301,7 @@ def stored(log: PartitionLog, start: int | None = None) -> list[Stored]:
         data = region.read()
         for header in iter_batches(data):
             check(data, header.position)
+            marker = control_record_of(data, header) if header.is_control else None
             records = [(one.offset, one.value, one.timestamp) for one in records_of(data, header)]
             batches.append(
                 Stored(
@@ -279,6 +310,8 @@ def stored(log: PartitionLog, start: int | None = None) -> list[Stored]:
                     header.producer_id,
                     header.base_sequence,
                     header.last_sequence,
+                    header.is_transactional,
+                    marker.type if marker is not None else None,
                     [one for one in records if one[0] >= offset],
                 )
             )

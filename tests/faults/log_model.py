@@ -42,6 +42,7 @@ class Topic:
     records: dict[int, bytes] = field(default_factory=dict)  # what the log holds now, by offset
     sequences: dict[int, int] = field(default_factory=dict)  # of the next batch, by producer id
     claims: list[Claim] = field(default_factory=list)
+    _flushed: dict[int, bytes] = field(default_factory=dict)  # by offset, before the process was killed
     _appended: dict[int, list[Appended]] = field(default_factory=dict)
     _cut_at: int = FOREVER  # records from here on were cut off, and may come back until a flush beyond it
 
@@ -67,7 +68,11 @@ class Topic:
             self.claims.append(Claim(began, self.topic_id, kept, start))
         else:
             self.claims.append(Claim(began, None, {}))
-        must = {at: value for at, value in self.records.items() if log_start <= at < flushed}
+        must = {
+            at: value
+            for at, value in self.records.items()
+            if log_start <= at and (at < flushed or self._flushed.get(at) == value)
+        }
         self.claims.append(Claim(ended, self.topic_id, must, start))
         if flushed == log_end > self._cut_at:
             self._end_of_others(ended)
@@ -107,3 +112,9 @@ class Topic:
         self.topic_id, self.records, self._cut_at = topic_id, records, log_end
         start = max([log_start, *(claim.start for claim in self.claims if topic_id is not None)])
         self.claims = [Claim(0, topic_id, dict(records), start)]
+
+    def found_after_kill(self, topic_id: bytes | None, records: dict[int, bytes], log_end: int) -> None:
+        """What is found after a kill need not be on the disk: only what was flushed before must stay."""
+        self.topic_id, self.records, self._cut_at = topic_id, records, log_end
+        (claim,) = self.claims
+        self._flushed = claim.must

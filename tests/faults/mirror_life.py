@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from harness.brokers import Broker, KafkaBroker, KafkapyBroker, Process, free_port, kafkapy_command
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -18,6 +17,7 @@ from kafkapy.client import Admin, Consumer, RecordProducer
 from kafkapy.client.errors import ClientError
 from kafkapy.client.fetched import Isolation
 from kafkapy.errors import KafkaError
+from tests.harness.brokers import Broker, KafkaBroker, KafkapyBroker, Process, free_port, kafkapy_command
 
 TOPIC = "t"
 PARTITIONS = 3

@@ -11,9 +11,8 @@ MOST_FAILURES = 50
 
 
 def main() -> None:
-    from harness.spark import session, settings
-
     from tests.faults.dying_sink import DyingSource
+    from tests.harness.spark import session, settings
 
     wanted = json.loads(sys.argv[1])
     directory = Path(wanted["directory"])

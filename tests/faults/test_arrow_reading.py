@@ -5,11 +5,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from harness.brokers import KafkapyBroker, free_port
 
 from kafkapy.arrow.partition_reader import read_partition
 from kafkapy.client import Admin, Cluster, NothingFetched, RecordProducer
 from tests.faults.rounds import rounds
+from tests.harness.brokers import KafkapyBroker, free_port
 
 ROUNDS = rounds(4)
 RECORDS = 20_000

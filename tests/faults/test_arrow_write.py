@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from harness.brokers import KafkapyBroker, free_port
 
 import kafkapy.arrow
 from kafkapy.client import Admin, Consumer
 from kafkapy.client.admin import LATEST
 from tests.faults.rounds import rounds
+from tests.harness.brokers import KafkapyBroker, free_port
 
 ROUNDS = rounds(2)
 ROWS = 500  # in a record batch

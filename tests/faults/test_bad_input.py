@@ -10,8 +10,9 @@ from typing import Any
 import lz4.frame
 import pytest
 import zstandard
-from harness import brokers, raw
-from harness.raw import Connection
+
+from tests.harness import brokers, raw
+from tests.harness.raw import Connection
 
 UNKNOWN_SERVER_ERROR, OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE = (
     -1,

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.brokers import READY, KafkapyBroker, Process, kafkapy_command
-from harness.raw import Connection, values
+
+from tests.harness.brokers import READY, KafkapyBroker, Process, kafkapy_command
+from tests.harness.raw import Connection, values
 
 FAILED, WRONG_CALL = 1, 2
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "data"

@@ -18,8 +18,8 @@ from kafkapy.log.files import Files
 from kafkapy.log.partition_log import AppendResult, PartitionLog
 from kafkapy.record.batch import records_of
 from kafkapy.record.legacy import check, iter_entries
-from kafkapy.tools.log.checks.places import check_path
-from kafkapy.tools.log.checks.report import Report
+from kafkapy.tools.log.verify.paths import check_path
+from kafkapy.tools.log.verify.report import Report
 from tests.faults.damaged_log import Original, copy_of, make, open_copy, served
 from tests.faults.rounds import rounds
 from tests.log.support import batch

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from harness.power_cut import UnsyncedFiles
-from harness.raw import Connection, values
 
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import shortage
@@ -20,6 +18,8 @@ from kafkapy.record.file_region import FileHandle
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
 from tests.faults.failing_disk import FailingDisk, Pair, faults
+from tests.harness.power_cut import UnsyncedFiles
+from tests.harness.raw import Connection, values
 
 SHORTAGES = (errno.ENOSPC, errno.EMFILE)
 NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR = 6, 56

@@ -1,13 +1,19 @@
 """The disk is full: the producer is told, nothing half-written is served, and with room again the broker goes on."""
 
+import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.brokers import KafkapyBroker
-from harness.raw import Connection, values
-from harness.small_disk import SmallDisk, small_disk
+
+from kafkapy.client import Admin, RecordProducer
+from kafkapy.client.cluster import Cluster
+from kafkapy.client.group_admin import GroupAdmin, OffsetAndMetadata
+from tests.harness.brokers import KafkapyBroker, StartFailed
+from tests.harness.raw import Connection, values
+from tests.harness.small_disk import SmallDisk, small_disk
 
 KAFKA_STORAGE_ERROR = 56
 SETTINGS = {"log.segment.bytes": "1048576", "log.index.size.max.bytes": "65536"}
@@ -102,6 +108,139 @@ def test_after_a_crash_on_a_full_disk_all_that_was_acknowledged_is_there(
             assert_holds(connection, "t", count + 1)
     finally:
         again.stop()
+
+
+def shown(broker: KafkapyBroker) -> list[str]:
+    """The WARN and ERROR lines so far."""
+    return [line for line in broker.process.said.splitlines() if re.search(r"^\S+Z (WARN|ERROR)", line)]
+
+
+def wait_until_shown(broker: KafkapyBroker, text: str) -> None:
+    deadline = time.monotonic() + 30
+    while not any(text in line for line in shown(broker)):
+        assert time.monotonic() < deadline, f"{text!r} was not shown:\n{broker.process.said[-2000:]}"
+        time.sleep(0.02)
+
+
+def test_it_is_shown_once_when_it_begins_and_once_when_it_is_over(broker: KafkapyBroker, disk: SmallDisk) -> None:
+    with Connection(broker.bootstrap) as connection:
+        assert connection.create_topic("t") == 0
+        disk.fill(leave=1 << 20)
+        count = fill_by_producing(connection, "t", 0)
+        refused = 1
+        for _ in range(20):
+            assert connection.produce("t", 0, values(value(count)), version=7) == (KAFKA_STORAGE_ERROR, -1)
+            refused += 1
+        (begun,) = shown(broker)
+        assert re.search(
+            rf"ERROR runtime\.shortage  {disk.path}\S* cannot be written: No space left on device; bytes free: \d+\. ",
+            begun,
+        )
+        assert "Refused: appending to t-0, and everything else that needs space there." in begun
+        disk.make_room()
+        while len(shown(broker)) == 1:  # it is over when writes succeed for some seconds
+            assert connection.produce("t", 0, values(b"small"), version=7)[0] == 0
+        (_, over) = shown(broker)
+        assert re.search(
+            rf"WARNING runtime\.shortage  {disk.path}\S* can be written again; bytes free: \d{{7,}}; "
+            rf"writes refused: {refused}, in \d+ s$",
+            over,
+        )
+
+
+def test_an_idempotent_producer_goes_on_by_itself_and_stores_each_record_once(
+    broker: KafkapyBroker, disk: SmallDisk
+) -> None:
+    count = 60
+    failures: list[BaseException] = []
+
+    def produce() -> None:
+        try:
+            with RecordProducer(broker.bootstrap, batch_bytes=1, timeout_s=120) as producer:
+                for number in range(count):
+                    producer.send("t", value(number), partition=0)
+        except BaseException as error:
+            failures.append(error)
+
+    with Connection(broker.bootstrap) as connection:
+        assert connection.create_topic("t") == 0
+        disk.fill(leave=2 << 20)
+        producing = threading.Thread(target=produce)
+        producing.start()
+        wait_until_shown(broker, "cannot be written")
+        disk.make_room()
+        producing.join(120)
+        assert (producing.is_alive(), failures) == (False, [])
+        assert_holds(connection, "t", count)
+
+
+def test_commits_go_on_by_themselves_and_the_coordinators_refusals_are_shown(
+    broker: KafkapyBroker, disk: SmallDisk
+) -> None:
+    failures: list[BaseException] = []
+    last = 400
+
+    def commit() -> None:
+        try:
+            with Cluster(broker.bootstrap) as cluster:
+                groups = GroupAdmin(cluster)
+                for offset in range(1, last + 1):
+                    groups.commit("g", {("t", 0): OffsetAndMetadata(offset, "x" * 1000)})
+        except BaseException as error:
+            failures.append(error)
+
+    with Connection(broker.bootstrap) as connection, Cluster(broker.bootstrap) as cluster:
+        assert connection.create_topic("t") == 0
+        GroupAdmin(cluster).commit("g", {("t", 0): OffsetAndMetadata(0)})  # the topic of offsets is made
+        disk.fill(leave=64 << 10)
+        committing = threading.Thread(target=commit)
+        committing.start()
+        wait_until_shown(broker, "Refused: appending to __consumer_offsets-")
+        disk.make_room()
+        committing.join(120)
+        assert (committing.is_alive(), failures) == (False, [])
+        assert GroupAdmin(cluster).offsets_of("g", [("t", 0)]) == {("t", 0): last}
+
+
+def test_refused_topics_are_shown_once_too(broker: KafkapyBroker, disk: SmallDisk) -> None:
+    with Admin(broker.bootstrap) as admin, Connection(broker.bootstrap) as connection:
+        disk.fill()
+        while len(shown(broker)) == 0:  # some changes still fit into the file of the metadata
+            connection.create_topic("late")
+        for _ in range(20):
+            connection.create_topic("late")
+        (begun,) = shown(broker)
+        assert "cannot be written: " in begun
+        disk.make_room()
+        admin.create_topic("late")
+        assert connection.produce("late", 0, values(b"x"), version=7) == (0, 0)
+
+
+def test_deleting_records_makes_room_on_a_disk_without_a_free_byte(disk: SmallDisk) -> None:
+    quick = {
+        "log.initial.task.delay.ms": "0",
+        "log.retention.check.interval.ms": "500",
+        "log.segment.delete.delay.ms": "0",
+    }
+    broker = KafkapyBroker(disk.path, SETTINGS | quick, prefix=disk.prefix)
+    with Admin(broker.bootstrap) as admin, Connection(broker.bootstrap) as connection:
+        admin.create_topic("t", 1)
+        count = fill_by_producing(connection, "t", 0)
+        disk.fill()
+        assert admin.delete_records({("t", 0): -1}) == {("t", 0): count}
+        deadline = time.monotonic() + 30
+        while connection.produce("t", 0, values(value(0)), version=7)[0]:
+            assert time.monotonic() < deadline, "no room was made"
+            time.sleep(0.1)
+    broker.stop()
+
+
+def test_a_start_on_a_full_disk_says_so(tmp_path: Path, disk: SmallDisk) -> None:
+    KafkapyBroker(disk.path, SETTINGS, prefix=disk.prefix).stop()
+    disk.fill()
+    with pytest.raises(StartFailed, match=r"database or disk is full\); bytes free: 0; free some space\.$") as failed:
+        KafkapyBroker(disk.path, SETTINGS, prefix=disk.prefix).stop()
+    assert failed.value.code == 1
 
 
 def test_a_topic_that_cannot_be_made_is_refused_and_can_be_made_later(broker: KafkapyBroker, disk: SmallDisk) -> None:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness.brokers import KafkapyBroker
-from harness.clients.confluent import Confluent
-from harness.clients.kafka_python import KafkaPython
-from harness.clients.remote import Java3
-from harness.kafka_tools import complaints, kafka_dump
 
 from tests.faults.rounds import rounds
 from tests.faults.traffic import Traffic
+from tests.harness.brokers import KafkapyBroker
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.kafka_python import KafkaPython
+from tests.harness.clients.remote import Java3
+from tests.harness.kafka_tools import complaints, kafka_dump
 
 PARTITIONS = 2
 ROUNDS = rounds(8)
@@ -149,6 +149,7 @@ def test_topics_that_were_made_are_there_and_those_that_were_deleted_are_not(sur
         assert [one.value for one in client.fetch(name, {0: 0}, {0: 1})[0]] == [name.encode()]
 
 
+@pytest.mark.other_runtime
 def test_other_clients_read_what_survived(survived: Survived) -> None:
     topic = "idempotent-lz4"
     end = {p: start + len(numbers) for p, (start, numbers) in survived.stored[topic].items()}
@@ -163,6 +164,7 @@ def test_other_clients_read_what_survived(survived: Survived) -> None:
         assert {p: [int((r.value or b"").split()[0]) for r in records] for p, records in got.items()} == expected
 
 
+@pytest.mark.other_runtime
 def test_kafkas_tool_accepts_the_files_that_survived(survived: Survived) -> None:
     broker = survived.broker
     broker.stop()  # the last test of this module: indexes of active segments are complete in their files after a stop

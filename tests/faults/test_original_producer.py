@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.brokers import KafkapyBroker, Process, free_port
-from harness.zookeeper import eventually
 
 from kafkapy.client import Admin, SimpleConsumer
 from tests.faults.rounds import rounds
+from tests.harness.brokers import KafkapyBroker, Process, free_port
+from tests.harness.zookeeper import eventually
 
 JOB = Path(__file__).with_name("producing_job.py")
 ENOUGH = 300  # messages that are told of, before something is done

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.brokers import KafkapyBroker, free_port
 
 from kafkapy.client import (
     Admin,
@@ -18,6 +17,7 @@ from kafkapy.client import (
     TransactionalProducer,
 )
 from tests.faults.rounds import rounds
+from tests.harness.brokers import KafkapyBroker, free_port
 
 ROUNDS = rounds(2)
 TRANSACTIONS = 8  # between two kills

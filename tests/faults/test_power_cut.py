@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from harness.power_cut import Loss, Platter, RecordingFiles
 
 from kafkapy.log.files import Files
 from kafkapy.log.flushing import Flusher
+from kafkapy.log.txn_index import AbortedTxn, TxnIndex
 from tests.faults.compacted_life import CompactedLife
 from tests.faults.log_checks import Violation
 from tests.faults.log_life import Life
 from tests.faults.power_cuts import Figures, live_and_cut
 from tests.faults.rounds import rounds
+from tests.harness.power_cut import Loss, Platter, RecordingFiles
 
 LIVES = rounds(2)
 ACTIONS = 30
@@ -103,6 +104,34 @@ def test_a_replaced_file_is_the_old_or_the_new_one(scratch: Path) -> None:
     assert outcomes(scratch, change, 4, Loss.ANY) == {b"old old ", b"new"}
 
 
+def test_what_a_killed_process_had_not_synced_can_still_be_lost(scratch: Path) -> None:
+    """And what it had renamed: the process that comes after it syncs another file."""
+    (scratch / "disk").mkdir()
+    files = RecordingFiles(scratch / "disk")
+    for name in ("synced", "written", "old"):
+        files.write(str(scratch / "disk" / name), b"before")
+    files.sync_dir(files.root)
+    for name in ("synced", "written"):
+        files.write_all(files.open(str(scratch / "disk" / name)), [b"after "], 0)
+    files.rename(str(scratch / "disk" / "old"), str(scratch / "disk" / "new"))
+    files.write(str(scratch / "disk" / "unnamed"), b"after ")
+
+    killed = Platter(files.journal)
+    killed.play(len(files.journal))
+    killed.cut(scratch / "killed", Loss.NOTHING, 4, random.Random(0))
+    later = RecordingFiles(scratch / "killed", killed)
+    assert later.journal == files.journal
+    assert later.begin == len(files.journal)
+    later.sync(later.open(str(scratch / "killed" / "synced")))
+    later.write(str(scratch / "killed" / "later"), b"later")
+
+    platter = Platter(later.journal)
+    platter.play(len(later.journal))
+    platter.cut(scratch / "cut", Loss.ALL, 4, random.Random(0))
+    found = {path.name: path.read_bytes() for path in (scratch / "cut").iterdir()}
+    assert found == {"synced": b"after ", "written": b"before", "old": b"before"}
+
+
 # --- logs on it
 
 
@@ -110,17 +139,18 @@ def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: 
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
-        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=1)
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=2)
     print(f"\npower cuts: seeds {first} to {first + LIVES - 1}: {figures}")
     assert figures.cuts > 150 * LIVES
     assert figures.records > figures.cuts
+    assert 0 < figures.after_kills < figures.later_lives
 
 
 def test_a_power_cut_at_every_change_of_a_cleaning_loses_no_last_record_of_a_key(scratch: Path) -> None:
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
-        live_and_cut(seed, scratch, figures, actions=ACTIONS, kind=CompactedLife)
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=1, kind=CompactedLife)
     print(f"\npower cuts beside cleanings: seeds {first} to {first + LIVES - 1}: {figures}")
     assert figures.cuts > 150 * LIVES
     assert figures.records > figures.cuts
@@ -151,6 +181,25 @@ def no_flush_of_rolled_segments(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "flush_to", lambda self, offset, active: real(self, offset, active=True) if active else None)
 
 
+def no_sync_of_what_a_kill_left(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TxnIndex, "mark_unsynced", lambda self: None)
+    real = TxnIndex.replace
+
+    def replace(self: TxnIndex, entries: Sequence[AbortedTxn]) -> None:
+        real(self, entries)
+        self._changed = False
+
+    patch.setattr(TxnIndex, "replace", replace)
+
+
+def test_the_proof_fails_on_a_log_that_takes_what_it_finds_after_a_kill_as_synced(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_sync_of_what_a_kill_left(monkeypatch)
+    with pytest.raises(Violation, match="a kill after change"):
+        _live(range(14, 74), scratch, later_lives=6)  # 14 is the first one that finds it
+
+
 @pytest.mark.parametrize(
     "break_it",
     [
@@ -166,7 +215,7 @@ def test_the_proof_fails_on_a_broken_log(
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises(Violation):
-        _live(60, scratch)
+        _live(range(60), scratch)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +226,9 @@ def test_the_proof_fails_on_a_broken_cleaner(
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises(Violation):
-        _live(60, scratch, CompactedLife)
+        _live(range(60), scratch, CompactedLife)
 
 
-def _live(lives: int, scratch: Path, kind: type[Life] | type[CompactedLife] = Life) -> None:
-    for seed in range(lives):
-        live_and_cut(seed, scratch, Figures(), actions=ACTIONS, kind=kind)
+def _live(seeds: range, scratch: Path, kind: type[Life] | type[CompactedLife] = Life, *, later_lives: int = 0) -> None:
+    for seed in seeds:
+        live_and_cut(seed, scratch, Figures(), actions=ACTIONS, later_lives=later_lives, kind=kind)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.brokers import KafkapyBroker
-from harness.raw import FETCH, LIST_OFFSETS, Connection, array, frame, string, values
-from harness.raw_sets import OldConnection
-from harness.slow_disk import SlowDisk, slow_disk
 
 from kafkapy._ext import residency
+from tests.harness.brokers import KafkapyBroker
+from tests.harness.raw import FETCH, LIST_OFFSETS, Connection, array, frame, string, values
+from tests.harness.raw_sets import OldConnection
+from tests.harness.slow_disk import SlowDisk, slow_disk
 
 SETTINGS = {"log.segment.bytes": "4194304", "log.index.size.max.bytes": "65536", "kafkapy.read.threads.per.disk": "2"}
 BATCH = 50_000
@@ -173,10 +173,11 @@ def test_a_disk_that_stops_in_the_middle_of_a_reply_holds_up_that_reply(
     with Client(broker.bootstrap) as reader:
         reader.ask_records("old", slow, 0)
         first = reader._read(1 << 20)
-        disk.hold(f"old-{slow}/")
-        # The sockets hold some of it, and the read-ahead was further; but not as far as the reply goes.
         (size,) = struct.unpack_from(">i", first)
+        # The sockets hold some of the reply, and the broker has read ahead, but not to the end of the reply. The next
+        # reads may reach the disk at once and take every reading thread, so they are counted from here.
         held = len(disk.held)
+        disk.hold(f"old-{slow}/")
         reader.ask_records("old", slow, 200)
         with Client(broker.bootstrap) as other:
             other.ask_records("old", slow, 200)

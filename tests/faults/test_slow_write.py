@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.slow_disk import PATIENCE_S, slow_disk
+from tests.harness.slow_disk import PATIENCE_S, slow_disk
 
 PROGRAM = """
 import os, sys

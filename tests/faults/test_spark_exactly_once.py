@@ -19,11 +19,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from harness import brokers
-from harness.spark import TESTS, environment
 
 from kafkapy.client import Admin, Cluster, Consumer, TransactionAdmin
 from tests.faults.rounds import rounds
+from tests.harness import brokers
+from tests.harness.spark import TESTS, environment
 
 ROUNDS = rounds(2)
 SEED = int(os.environ.get("KAFKAPY_FAULT_SEED", random.randrange(1 << 32)))
@@ -137,6 +137,7 @@ class Round:
             time.sleep(0.02)
 
 
+@pytest.mark.other_runtime
 def test_numbers_arrive_once_while_drivers_workers_and_brokers_are_killed(tmp_path: Path) -> None:
     # A driver takes much longer to come back than a worker.
     drivers, others = shuffled(OF_DRIVERS), shuffled(OF_OTHERS)
@@ -147,6 +148,7 @@ def test_numbers_arrive_once_without_spark_in_many_more_rounds(tmp_path: Path) -
     run(tmp_path, None, list(islice(shuffled(OF_DRIVERS + OF_OTHERS), 5 * ROUNDS)))
 
 
+@pytest.mark.other_runtime
 def test_numbers_arrive_once_while_executors_of_a_cluster_are_killed(tmp_path: Path) -> None:
     run(tmp_path, "local-cluster[2,1,1024]", list(islice(shuffled(OF_CLUSTERS), max(1, ROUNDS // 10))))
 

@@ -91,6 +91,7 @@ class Reader(threading.Thread):
             self.stopped.wait(0.005)
 
 
+@pytest.mark.other_runtime
 def test_a_load_that_is_killed_again_and_again_loses_no_row_and_doubles_none(
     kafkapy_broker: Broker, tmp_path: Path
 ) -> None:

@@ -21,12 +21,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from harness.brokers import KafkapyBroker, StartFailed
-from harness.clients.confluent import Confluent
-from harness.toolchain import go_program
 
 from tests.faults.rounds import rounds
 from tests.faults.traffic import PATIENCE
+from tests.harness.brokers import KafkapyBroker, StartFailed
+from tests.harness.clients.confluent import Confluent
+from tests.harness.toolchain import go_program
 
 HERE = Path(__file__).parent
 ROUNDS = rounds(4)
@@ -48,6 +48,9 @@ SETTINGS = {
 
 
 pytestmark = pytest.mark.timeout(max(300, 15 * ROUNDS))
+
+
+pytestmark = pytest.mark.other_runtime  # the job that copies is written in Go
 
 
 class Job:

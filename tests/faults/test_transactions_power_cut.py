@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.power_cut import Loss, Platter
 
-from kafkapy.metadata.local import FILE_NAME
+from kafkapy.metadata.local_tree import FILE_NAME
 from tests.faults.power_cuts import BLOCKS
 from tests.faults.rounds import rounds
 from tests.faults.transactional_life import TransactionalLife
+from tests.harness.power_cut import Loss, Platter
 
 LIVES = rounds(1)
 CUTS = 8

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
-from harness.raw import Connection, array, string, values
+
+from tests.harness.raw import Connection, array, string, values
 
 DELETE_TOPICS, DELETE_RECORDS = 20, 21
 UNANSWERED = 300  # records of a writer at most, so that none keeps the others from sending

@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.power_cut import RecordingFiles
-
 from kafkapy._ext.batch import iter_batches
-from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
+from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
 from kafkapy.coordinator.offsets.store import GroupOffset
@@ -25,6 +23,7 @@ from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.control import COMMIT, control_record_of
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
+from tests.harness.power_cut import RecordingFiles
 
 OUT, SOURCE, GROUP = "out", "source", "copiers"
 PARTITIONS = 3

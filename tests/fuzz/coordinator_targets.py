@@ -6,7 +6,7 @@ import random
 from functools import cache
 from typing import Any
 
-from kafkapy.coordinator.group_shard import GroupShard
+from kafkapy.coordinator.group_machine import GroupMachine
 from kafkapy.coordinator.groups.group import Group
 from kafkapy.coordinator.groups.member import Member
 from kafkapy.coordinator.transaction_records import STATES, TRANSACTION_LOG_VALUE, decode_key, decode_state, encode_key
@@ -46,7 +46,7 @@ def fuzz_group_records(view: memoryview, rng: random.Random) -> None:
     key, value = parted(view)
     world = World()
 
-    def load(machine: GroupShard) -> None:
+    def load(machine: GroupMachine) -> None:
         builder = BatchBuilder()
         builder.append(0, b"\0\2" + key[2:] if rng.random() < 0.5 else key, value)
         machine.replay_block(memoryview(bytearray(builder.build())))

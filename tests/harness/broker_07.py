@@ -20,9 +20,9 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from harness import toolchain
-from harness.brokers import LOG4J, Process, free_port
-from harness.zookeeper import eventually
+from tests.harness import toolchain
+from tests.harness.brokers import LOG4J, Process, free_port
+from tests.harness.zookeeper import eventually
 
 BROKER_ID = 8
 REGISTERED = f"/brokers/ids/{BROKER_ID}"

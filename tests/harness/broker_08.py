@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from harness import toolchain
-from harness.brokers import LOG4J, Process, free_port
+from tests.harness import toolchain
+from tests.harness.brokers import LOG4J, Process, free_port
 
 OLD = Path(__file__).parents[1] / "interop" / "old"
 

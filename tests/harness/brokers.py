@@ -17,8 +17,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness import toolchain
-from harness.raw import METADATA, Connection, array
+from tests.harness import toolchain
+from tests.harness.raw import METADATA, Connection, array
 
 KAFKA_POM = Path(__file__).parents[1] / "interop" / "kafka" / "pom.xml"
 KAFKA_VERSION = "3.9.1"

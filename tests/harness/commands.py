@@ -5,8 +5,8 @@ import io
 import json
 from typing import Any
 
-from harness.kafka_tools import Said
 from kafkapy.tools.main import main
+from tests.harness.kafka_tools import Said
 
 
 def kafkapy(bootstrap: str, *words: object) -> Said:

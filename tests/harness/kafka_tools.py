@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from harness import brokers, toolchain
+from tests.harness import brokers, toolchain
 
 # What the tool prints only of files that are not as they should be.
 COMPLAINTS = re.compile(

@@ -17,8 +17,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from harness import toolchain
-from harness.clients.remote import INTEROP, FranzGo, Java3, Java4, KafkaJs, java_command
+from tests.harness import toolchain
+from tests.harness.clients.remote import INTEROP, FranzGo, Java3, Java4, KafkaJs, java_command
 
 PATIENCE_S = 60.0
 KINDS = ("confluent-kafka", "kafka-python", "aiokafka", Java3.name, Java4.name, FranzGo.name, KafkaJs.name, "kafkapy")

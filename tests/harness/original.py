@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from harness import toolchain
-from harness.brokers import Process
+from tests.harness import toolchain
+from tests.harness.brokers import Process
 
 JAVA = Path(__file__).parents[1] / "zookeeper" / "java"
 OLD = Path(__file__).parents[1] / "interop" / "old"

@@ -71,22 +71,37 @@ Change = Link | Unlink | Rename | Write | Truncate | Sync
 class RecordingFiles(Files):
     """Works in `root` and notes every change there in `journal`; what `root` holds at the start is taken as synced.
 
+    After a kill that is not so. `killed` is the disk as the killed process left it, and `root` what `killed.cut` made
+    of it with Loss.NOTHING: what that process had not synced can still be lost. The journal goes on from its changes.
     Of several threads one at a time: the notes are in the order of the changes.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, killed: Platter | None = None) -> None:
         self.root = str(root)
         self._lock = threading.RLock()
         self.journal: list[Change] = []
         self._made = ROOT
         self._inodes: dict[int, int] = {os.stat(root).st_ino: ROOT}
+        if killed is None:
+            self._take_as_synced()
+        else:
+            self._go_on(killed)
+        self.begin = len(self.journal)
+        """Where the changes begin that were made through this object."""
+
+    def _take_as_synced(self) -> None:
         for path, _ in _walk(self.root):
             self._link(path, os.path.isdir(path))
             if not os.path.isdir(path) and os.path.getsize(path):
                 self.journal.append(Write(self._made, 0, Path(path).read_bytes()))
         self.journal += [Sync(node) for node in range(self._made + 1)]
-        self.begin = len(self.journal)
-        """Where the changes begin that were made through this object."""
+
+    def _go_on(self, killed: Platter) -> None:
+        self.journal += killed.played
+        self._made = max((change.node for change in self.journal if isinstance(change, Link)), default=ROOT)
+        nodes = dict(killed.paths())
+        for path, _ in _walk(self.root):
+            self._inodes[os.stat(path).st_ino] = nodes[os.path.relpath(path, self.root)]
 
     def _node(self, path_or_fd: str | int) -> int:
         return self._inodes[os.stat(path_or_fd).st_ino]
@@ -299,6 +314,18 @@ class Platter:
                 self._files[node].truncate(size)
             case Sync(node):
                 (self._files.get(node) or self._directories[node]).sync()
+
+    @property
+    def played(self) -> Sequence[Change]:
+        return self._journal[: self.at]
+
+    def paths(self, node: int = ROOT, where: str = "") -> Iterator[tuple[str, int]]:
+        """The path below the root, and the node, of everything that has a name now."""
+        for name, below in self._directories[node].names.items():
+            path = os.path.join(where, name)
+            yield path, below
+            if below in self._directories:
+                yield from self.paths(below, path)
 
     def cut(self, target: Path, loss: Loss, block: int, rng: random.Random) -> None:
         """Makes `target` what is found when the power is back."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from harness.clients.base import Client, Received, Record
+from tests.harness.clients.base import Client, Received, Record
 
 PARTITIONS = 3
 T0 = 1_700_000_000_000  # 2023-11-14: explicit timestamps begin here

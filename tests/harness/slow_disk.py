@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from harness import fuse_server
+from tests.harness import fuse_server
 
 PATIENCE_S = 60
 

@@ -10,8 +10,8 @@ from importlib.metadata import requires
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from harness import toolchain
-from harness.spark_child import read_message, write_message
+from tests.harness import toolchain
+from tests.harness.spark_child import read_message, write_message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession  # importing it takes a second
@@ -78,7 +78,7 @@ def own_source_jars() -> str:
 
 def oldest_python() -> Path:
     """The Python of an environment with pyspark 4.0.0 and what kafkapy needs; kafkapy itself is this tree."""
-    needs = [each for each in requires("kafkapy") or () if "extra ==" not in each]
+    needs = [each for each in requires("kafkapy-broker") or () if "extra ==" not in each]
     return toolchain.python_with(*sorted(needs), f"pyspark[sql]=={OLDEST}")
 
 
@@ -94,7 +94,7 @@ class Driver:
         python = python or Path(sys.executable)
         with self.log.open("ab") as err:
             self.child = subprocess.Popen(
-                [str(python), "-m", "harness.spark_child"],
+                [str(python), "-m", "tests.harness.spark_child"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=err,

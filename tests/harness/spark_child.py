@@ -1,4 +1,4 @@
-"""The other end of harness.spark.Driver: `python -m harness.spark_child` runs functions with one Spark session.
+"""The other end of harness.spark.Driver: `python -m tests.harness.spark_child` runs functions with one Spark session.
 
 First the settings come, then one message a call: (module, function, args, kwargs). The answer is (True, result) or
 (False, traceback). Messages are pickles with a length before them.
@@ -34,7 +34,7 @@ def read_message(stream: IO[bytes]) -> Any:
 
 def main() -> None:
     """Serves until standard input ends."""
-    from harness.spark import session
+    from tests.harness.spark import session
 
     orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what Spark prints is no answer

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from harness import brokers, toolchain
-from harness.spark import PATIENCE_S, SHORT_LIVED
+from tests.harness import brokers, toolchain
+from tests.harness.spark import PATIENCE_S, SHORT_LIVED
 
 # They say on standard output that they are ready.
 LOG4J2 = """\

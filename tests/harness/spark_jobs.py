@@ -24,7 +24,7 @@ class Row(NamedTuple):
     timestamp_type: int
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: Headers | None
 
 
 def read(spark: "SparkSession", source: str, options: Mapping[str, str]) -> list[Row]:
@@ -33,15 +33,16 @@ def read(spark: "SparkSession", source: str, options: Mapping[str, str]) -> list
 
 
 def rows(frame: "DataFrame") -> list[Row]:
-    """All rows of a source's frame; without a column for headers they have none."""
+    """All rows of a source's frame; headers are None where they are null, or have no column."""
     from pyspark.sql.functions import col, unix_micros
 
     columns = [col(name) for name in ("topic", "partition", "offset", "timestampType", "key", "value")]
     columns += [col("headers")] if "headers" in frame.columns else []
     frame = frame.orderBy("topic", "partition", "offset").select(unix_micros("timestamp"), *columns)
     found = []
-    for timestamp, topic, partition, offset, kind, key, value, *headers in frame.collect():
-        names = [(name, _bytes(content)) for name, content in (headers or [None])[0] or ()]
+    for timestamp, topic, partition, offset, kind, key, value, *column in frame.collect():
+        headers = column[0] if column else None
+        names = None if headers is None else [(name, _bytes(content)) for name, content in headers]
         found.append(Row(topic, partition, offset, timestamp, kind, _bytes(key), _bytes(value), names))
     return found
 

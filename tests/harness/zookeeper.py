@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness import toolchain
-from harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
+from tests.harness import toolchain
+from tests.harness.brokers import KAFKA_POM, KAFKA_VERSION, Process, free_port
 
 TICK_MS = 100
 SESSION_MS = 2000

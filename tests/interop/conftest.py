@@ -4,19 +4,15 @@ A test names the abilities it needs and runs with every client that has them.
 """
 
 import re
-import sys
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from harness import brokers
-from harness.clients.base import Client
-from harness.clients.registry import KINDS, Clients
-from harness.members import Hosts
+from tests.harness import brokers
+from tests.harness.clients.base import Client
+from tests.harness.clients.registry import KINDS, Clients
+from tests.harness.members import Hosts
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.brokers import KafkaBroker, KafkapyBroker
-from harness.wire import Producer, Wire
 
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
+from tests.harness.brokers import KafkaBroker, KafkapyBroker
+from tests.harness.wire import Producer, Wire
 
 TOPIC = "aborted"
 STEPS = 250

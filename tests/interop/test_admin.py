@@ -3,9 +3,10 @@
 import time
 
 import pytest
-from harness.brokers import Broker
-from harness.clients.base import Client, ClientError, Partition, Record
-from harness.clients.registry import Clients
+
+from tests.harness.brokers import Broker
+from tests.harness.clients.base import Client, ClientError, Partition, Record
+from tests.harness.clients.registry import Clients
 
 TOPIC_ALREADY_EXISTS, INVALID_TOPIC, INVALID_PARTITIONS, INVALID_CONFIG = 36, 17, 37, 40
 UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE, ELECTION_NOT_NEEDED = 3, 1, 84

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from harness import brokers, toolchain
 
 from kafkapy.client.assignors import ASSIGNORS, Member
 from kafkapy.client.assignors.base import NO_GENERATION, Assignment
 from kafkapy.client.cluster import TopicPartition
+from tests.harness import brokers, toolchain
 
 SOURCES = Path(__file__).parent / "assignors"
 GROUPS = 150  # of each kind

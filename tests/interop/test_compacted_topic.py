@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from harness import brokers
-from harness.clients.base import Received, Record
-from harness.clients.registry import Clients
-from harness.kafka_tools import complaints, kafka_dump
-from harness.scenario import T0
+
+from tests.harness import brokers
+from tests.harness.clients.base import Received, Record
+from tests.harness.clients.registry import Clients
+from tests.harness.kafka_tools import complaints, kafka_dump
+from tests.harness.scenario import T0
 
 CLEANING = {"log.cleaner.backoff.ms": "50", "log.segment.delete.delay.ms": "100"}
 COMPACTED = {

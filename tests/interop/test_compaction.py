@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from harness import brokers, toolchain
 
 from kafkapy.record.legacy import build_set
+from tests.harness import brokers, toolchain
 from tests.log.cleaner.support import NOW, CleanerBench, stored_in
 
 HERE = Path(__file__).parent

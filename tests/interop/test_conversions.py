@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from harness import brokers, toolchain
 
 from kafkapy._ext.message_writer import MessagesEncoder, wrap
 from kafkapy.errors import Errors, KafkaError
@@ -14,6 +13,7 @@ from kafkapy.record.batch import build, records_of
 from kafkapy.record.conversion import down_convert
 from kafkapy.record.legacy import build_set, iter_entries
 from kafkapy.record.validation import assign, validate
+from tests.harness import brokers, toolchain
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "data" / "golden"

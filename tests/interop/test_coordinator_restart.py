@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harness import brokers
+
+from tests.harness import brokers
 
 TOPIC, COPY = "restarted", "restarted-copy"
 TIMEOUT = 60.0

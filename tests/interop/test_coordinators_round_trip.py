@@ -8,10 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harness.brokers import QUICK, Broker, KafkaBroker, KafkapyBroker, free_port, kafkapy_command
-from harness.clients.confluent import Confluent
-from harness.consumed import consumed
-from harness.group_wire import GroupWire, commit_of
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.cluster import Cluster
@@ -22,6 +18,10 @@ from kafkapy.coordinator.shards import partition_of
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, encode_key, encode_state
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of
+from tests.harness.brokers import QUICK, Broker, KafkaBroker, KafkapyBroker, free_port, kafkapy_command
+from tests.harness.clients.confluent import Confluent
+from tests.harness.consumed import consumed
+from tests.harness.group_wire import GroupWire, commit_of
 
 PATIENCE_S = 60
 TOPIC, PARTITIONS = "flights", 4

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness.kafka_tools import kafka_dump
 
 from kafkapy.coordinator import consumer_group_records, offset_records, transaction_records
 from kafkapy.coordinator.transaction_records import STATES, TransactionState
@@ -16,6 +15,7 @@ from kafkapy.log.producer_state import BatchNote, ProducerEntry
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
+from tests.harness.kafka_tools import kafka_dump
 
 LOG = "00000000000000000000.log"
 ODD_TEXT = 'tab\t quote" back\\slash \\u001f \x01\x1f\x7f é日本 😀 / </script>'

@@ -4,9 +4,10 @@ import os
 import time
 
 import pytest
-from harness.clients.base import Client, Record
-from harness.clients.registry import KINDS, Clients
-from harness.scenario import KEEP, PARTITIONS, T0, assert_same, end_offsets, records_for, wait_until
+
+from tests.harness.clients.base import Client, Record
+from tests.harness.clients.registry import KINDS, Clients
+from tests.harness.scenario import KEEP, PARTITIONS, T0, assert_same, end_offsets, records_for, wait_until
 
 WRITERS = [(kind.name, codec) for kind in KINDS.values() if "produce" in kind.abilities for codec in kind.codecs]
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import brokers
-from harness.wire import Wire
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import DELETE_RECORDS, DESCRIBE_CONFIGS, FIND_COORDINATOR, METADATA, PRODUCE
 from kafkapy.record.batch import build
+from tests.harness import brokers
+from tests.harness.wire import Wire
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from harness import brokers
-from harness.commands import kafkapy, kafkapy_json
-from harness.kafka_tools import KafkaTools, Said
 
 from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.group_types import OffsetAndMetadata
+from tests.harness import brokers
+from tests.harness.commands import kafkapy, kafkapy_json
+from tests.harness.kafka_tools import KafkaTools, Said
 
 T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 RECORDS = 60  # in each of the 3 partitions of `flights`, 1 s apart

@@ -1,11 +1,12 @@
 """Consumer groups of one kind of client: members come and go, die and stall, and every record is processed."""
 
 import pytest
-from harness import brokers
-from harness.clients.confluent import Confluent
-from harness.clients.registry import Clients
-from harness.members import COOPERATIVE_KINDS, FENCING_KINDS, KINDS, STATIC_KINDS, Feed, Group, Hosts
-from harness.ownership import repeated_without_reason, violations
+
+from tests.harness import brokers
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.registry import Clients
+from tests.harness.members import COOPERATIVE_KINDS, FENCING_KINDS, KINDS, STATIC_KINDS, Feed, Group, Hosts
+from tests.harness.ownership import repeated_without_reason, violations
 
 PARTITIONS = 6
 WAYS = [

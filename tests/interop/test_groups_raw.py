@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import brokers
 
 from kafkapy.client.connection import Connection
 from kafkapy.errors import Errors
@@ -28,6 +27,7 @@ from kafkapy.protocol.apis import (
     SYNC_GROUP,
     Api,
 )
+from tests.harness import brokers
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

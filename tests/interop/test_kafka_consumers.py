@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from harness import brokers
-from harness.clients.base import Record
-from harness.clients.confluent import Confluent
-from harness.clients.registry import Clients
-from harness.kafka_tools import KafkaTools
+
+from tests.harness import brokers
+from tests.harness.clients.base import Record
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.registry import Clients
+from tests.harness.kafka_tools import KafkaTools
 
 PARTITIONS = 3
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness import brokers
-from harness.clients.base import CODECS, Client, Record
-from harness.clients.registry import Clients
-from harness.kafka_tools import complaints, kafka_dump
-from harness.scenario import KEEP, T0, records
+
+from tests.harness import brokers
+from tests.harness.clients.base import CODECS, Client, Record
+from tests.harness.clients.registry import Clients
+from tests.harness.kafka_tools import complaints, kafka_dump
+from tests.harness.scenario import KEEP, T0, records
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2"
 SMALL = {**KEEP, "segment.bytes": "16384", "index.interval.bytes": "512"}

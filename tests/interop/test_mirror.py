@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.broker_08 import Kafka08Broker
-from harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
-from harness.zookeeper import ZooKeeper
 
 from kafkapy.client import Admin, Consumer, KeyedMessage, NewTopic, Producer, RecordProducer
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.client.partitioner import partition_of_key
+from tests.harness.broker_08 import Kafka08Broker
+from tests.harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
+from tests.harness.zookeeper import ZooKeeper
 
 PATIENCE_S = 60.0
 RECORDS = 500

@@ -4,11 +4,12 @@ import random
 from pathlib import Path
 
 import pytest
-from harness import brokers
-from harness.clients.confluent import Confluent
-from harness.clients.registry import Clients
-from harness.members import COOPERATIVE_KINDS, KINDS, Feed, Group, Hosts
-from harness.ownership import violations
+
+from tests.harness import brokers
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.registry import Clients
+from tests.harness.members import COOPERATIVE_KINDS, KINDS, Feed, Group, Hosts
+from tests.harness.ownership import violations
 
 PARTITIONS = 14
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import brokers
-from harness.group_wire import GroupWire
-from harness.kafka_tools import KafkaTools, kafka_dump
 
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
+from tests.harness import brokers
+from tests.harness.group_wire import GroupWire
+from tests.harness.kafka_tools import KafkaTools, kafka_dump
 
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
 FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"

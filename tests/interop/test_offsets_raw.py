@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import brokers
-from harness.group_wire import GROUP, GroupWire
-from harness.raw import Connection
 
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
+from tests.harness import brokers
+from tests.harness.group_wire import GROUP, GroupWire
+from tests.harness.raw import Connection
 
 NOTHING = (-1, -1, "", Errors.NONE)
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from harness import brokers
-from harness.clients.base import ClientError, Received, Record
-from harness.clients.confluent import Confluent
-from harness.clients.old import NAMES, READERS, OldClients
 
 from kafkapy.errors import Errors
 from kafkapy.record.legacy import iter_entries
+from tests.harness import brokers
+from tests.harness.clients.base import ClientError, Received, Record
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.old import NAMES, READERS, OldClients
 
 # message.format.version of the topic, and the magic that is stored then
 FORMATS = {"0.9.0": 0, "0.10.2": 1, "2.8": 2}

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Place
-from harness import brokers, toolchain
-from harness.clients.confluent import Confluent
-from harness.clients.old import OLD
 from kafka import KafkaConsumer, TopicPartition
+
+from tests.harness import brokers, toolchain
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.old import OLD
 
 FORMATS = ("0.9.0", "0.10.2", "2.8")
 COUNT = 20

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import brokers, raw
-from harness.kafka_tools import complaints, kafka_dump
-from harness.raw import batch, record
-from harness.raw_sets import APPEND_TIME, Found, OldConnection, deep, gzipped, message, read_set
+
+from tests.harness import brokers, raw
+from tests.harness.kafka_tools import complaints, kafka_dump
+from tests.harness.raw import batch, record
+from tests.harness.raw_sets import APPEND_TIME, Found, OldConnection, deep, gzipped, message, read_set
 
 NONE, CORRUPT, TOO_LARGE, UNSUPPORTED_VERSION = 0, 2, 10, 35
 NOT_FOR_FORMAT, UNSUPPORTED_CODEC, INVALID = 43, 76, 87

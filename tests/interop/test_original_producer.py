@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
-from harness.broker_08 import Kafka08Broker
-from harness.brokers import KafkaBroker, KafkapyBroker
-from harness.zookeeper import ZooKeeper
 
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.original.partitioners import DefaultPartitioner
@@ -14,6 +11,9 @@ from kafkapy.client.original.producer import Producer
 from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage
 from kafkapy.client.original.simple_consumer import EARLIEST, LATEST, MAX_BUFFER, SimpleConsumer
 from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageTooLarge
+from tests.harness.broker_08 import Kafka08Broker
+from tests.harness.brokers import KafkaBroker, KafkapyBroker
+from tests.harness.zookeeper import ZooKeeper
 
 PARTITIONS = 3
 

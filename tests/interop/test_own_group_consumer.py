@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
-from harness.brokers import Broker
 
 from kafkapy.client import (
     Admin,
@@ -21,6 +20,7 @@ from kafkapy.client import (
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.errors import Errors, KafkaError
+from tests.harness.brokers import Broker
 
 PATIENCE_S = 30.0
 QUICKLY = {"heartbeat_interval_s": 0.05, "session_timeout_s": 6.0, "max_poll_interval_s": 6.0}

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from harness.brokers import Broker
 
 from kafkapy.client import (
     Admin,
@@ -22,6 +21,7 @@ from kafkapy.client import (
 from kafkapy.client.admin import LATEST
 from kafkapy.client.fetched import Isolation
 from kafkapy.errors import Errors, KafkaError
+from tests.harness.brokers import Broker
 
 PATIENCE_S = 30.0
 
@@ -253,7 +253,7 @@ def test_after_a_refused_batch_the_transaction_is_aborted_and_the_next_one_works
     send(producer, rig.name, range(3, 6))
     producer.send(rig.name, b"x" * 3_000_000, partition=0)
     with pytest.raises(
-        TransactionAborted, match=r"were not stored \(MESSAGE_.*\); abort the transaction and begin anew"
+        TransactionAborted, match=r"were not stored \(MESSAGE_.*\); abort the transaction and begin a new one"
     ) as error:
         producer.commit()
     assert error.value.code == Errors.MESSAGE_TOO_LARGE
@@ -299,15 +299,19 @@ def test_a_topic_that_is_not_there_does_not_end_the_transaction(rig: Rig) -> Non
 
 def test_calls_out_of_turn_are_told_what_to_call(rig: Rig) -> None:
     producer = rig.producer()
-    with pytest.raises(ValueError, match=r"send\(\) cannot be: .* was not initialized; call init\(\) or begin\(\)"):
+    with pytest.raises(
+        ValueError, match=r"send\(\) is not possible: .* was not initialized; call init\(\) or begin\(\)"
+    ):
         producer.send(rig.name, b"")
     producer.init()
-    with pytest.raises(ValueError, match=r"commit\(\) cannot be: .* is in no transaction; call begin\(\) first"):
+    with pytest.raises(ValueError, match=r"commit\(\) is not possible: .* is in no transaction; call begin\(\) first"):
         producer.commit()
-    with pytest.raises(ValueError, match=r"abort\(\) cannot be"):
+    with pytest.raises(ValueError, match=r"abort\(\) is not possible"):
         producer.abort()
     producer.begin()
-    with pytest.raises(ValueError, match=r"begin\(\) cannot be: .* is in a transaction; commit\(\) or abort\(\) it"):
+    with pytest.raises(
+        ValueError, match=r"begin\(\) is not possible: .* is in a transaction; commit\(\) or abort\(\) it"
+    ):
         producer.begin()
     with pytest.raises(ValueError, match="transactional id is empty"):
         rig.producer(transactional_id="")

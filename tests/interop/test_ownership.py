@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from harness.ownership import repeated_without_reason, violations
+from tests.harness.ownership import repeated_without_reason, violations
 
 
 def assigned(member: str, generation: int, *owned: int) -> dict[str, Any]:

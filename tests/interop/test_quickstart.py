@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.brokers import Broker
+from tests.harness.brokers import Broker
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "quickstart_flights.py"
 

@@ -8,12 +8,12 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from confluent_kafka import Producer
-from harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
-from harness.clients.confluent import Confluent
-from harness.consumed import Read, consumed
-from harness.scenario import records
 
 from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from tests.harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
+from tests.harness.clients.confluent import Confluent
+from tests.harness.consumed import Read, consumed
+from tests.harness.scenario import records
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"segment.bytes": "16384", "index.interval.bytes": "512", "retention.ms": "-1"}
@@ -187,7 +187,7 @@ def test_kafka_then_kafkapy_then_kafka(tmp_path: Path) -> None:
     assert "stopped cleanly" in adopted.stdout
     # Of no topic or partition: only that the broker's own settings count, which it cannot know.
     assert re.findall(r"^ *Take care: (.*)", adopted.stdout, re.MULTILINE) == [
-        "what a topic's settings do not say, the broker's say, as log.retention.hours. If Kafka had others"
+        "where a topic has no setting of its own, the broker's holds, as log.retention.hours. If Kafka had"
     ]
 
     kafkapy = KafkapyBroker(tmp_path)

@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from harness.brokers import KafkapyBroker
-from harness.clients.base import Record
-from harness.clients.registry import KINDS
-from harness.scenario import KEEP, PARTITIONS, assert_same, end_offsets, records_for
+
+from tests.harness.brokers import KafkapyBroker
+from tests.harness.clients.base import Record
+from tests.harness.clients.registry import KINDS
+from tests.harness.scenario import KEEP, PARTITIONS, assert_same, end_offsets, records_for
 
 SETTINGS = {
     "without sendfile": {"kafkapy.zero.copy.enable": "false"},

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.clients.aiokafka_client import AioKafka
-from harness.clients.base import Client, Record
-from harness.clients.confluent import Confluent
-from harness.clients.kafka_python import KafkaPython
-from harness.clients.kcat import Kcat
-from harness.clients.remote import Java3, Java4
-from harness.gated_files import GatedFiles
 
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
+from tests.harness.clients.aiokafka_client import AioKafka
+from tests.harness.clients.base import Client, Record
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.kafka_python import KafkaPython
+from tests.harness.clients.kcat import Kcat
+from tests.harness.clients.remote import Java3, Java4
+from tests.harness.gated_files import GatedFiles
 
 WAIT_S = 90.0
 # Those that try until a time-out of a minute or more. kafkajs, and franz-go as these tests set it, wait just the same,

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from harness import brokers, toolchain
-from harness.clients.registry import Clients
-from harness.scenario import WORDS
+
+from tests.harness import brokers, toolchain
+from tests.harness.clients.registry import Clients
+from tests.harness.scenario import WORDS
 
 STREAMS = Path(__file__).parent / "streams"
 PARTITIONS = 2

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from harness import brokers
-from harness.commands import kafkapy, kafkapy_json
-from harness.kafka_tools import KafkaTools, Said
 
 from kafkapy.client import Admin, Cluster, NewTopic
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
+from tests.harness import brokers
+from tests.harness.commands import kafkapy, kafkapy_json
+from tests.harness.kafka_tools import KafkaTools, Said
 
 READ_COMMITTED = 1
 LATEST = -1

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import brokers
-from harness.wire import Producer, Wire
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
+from tests.harness import brokers
+from tests.harness.wire import Producer, Wire
 
 SETTINGS = {"transaction.state.log.num.partitions": "5", "offsets.topic.num.partitions": "5"}
 READ_COMMITTED = 1

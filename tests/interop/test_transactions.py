@@ -1,10 +1,11 @@
 """Transactions of every client that has them, read by every client."""
 
 import pytest
-from harness.clients.base import ClientError, Received, Record
-from harness.clients.confluent import Confluent
-from harness.clients.registry import KINDS, Clients
-from harness.scenario import wait_until
+
+from tests.harness.clients.base import ClientError, Received, Record
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.registry import KINDS, Clients
+from tests.harness.scenario import wait_until
 
 PARTITIONS = 3
 WRITERS = [kind.name for kind in KINDS.values() if "transact" in kind.abilities]

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from harness import brokers
-from harness.raw import Connection
-from harness.wire import Producer, Wire
 
 from kafkapy._ext.batch import BatchHeader, iter_batches
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import Api
 from kafkapy.record.batch import Record, records_of
+from tests.harness import brokers
+from tests.harness.raw import Connection
+from tests.harness.wire import Producer, Wire
 
 SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",

@@ -33,7 +33,7 @@ class ManualScheduler:
                 task.fn()
 
     def run(self, text):
-        for task in [task for task in self.tasks if text in task.name]:
+        for task in [task for task in self.tasks if text in task.name and not task.cancelled]:
             if task.period_s is None:
                 self.tasks.remove(task)
             task.fn()

@@ -8,9 +8,10 @@ import pytest
 from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.log.config import LogConfig
 from kafkapy.log.files import Files
-from kafkapy.log.partition_log import BUSY, COORDINATOR, AppendResult
+from kafkapy.log.partition_log import BUSY, AppendResult
 
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
 
@@ -87,7 +88,7 @@ def test_log_append_time_is_told_and_stored(tmp_path):
     log = bench.load()
     (verdict,) = log.append([batch("a", timestamp=1)], 0)
     assert verdict == AppendResult(0, 0, NOW, 0)
-    assert log.offset_of_max_timestamp().timestamp == NOW
+    assert log.offset_of_max_timestamp(log.log_end_offset).timestamp == NOW
 
 
 def test_a_busy_append_can_be_repeated_with_the_same_bytes(tmp_path):
@@ -308,7 +309,7 @@ def test_an_append_that_may_not_block_is_busy_in_a_new_leader_epoch(bench):
 
 def own(log, *sets):
     """The verdict of each set, appended as coordinators do; BUSY where that would wait."""
-    found = [log.append([one], 0, origin=COORDINATOR, blocking=False) for one in sets]
+    found = [log.append([OwnBatch(one)], 0, blocking=False) for one in sets]
     return [one if one is BUSY else one[0] for one in found]
 
 
@@ -331,7 +332,7 @@ def test_a_coordinators_batches_leave_the_log_as_other_appends_do(tmp_path, sett
         for _ in logs
     ]
     short = own(logs[0], *sets[0])
-    assert [[one] for one in short] == [logs[1].append([one], 0, origin=COORDINATOR) for one in sets[1]]
+    assert [[one] for one in short] == [logs[1].append([OwnBatch(one)], 0) for one in sets[1]]
     assert short[-1].last_offset == 2 * len(VALUES) - 1
     for log in logs:
         log.close()
@@ -435,15 +436,22 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(bench):
 
 def test_a_coordinators_batches_need_no_sequence(bench):
     log = bench.load()
-    log.append([idempotent("a", sequence=3)], 0, origin=COORDINATOR)
-    assert codes(log.append([idempotent("b", sequence=9)], 0, origin=COORDINATOR)) == [0]
+    log.append([OwnBatch(idempotent("a", sequence=3))], 0)
+    assert codes(log.append([OwnBatch(idempotent("b", sequence=9))], 0)) == [0]
 
 
 def test_a_coordinators_batches_of_an_older_epoch_are_fenced(bench):
     log = bench.load()
-    log.append([idempotent("a", epoch=2, sequence=0)], 0, origin=COORDINATOR)
-    late = [idempotent("b", epoch=1, sequence=0)]
-    assert codes(log.append(late, 0, origin=COORDINATOR)) == [Errors.INVALID_PRODUCER_EPOCH]
+    log.append([OwnBatch(idempotent("a", epoch=2, sequence=0))], 0)
+    assert codes(log.append([OwnBatch(idempotent("b", epoch=1, sequence=0))], 0)) == [Errors.INVALID_PRODUCER_EPOCH]
+
+
+def test_a_coordinators_batches_go_with_those_of_clients_whose_sequences_are_checked(bench):
+    log = bench.load()
+    log.append([idempotent("a", sequence=0)], 0)
+    sets = [OwnBatch(idempotent("b", sequence=7)), idempotent("c", sequence=5), OwnBatch(idempotent("d", sequence=2))]
+    assert codes(log.append(sets, 0)) == [0, Errors.OUT_OF_ORDER_SEQUENCE_NUMBER, 0]
+    assert [value for _, value in values_of(log)] == [b"a", b"b", b"d"]
 
 
 def test_producers_expire(bench):

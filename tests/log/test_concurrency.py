@@ -11,7 +11,7 @@ from kafkapy.log.append_rules import AppendRules
 from kafkapy.log.partition_log import BUSY
 from kafkapy.runtime.scheduler import Scheduler
 
-from .support import Bench, FailingFiles, batch, values_of
+from .support import NOW, Bench, FailingFiles, batch, values_of
 
 
 @pytest.fixture
@@ -68,6 +68,33 @@ def test_readers_beside_appends_rolls_and_retention(tmp_path, fast_switching):
     assert errors == []
     assert bench.failures == []
     assert log.log_start_offset > 0
+
+
+def test_searches_by_time_beside_appends_and_rolls(tmp_path, fast_switching):
+    size = len(batch("0" * 10))
+    log = Bench(tmp_path, segment_bytes=40 * size, index_interval_bytes=size).load()
+    log.append([batch("0" * 10, timestamp=NOW)], 0)
+    errors, done, total = [], threading.Event(), 2000
+
+    def search():
+        try:
+            while not done.is_set():
+                end = log.log_end_offset
+                assert log.offset_of_max_timestamp(end) == (NOW + end - 1, end - 1, 0)
+                assert log.offset_for_timestamp(NOW + end - 1) == (NOW + end - 1, end - 1, 0)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, total):
+        log.append([batch(f"{number:010d}", timestamp=NOW + number)], 0)
+    done.set()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert len(log.segments) == total // 40
 
 
 def test_appends_from_several_threads_are_all_there_once(tmp_path, fast_switching):

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.log.config import LONG_MAX, TOPIC_KEYS, TOPIC_SYNONYMS, LogConfig
+from kafkapy.log.config import LONG_MAX, TOPIC_KEYS, TOPIC_SYNONYMS, LogConfig, check_overrides
 from kafkapy.log.versions import metadata_version
 from kafkapy.runtime.config_def import ConfigError
 
@@ -101,7 +101,6 @@ def test_the_deprecated_timestamp_difference_counts_where_the_newer_limits_are_n
         ("leader.replication.throttled.replicas", "0:1,x"),
         ("message.format.version", "9.9"),
         ("remote.storage.enable", "true"),
-        ("no.such.key", "1"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(key: str, value: str) -> None:
@@ -112,7 +111,21 @@ def test_a_wrong_setting_is_refused_by_name(key: str, value: str) -> None:
 
 def test_compaction_lags_must_not_cross() -> None:
     with pytest.raises(ConfigError, match=r"^min\.compaction\.lag\.ms=10: must be at most"):
-        LogConfig.from_overrides(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
+        check_overrides(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
+
+
+def test_rules_between_settings_are_not_for_a_topic_that_exists() -> None:
+    config = LogConfig.from_overrides(LogConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"})
+    assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (10, 9)
+
+
+def test_a_name_that_no_setting_has_is_refused_when_it_is_set_and_ignored_where_it_is_stored() -> None:
+    overrides = {"no.such.key": "1", "flush.ms": "5"}
+    with pytest.raises(ConfigError, match=r"^no\.such\.key=1: is not a topic setting"):
+        check_overrides(LogConfig(), overrides)
+    config = LogConfig.from_overrides(LogConfig(), overrides)
+    assert config.overridden == {"flush.ms"}
+    assert repr(config) == "LogConfig(flush.ms=5)"
 
 
 def test_throttled_replicas_take_a_star_or_pairs() -> None:

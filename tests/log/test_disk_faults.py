@@ -1,11 +1,13 @@
 """A disk that is full, tears writes or breaks: nothing half-written is served, and nothing acknowledged is lost."""
 
 import errno
+import os
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.files import Files
 from kafkapy.log.partition_log import AppendResult
 
 from .support import Bench, FailingFiles, batch, idempotent, values_of
@@ -214,3 +216,159 @@ def test_a_segment_that_retention_takes_during_a_flush_is_passed_over(tmp_path):
     log.flush()
     assert bench.failures == []
     assert log.recovery_point == 2
+
+
+@pytest.mark.parametrize("change", ["retention", "truncation"])
+def test_a_flush_passes_over_an_active_segment_that_is_deleted_before_its_sync(tmp_path, change):
+    """The segments before it are synced first; meanwhile it is rolled, and its delete delay runs out."""
+
+    class Racing(Files):
+        happening = None
+
+        def sync(self, file):
+            happening, self.happening = self.happening, None
+            if happening is not None:
+                happening()
+            super().sync(file)
+
+    files = Racing()
+    bench = Bench(tmp_path, files=files, file_delete_delay_ms=0)
+    log = bench.load()
+    log.append([batch("a")], 0)
+    log.roll()
+    log.append([batch("b")], 0)
+    log.set_high_watermark(2)
+
+    def delete():
+        if change == "retention":
+            log.roll()
+            log.delete_records(2)
+            assert log.delete_old_segments() == 2
+        else:
+            log.truncate_fully(2)
+        bench.scheduler.run("delete-segments")
+
+    files.happening = delete
+    log.flush()
+    assert files.happening is None
+    assert bench.failures == []
+    assert log.recovery_point == 2
+    assert log.append([batch("c")], 0)[0].base_offset == 2
+    log.flush()
+    assert log.recovery_point == 3
+
+
+class OneFailure(Files):
+    """Raises `error` once, at the first `operation` (open, truncate, sync) on a name that ends with `suffix`.
+
+    Notes the names of the files that are synced.
+    """
+
+    def __init__(self):
+        self.failing = None
+        self.synced = set()
+
+    def fail(self, operation, suffix, error):
+        self.failing = operation, suffix, error
+
+    def _step(self, operation, path):
+        if self.failing is not None and operation == self.failing[0] and str(path).endswith(self.failing[1]):
+            error, self.failing = self.failing[2], None
+            raise error
+
+    def open(self, path, *, create=False):
+        self._step("open", path)
+        return super().open(path, create=create)
+
+    def truncate(self, file, size):
+        self._step("truncate", file.path)
+        super().truncate(file, size)
+
+    def sync(self, file):
+        self._step("sync", file.path)
+        self.synced.add(os.path.basename(file.path))
+        super().sync(file)
+
+    def sync_dir(self, path):
+        self.synced.add(os.path.basename(path))
+        super().sync_dir(path)
+
+
+def too_many_files():
+    return OSError(errno.EMFILE, "made to fail")
+
+
+def files_of(base_offset, *suffixes):
+    return {f"{base_offset:020d}{suffix}" for suffix in suffixes}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_could_not_be_opened_for_its_sync_is_synced_by_the_next_one(tmp_path, suffix):
+    files = OneFailure()
+    bench = Bench(tmp_path, files=files, index_interval_bytes=0)
+    log = bench.load()
+    log.append([batch(value) for value in "abc"], 0)
+    log.flush()
+    log.end[1].write_behind()  # else this is what opens the file
+    files.fail("open", suffix, too_many_files())
+    with pytest.raises(OSError, match="made to fail"):
+        log.flusher.point_to_note()
+    log.flusher.point_to_note()
+    assert files.synced >= files_of(0, ".index", ".timeindex")
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("then", ["the roll is repeated", "the log is closed"])
+def test_a_roll_that_fails_after_its_snapshot_does_not_lose_the_sync_of_that(tmp_path, then):
+    files = OneFailure()
+    bench = Bench(tmp_path, files=files)
+    log = bench.load()
+    log.append([idempotent("a")], 0)
+    log.flush()
+    files.fail("truncate", "0.timeindex", OSError(errno.ENOSPC, "made to fail"))
+    with pytest.raises(KafkaError, match="made to fail"):
+        log.roll()
+    assert log.segments.base_offsets == [0]
+    if then == "the log is closed":
+        log.close()
+    else:
+        log.roll()
+        bench.scheduler.run("flush")
+        assert files.synced >= files_of(0, ".log", ".index", ".timeindex")
+    assert files.synced >= files_of(1, ".snapshot")
+    assert bench.failures == []
+
+
+@pytest.mark.parametrize("sync", [".snapshot", "0.log", "0.timeindex", "1.log"])
+def test_a_flush_that_ends_for_want_of_memory_leaves_all_to_the_next_one(tmp_path, sync):
+    files = OneFailure()
+    bench = Bench(tmp_path, files=files, index_interval_bytes=0)
+    log = bench.load()
+    log.append([idempotent("a")], 0)
+    log.roll()
+    log.append([idempotent("b", sequence=1)], 0)
+    files.fail("sync", sync, MemoryError())
+    with pytest.raises(MemoryError):
+        log.flush()
+    files.synced.clear()
+    log.flush()
+    assert files.synced >= {"t-0", *files_of(1, ".snapshot", ".log"), *files_of(0, ".log")}
+    if sync == "0.timeindex":  # an index that was synced need not be synced again
+        assert files.synced >= files_of(0, ".timeindex")
+    assert log.recovery_point == 2
+    assert bench.failures == []
+
+
+def test_a_recovery_point_that_is_not_noted_for_want_of_memory_leaves_all_to_the_next_one(tmp_path):
+    files = OneFailure()
+    bench = Bench(tmp_path, files=files, index_interval_bytes=0)
+    log = bench.load()
+    log.append([idempotent("a")], 0)
+    log.roll()
+    log.append([idempotent("b", sequence=1)], 0)
+    files.fail("sync", "0.index", MemoryError())
+    with pytest.raises(MemoryError):
+        log.flusher.point_to_note()
+    files.synced.clear()
+    log.flusher.point_to_note()
+    assert files.synced >= {"t-0", *files_of(1, ".snapshot"), *files_of(0, ".log", ".index", ".timeindex")}

@@ -205,3 +205,19 @@ def test_searches_beside_a_truncation_of_everything_go_on_in_the_old_segments(tm
     log.truncate_fully(3)
     assert set(found) == {found[0], 2}
     assert bench.failures == []
+
+
+def test_a_read_finds_the_file_that_a_truncation_of_everything_has_renamed_meanwhile(bench):
+    """The truncation opens all files and renames them. The list of segments is the old one until that is done."""
+    segment = bench.log.segments.items[0]
+    path = segment.path(".log")
+
+    def rename():
+        segment.pin_all()
+        os.rename(path, path + ".deleted")
+
+    bench.files.happening = rename
+    region = bench.log.read(0, 1 << 20, max_offset=8).region
+    (header, *_) = iter_entries(region.read())
+    assert header.base_offset == 0
+    assert bench.failures == []

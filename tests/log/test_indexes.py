@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkapy.log import time_index
 from kafkapy.log.files import Files
 from kafkapy.log.offset_index import OffsetIndex
 from kafkapy.log.time_index import TimeIndex
@@ -105,6 +106,69 @@ def test_time_lookups_are_those_of_a_list(tmp_path_factory, pairs, wanted, cut):
     index.seal()
     kept = [(stamp, offset - BASE) for stamp, offset in entries if offset < BASE + cut]
     assert list(struct.iter_unpack(">qi", path.read_bytes())) == kept
+
+
+@given(steps, st.integers(-10, 70_000))
+def test_the_last_time_before_an_offset_is_that_of_a_list(tmp_path_factory, pairs, wanted):
+    index = made(TimeIndex, tmp_path_factory.mktemp("index") / "index")
+    entries = [(stamp, offset) for offset, stamp in summed(pairs)]
+    for stamp, offset in entries:
+        index.maybe_append(stamp, offset)
+    for growing in (True, False):
+        for offset in (BASE + wanted, *(one[1] for one in entries)):
+            before = [one for one in entries if one[1] < offset]
+            assert index.entry_before(offset) == (before[-1] if before else (-1, BASE))
+        if growing:
+            index.trim()
+            index.seal()
+
+
+def test_a_time_is_looked_up_while_the_index_is_sealed(tmp_path, monkeypatch):
+    """The search has begun in the arrays; the roll takes them away before it has its answer."""
+    index = made(TimeIndex, tmp_path / "index")
+    for number in range(5):
+        index.maybe_append(number, BASE + number)
+
+    def bisect_during_a_roll(*arguments):
+        index.trim()
+        index.seal()
+        return bisect_right(*arguments)
+
+    monkeypatch.setattr(time_index, "bisect_right", bisect_during_a_roll)
+    assert index.lookup(3) == (3, BASE + 3)
+
+
+def test_the_last_time_is_read_while_the_index_begins_to_grow(tmp_path):
+    """A reader comes to an index that is only in its file; before it reads, an append adds entries in memory.
+
+    What the reader remembers must not stand in the way of the next entries.
+    """
+    index = made(TimeIndex, tmp_path / "index")
+    index.maybe_append(10, BASE + 1)
+    index.trim()
+    index.seal()
+
+    class Overtaken(TimeIndex):
+        def check(self, nowait=False):
+            usable = super().check(nowait)
+            todo, appends[:] = appends[:], []
+            if todo:
+                self.reopen_to_grow()
+            for entry in todo:
+                self.maybe_append(*entry)
+            return usable
+
+    appends = []
+    index = Overtaken(Files(), At(tmp_path / "index"), BASE, 1 << 16)
+    index.open(index.width)
+    appends += [(20, BASE + 2), (30, BASE + 3), (40, BASE + 4)]
+    assert index.last_entry == (10, BASE + 1)
+    assert index.last_entry == (40, BASE + 4)
+    index.maybe_append(35, BASE + 5)  # not larger than the last
+    index.trim()
+    index.seal()
+    assert index.last_entry == (40, BASE + 4)
+    assert list(struct.iter_unpack(">qi", (tmp_path / "index").read_bytes())) == [(n * 10, n) for n in range(1, 5)]
 
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])

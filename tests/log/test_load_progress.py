@@ -2,8 +2,7 @@
 
 import logging
 
-from kafkapy.log.load_progress import DirProgress
-from kafkapy.log.load_report import LoadReport
+from kafkapy.log.load_progress import DirProgress, LoadReport
 
 MIB = 1 << 20
 
@@ -25,9 +24,9 @@ def test_a_line_comes_every_ten_seconds_and_one_at_the_end(caplog):
             time.now = 100.0 + second
             progress.logs_left = 5 - second // 10
             progress.bytes_left = (100 - 3 * second) * MIB
-            progress.tell()
+            progress.maybe_log()
         progress.logs_left = progress.bytes_left = 0
-        progress.tell_end(1)
+        progress.log_end(1)
     assert [record.message for record in caplog.records] == [
         "/data: loaded 1 of 5 partitions, 30 of 100 MiB checked",
         "/data: loaded 2 of 5 partitions, 60 of 100 MiB checked",
@@ -41,7 +40,7 @@ def test_a_report_stays_one_line_of_bounded_length(caplog):
     for number in range(1000):
         report.note(f"note {number}", serious=False)
     with caplog.at_level(logging.INFO):
-        report.tell("t-0", 3, 9, 1.25, recovered=True)
+        report.log("t-0", 3, 9, 1.25, recovered=True)
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert record.message.startswith("t-0: recovered offsets 3 to 9 in 1.2 ms; note 0; note 1; ")
@@ -50,5 +49,5 @@ def test_a_report_stays_one_line_of_bounded_length(caplog):
 
 def test_nothing_is_told_where_nothing_was_done(caplog):
     with caplog.at_level(logging.INFO):
-        LoadReport().tell("t-0", 0, 9, 1.0, recovered=False)
+        LoadReport().log("t-0", 0, 9, 1.0, recovered=False)
     assert caplog.records == []

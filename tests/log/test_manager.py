@@ -14,7 +14,7 @@ from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY
 from kafkapy.log.config import LogConfig
 from kafkapy.log.dir_lock import DirLocked
 from kafkapy.log.files import Files
-from kafkapy.log.loader import Loader
+from kafkapy.log.log_loader import LogLoader
 from kafkapy.log.manager import LogManager, NoLogDir
 from kafkapy.log.meta_properties import MetaPropertiesError
 from kafkapy.log.retention import KafkaRetention
@@ -144,19 +144,19 @@ def test_without_any_usable_directory_there_is_no_broker(dirs):
 # --- identity
 
 
-def test_directories_are_stamped_and_belong_to_that_broker_from_then_on(dirs):
+def test_directories_belong_to_the_broker_whose_identity_was_written(dirs):
     manager = Broker(dirs[0], load=False).manager
     assert (manager.dirs.stored_cluster_id(), manager.dirs.stored_broker_id()) == (None, None)
-    manager.dirs.stamp(3, "cluster-a", NOW)
+    manager.dirs.write_identity(3, "cluster-a", NOW)
     manager.close()
     manager = Broker(*dirs, load=False).manager
     assert (manager.dirs.stored_cluster_id(), manager.dirs.stored_broker_id()) == ("cluster-a", 3)
     with pytest.raises(MetaPropertiesError, match="cluster-b"):
-        manager.dirs.stamp(3, "cluster-b", NOW)
+        manager.dirs.check_identity(3, "cluster-b")
     with pytest.raises(MetaPropertiesError, match="broker 4"):
-        manager.dirs.stamp(4, "cluster-a", NOW)
+        manager.dirs.check_identity(4, "cluster-a")
     assert not (dirs[1] / "meta.properties").exists()
-    manager.dirs.stamp(3, "cluster-a", NOW)
+    manager.dirs.write_identity(3, "cluster-a", NOW)
     assert (dirs[1] / "meta.properties").read_text().endswith("broker.id=3\nversion=0\ncluster.id=cluster-a\n")
     manager.close()
 
@@ -164,7 +164,7 @@ def test_directories_are_stamped_and_belong_to_that_broker_from_then_on(dirs):
 def test_directories_of_different_brokers_are_refused(dirs):
     for number, directory in enumerate(dirs):
         manager = Broker(directory, load=False).manager
-        manager.dirs.stamp(number, "c", NOW)
+        manager.dirs.write_identity(number, "c", NOW)
         manager.close()
     manager = Broker(*dirs, load=False).manager
     with pytest.raises(MetaPropertiesError, match="do not belong together"):
@@ -281,14 +281,14 @@ def test_a_log_that_cannot_be_read_is_named_and_not_made_anew(dirs, monkeypatch)
     broker.manager.create("t", 0, TOPIC_ID, CONFIG).append([batch("a")], 0)
     broker.manager.create("u", 0, TOPIC_ID, CONFIG)
     broker.manager.close()
-    load = Loader.load
+    load = LogLoader.load
 
     def refusing(loader):
         if loader._directory.endswith("t-0"):
             raise KafkaError(Errors.CORRUPT_MESSAGE, "made up")
         return load(loader)
 
-    monkeypatch.setattr(Loader, "load", refusing)
+    monkeypatch.setattr(LogLoader, "load", refusing)
     manager = Broker(dirs[0]).manager
     assert [log.name for log in manager] == ["u-0"]
     with pytest.raises(KafkaError) as refused:
@@ -348,7 +348,7 @@ def test_retention_and_flushes_by_time_run_in_the_background(dirs):
     broker.manager.start()
     log = broker.manager.create("t", 0, TOPIC_ID, config)
     log.append([batch("a")], 0)
-    broker.scheduler.run("flusher")
+    broker.scheduler.run("log-flusher")
     assert log.recovery_point == 0
     broker.clock.advance(6)
     broker.scheduler.run("flusher")
@@ -357,6 +357,18 @@ def test_retention_and_flushes_by_time_run_in_the_background(dirs):
     broker.scheduler.run("retention")
     assert log.log_start_offset == 1
     broker.manager.close()
+
+
+def test_a_log_is_among_the_logs_before_the_broker_looks_for_those_to_flush(dirs, monkeypatch):
+    """A log that takes longer to create than its flush.ms would be forgotten otherwise."""
+    broker = Broker(dirs[0])
+    found = []
+    manager = broker.manager
+    monkeypatch.setattr(manager._timed_flush, "wanted", lambda flush_ms: found.append((flush_ms, len(list(manager)))))
+    log = manager.create("t", 0, TOPIC_ID, LogConfig({"flush.ms": 10}))
+    log.update_config(LogConfig({"flush.ms": 20}))
+    assert (10, 1) in found
+    manager.close()
 
 
 def test_garbled_checkpoints_are_passed_over(dirs, caplog):
@@ -573,3 +585,20 @@ def test_epochs_of_a_deleted_log_are_not_written_over_those_of_its_successor(dir
     broker.scheduler.run("leader epochs")
     assert (dirs[0] / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
     broker.manager.close()
+
+
+def test_a_directory_that_came_after_the_start_is_recovered(dirs):
+    other = Broker(dirs[0] / "other").manager
+    log = other.create("t", 0, TOPIC_ID, CONFIG)
+    for value in "ab":
+        log.append([batch(value)], 0)
+    other.close()
+    segment = dirs[0] / "other" / "t-0" / "00000000000000000000.log"
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2 - 1] ^= 1  # the last byte of the first batch
+    segment.write_bytes(data)
+
+    manager = Broker(dirs[0]).manager
+    (dirs[0] / "other" / "t-0").rename(dirs[0] / "t-0")
+    assert manager.create("t", 0, TOPIC_ID, CONFIG).log_end_offset == 0
+    manager.close()

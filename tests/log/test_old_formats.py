@@ -292,16 +292,16 @@ def test_times_are_found_in_single_messages_and_in_wrappers(tmp_path, codec):
             answer = log.offset_for_timestamp(NOW + 10 * at + wanted)
             assert answer == (NOW + 10 * at + found, 3 * at + offset, -1)
     assert log.offset_for_timestamp(NOW + 994) is None
-    assert log.offset_of_max_timestamp() == (NOW + 993, 298, -1)
+    assert log.offset_of_max_timestamp(log.log_end_offset) == (NOW + 993, 298, -1)
 
 
 def test_messages_without_times_have_no_largest_one(tmp_path):
     log = bench_of(tmp_path, 0).load()
     log.append([produced(0, b"a")], 0)
-    assert log.offset_of_max_timestamp() is None
+    assert log.offset_of_max_timestamp(log.log_end_offset) is None
     log = bench_of(tmp_path / "1", 1).load()
     log.append([produced(1, b"a", timestamp=-1)], 0)
-    assert log.offset_of_max_timestamp() is None
+    assert log.offset_of_max_timestamp(log.log_end_offset) is None
 
 
 def test_zstd_is_not_stored_while_a_broker_may_not_know_it(tmp_path):

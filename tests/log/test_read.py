@@ -169,7 +169,7 @@ def test_a_read_that_may_not_wait_opens_no_file_to_search_in(tmp_path):
     assert set(opened) == {f"{0:020d}.index", f"{0:020d}.log"}
 
 
-def test_an_index_that_leads_astray_is_passed_over(tmp_path, caplog):
+def test_an_index_that_is_wrong_is_passed_over(tmp_path, caplog):
     log = filled(tmp_path)
     log.close()
     path = tmp_path / "t-0" / f"{0:020d}.index"
@@ -178,7 +178,7 @@ def test_an_index_that_leads_astray_is_passed_over(tmp_path, caplog):
     log = Bench(tmp_path, segment_bytes=1500).load()
     with caplog.at_level(logging.WARNING):
         assert first_batch(log.read(5, 1000, max_offset=100)).base_offset == 5
-    assert "astray" in caplog.text
+    assert "the index is wrong" in caplog.text
 
 
 def test_a_broken_segment_is_a_corrupt_message(tmp_path):
@@ -219,13 +219,44 @@ def test_a_time_is_found_as_in_a_plain_list(tmp_path):
 
 def test_the_largest_timestamp_is_the_first_record_that_has_it(tmp_path):
     log = stamped(tmp_path, [NOW - 50, NOW - 10, NOW - 30, NOW - 10, NOW - 20], segment_bytes=200)
-    found = log.offset_of_max_timestamp()
+    found = log.offset_of_max_timestamp(log.log_end_offset)
     assert (found.timestamp, found.offset, found.leader_epoch) == (NOW - 10, 1, 0)
+
+
+@pytest.mark.parametrize("growing", [True, False])
+def test_the_largest_timestamp_below_an_offset_is_that_of_a_plain_list(tmp_path, growing):
+    """In segments that are rolled, in the active one, and with the indexes in memory and in their files."""
+    stamps = [NOW - 5000 + 37 * (number % 7) + 10 * number - 3000 * (number > 90) for number in range(120)]
+    log = stamped(tmp_path, stamps, segment_bytes=3000)
+    if not growing:
+        log.close()
+        log = Bench(tmp_path).load()
+    assert len(log.segments) == 3
+    for end in range(121):
+        found = log.offset_of_max_timestamp(end)
+        largest = max(stamps[:end], default=None)
+        expected = None if largest is None else (largest, stamps.index(largest))
+        assert (found and (found.timestamp, found.offset)) == expected
+
+
+def test_a_search_by_time_while_an_append_is_between_its_index_entries_and_the_end_of_the_log(tmp_path):
+    log = stamped(tmp_path, [NOW - 50, NOW - 10, NOW - 30], segment_bytes=1500)
+    end, publish, answers = log.log_end_offset, log.appended_locked, []
+
+    def appended(*arguments):
+        answers.append((log.offset_of_max_timestamp(end), log.offset_for_timestamp(NOW - 30)))
+        publish(*arguments)
+
+    log.appended_locked = appended
+    for number in range(30):  # more than a segment
+        log.append([batch(number, timestamp=NOW + number)], 0)
+    assert len(log.segments) > 1
+    assert answers == [((NOW - 10, 1, 0), (NOW - 10, 1, 0))] * 30
 
 
 def test_an_empty_log_has_no_times(tmp_path):
     log = stamped(tmp_path, [])
-    assert log.offset_of_max_timestamp() is None
+    assert log.offset_of_max_timestamp(log.log_end_offset) is None
     assert log.offset_for_timestamp(0) is None
 
 
@@ -233,9 +264,9 @@ def test_the_largest_timestamp_survives_a_restart_and_a_truncation(tmp_path):
     log = stamped(tmp_path, [NOW - 50, NOW - 10, NOW - 30, NOW - 5])
     log.close()
     log = Bench(tmp_path).load()
-    assert log.offset_of_max_timestamp().offset == 3
+    assert log.offset_of_max_timestamp(log.log_end_offset).offset == 3
     log.truncate_to(3)
-    assert log.offset_of_max_timestamp().offset == 1
+    assert log.offset_of_max_timestamp(log.log_end_offset).offset == 1
 
 
 def test_a_read_that_may_cut_gives_as_many_bytes_as_allowed(tmp_path):
@@ -248,3 +279,17 @@ def test_a_read_that_may_cut_gives_as_many_bytes_as_allowed(tmp_path):
                 assert found.read() == whole.read()[:max_bytes]
             assert reopened.read(offset, 0, cut=True, max_offset=100).region is None
         assert reopened.read(100, 10, cut=True, max_offset=100).region is None
+
+
+def test_a_position_that_a_reader_finds_too_late_is_not_used_after_a_truncation(tmp_path):
+    log = Bench(tmp_path).load()
+    for value in "abc":
+        log.append([batch(value)], 0)
+    before, (_, segment, end) = log.snapshot()
+    log.roll()
+    assert log.segments.position(2) == before.position(2)  # a roll leaves them as they are
+    log.truncate_to(1)
+    before.remember(2, (segment, end))
+    assert log.segments.position(2) is None
+    log.append([batch("longer " * 20), batch("e")], 0)
+    assert values_of(log, 2) == [(2, b"e")]

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkapy._ext.batch import iter_batches
-from kafkapy.log.results import COORDINATOR, Busy
+from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.results import Busy
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import ABORT, control_record_of, marker_batch
 
@@ -122,8 +123,8 @@ class ReadCommitted(RuleBasedStateMachine):
             self.log.abandon()
         shutil.rmtree(self.directory)
 
-    def append(self, data, origin=0):
-        (verdict,) = self.log.append([memoryview(bytearray(data))], 0, origin=origin)
+    def append(self, records):
+        (verdict,) = self.log.append([records], 0)
         assert not isinstance(verdict, Exception), verdict
         self.log.set_high_watermark(self.log.log_end_offset)
         return verdict.base_offset
@@ -137,7 +138,7 @@ class ReadCommitted(RuleBasedStateMachine):
 
     def batch(self, rows, **options):
         now = self.bench.clock.time_ms()
-        return build([(now, key.encode(), value, []) for key, value in rows], **options)
+        return memoryview(bytearray(build([(now, key.encode(), value, []) for key, value in rows], **options)))
 
     @rule(keys=st.lists(KEYS, min_size=1, max_size=4), codec=st.sampled_from([0, 1]))
     def plain(self, keys, codec):
@@ -171,7 +172,7 @@ class ReadCommitted(RuleBasedStateMachine):
             self.sequences[producer] = 0
         commit = commit and not timed_out
         now = self.bench.clock.time_ms()
-        self.append(marker_batch(producer, epoch, commit=commit, coordinator_epoch=0, timestamp=now), COORDINATOR)
+        self.append(OwnBatch(marker_batch(producer, epoch, commit=commit, coordinator_epoch=0, timestamp=now)))
         if producer in self.open:
             self.outcome[self.open.pop(producer)[0]] = commit
 

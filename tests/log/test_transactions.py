@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.results import COORDINATOR
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.log.txn_index import AbortedTxn
 from kafkapy.record.control import marker_batch
 
@@ -25,14 +25,14 @@ def marker(producer_id=7, epoch=0, *, commit=True, coordinator_epoch=0):
     return memoryview(made)
 
 
-def append(log, *sets, origin=0):
-    verdicts = log.append(list(sets), 0, origin=origin)
+def append(log, *sets, own=False):
+    verdicts = log.append([OwnBatch(one) if own else one for one in sets], 0)
     log.set_high_watermark(log.log_end_offset)
     return verdicts
 
 
 def mark(log, *markers):
-    return append(log, *markers, origin=COORDINATOR)
+    return append(log, *markers, own=True)
 
 
 def aborted(log):
@@ -74,8 +74,8 @@ def test_appended_anew_the_golden_records_make_kafkas_files(tmp_path, partition)
         for header in iter_batches(data):
             stored = bytearray(data[header.position : header.position + header.size])
             stored[:8] = bytes(8)
-            origin = COORDINATOR if header.is_control else 0
-            (verdict,) = log.append([memoryview(stored)], header.leader_epoch, origin=origin)
+            records = OwnBatch(stored) if header.is_control else memoryview(stored)
+            (verdict,) = log.append([records], header.leader_epoch)
             assert (verdict.base_offset, verdict.duplicate) == (header.base_offset, False)
             log.set_high_watermark(log.log_end_offset)
     log.close()
@@ -152,10 +152,10 @@ def test_what_is_appended_together_is_as_if_it_came_one_by_one(tmp_path):
         lambda: marker(1, commit=True),
     ]
     together = Bench(tmp_path / "one").load()
-    verdicts = append(together, *(one() for one in sets), origin=COORDINATOR)
+    verdicts = append(together, *(one() for one in sets), own=True)
     singly = Bench(tmp_path / "many").load()
     for one, verdict in zip(sets, verdicts, strict=True):
-        assert append(singly, one(), origin=COORDINATOR) == [verdict]
+        assert append(singly, one(), own=True) == [verdict]
     assert aborted(together) == aborted(singly) == [(1, 0, 2, 1), (3, 4, 5, 1), (2, 1, 6, 3)]
     assert together.active_producers() == singly.active_producers()
     assert together.last_stable_offset == singly.last_stable_offset == 9
@@ -187,7 +187,7 @@ def test_a_marker_fences_the_producer_that_it_overtakes(tmp_path):
     mark(log, marker(epoch=1, commit=False))
     (late,) = append(log, transactional("b", sequence=1))
     assert late.code == Errors.INVALID_PRODUCER_EPOCH
-    (coordinators,) = append(log, transactional("b", sequence=-1), origin=COORDINATOR)
+    (coordinators,) = append(log, transactional("b", sequence=-1), own=True)
     assert coordinators.code == Errors.INVALID_PRODUCER_EPOCH
     (next_one,) = append(log, transactional("c", epoch=1))
     assert next_one.base_offset == 2
@@ -285,7 +285,7 @@ def test_a_marker_makes_an_answer_void_that_comes_after_it(tmp_path):
 def test_a_marker_that_is_written_together_with_records_makes_the_answer_void(tmp_path):
     log = verifying(tmp_path)
     assert log.producers.verifications.succeeded(7, log.begin_verification(7, 0, 0))
-    verdicts = append(log, marker(commit=False), transactional("late", sequence=-1), origin=COORDINATOR)
+    verdicts = append(log, marker(commit=False), transactional("late", sequence=-1), own=True)
     assert [getattr(one, "code", None) for one in verdicts] == [None, Errors.INVALID_TXN_STATE]
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
-from kafkapy.metadata.local import FILE_NAME, LocalTree
-from kafkapy.metadata.office import Term
+from kafkapy.metadata.controller_fence import Term
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, Delete
 
 
@@ -23,7 +23,7 @@ def cluster(tree: LocalTree) -> ClusterRegistry:
     return ClusterRegistry(tree)
 
 
-def test_the_nodes_that_kafka_expects_are_there(tree: LocalTree, cluster: ClusterRegistry) -> None:
+def test_the_nodes_that_kafka_expects_exist(tree: LocalTree, cluster: ClusterRegistry) -> None:
     for path in paths.ROOTS:
         assert tree.exists(path)
     before = tree.subtree("/")

@@ -1,4 +1,4 @@
-"""Offsets of the old consumers, at Kafka's paths in the tree."""
+"""Offsets of the original consumers, at Kafka's paths in the tree."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
-from kafkapy.metadata.local import LocalTree
+from kafkapy.metadata.local_tree import LocalTree
 from kafkapy.metadata.tree import Set, TreeUnavailable, wait
 
 
@@ -26,7 +26,7 @@ def kept(offsets: ConsumerOffsets, group: str, *partitions: tuple[str, int]) -> 
     return found
 
 
-def test_they_are_numbers_at_kafkas_paths(tree: LocalTree) -> None:
+def test_offsets_are_numbers_at_kafkas_paths(tree: LocalTree) -> None:
     offsets = ConsumerOffsets(tree)
     assert kept(offsets, "g", ("t", 0)) == [None]
     wait(offsets.set, "g", [("t", 0, 5), ("t", 12, 1 << 40), ("u", 0, -1)])
@@ -36,23 +36,23 @@ def test_they_are_numbers_at_kafkas_paths(tree: LocalTree) -> None:
     assert kept(offsets, "g", ("t", 0), ("t", 1)) == [6, 1]
 
 
-def test_what_is_no_number_is_told_with_its_path(tree: LocalTree) -> None:
+def test_an_invalid_offset_is_reported_with_its_path(tree: LocalTree) -> None:
     offsets = ConsumerOffsets(tree)
     wait(offsets.set, "g", [("t", 0, 5)])
     tree.commit([Set("/consumers/g/offsets/t/0", b"five")])
     wait(offsets.set, "g", [("t", 1, 6)])
     broken, good = kept(offsets, "g", ("t", 0), ("t", 1))
-    assert str(broken) == "what is at /consumers/g/offsets/t/0 is no offset: b'five'"
+    assert str(broken) == "the node /consumers/g/offsets/t/0 does not hold an offset: b'five'"
     assert good == 6
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a//b", "/a", "a\0b"])
-def test_a_name_that_is_no_part_of_a_path_is_refused(tree: LocalTree, group: str) -> None:
-    with pytest.raises(ValueError, match="cannot keep offsets"):
+def test_a_group_id_that_cannot_be_part_of_a_path_is_refused(tree: LocalTree, group: str) -> None:
+    with pytest.raises(ValueError, match="cannot be part of a ZooKeeper path"):
         ConsumerOffsets(tree).set(group, [("t", 0, 5)], lambda error: None)
 
 
-def test_many_begin_a_group_at_once(tree: LocalTree) -> None:
+def test_concurrent_first_commits_of_a_group_succeed(tree: LocalTree) -> None:
     offsets = ConsumerOffsets(tree)
     left = threading.Semaphore(0)
     errors: list[Exception | None] = []
@@ -73,7 +73,7 @@ def test_many_begin_a_group_at_once(tree: LocalTree) -> None:
     assert kept(offsets, "g", *seven) == [100] * 7
 
 
-def test_a_closed_tree_is_told(tree: LocalTree) -> None:
+def test_a_closed_tree_gives_an_error(tree: LocalTree) -> None:
     tree.close()
     with pytest.raises(TreeUnavailable):
         wait(ConsumerOffsets(tree).set, "g", [("t", 0, 5)])

@@ -35,6 +35,6 @@ def test_a_cluster_id_has_22_characters() -> None:
         "a b" * 7 + "c",
     ],
 )
-def test_text_that_is_no_id_is_refused(text: str) -> None:
+def test_invalid_text_of_an_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an id"):
         decode_id(text)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata.local import FILE_NAME, LocalTree, LocalTreeError
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree, LocalTreeError
 from kafkapy.metadata.tree import Create, Set, Tree, TreeUnavailable
+from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.shortage_report import QUIET_S, ShortageReport
 from tests.harness.tree_suite import Reopen, TreeSuite
 
 
@@ -34,7 +36,7 @@ def test_a_second_broker_on_the_same_file_is_refused(tree: LocalTree, tmp_path: 
         LocalTree(tmp_path / FILE_NAME)
 
 
-def test_a_file_that_is_not_ours_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_foreign_file_is_refused_by_name(tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.db"
     garbage.write_bytes(b"not a database at all, but long enough to look like one" * 50)
     with pytest.raises(LocalTreeError, match=r"garbage\.db is damaged"):
@@ -58,18 +60,27 @@ def test_a_file_of_a_newer_version_is_refused(tree: LocalTree, tmp_path: Path) -
         LocalTree(tmp_path / FILE_NAME)
 
 
-def test_a_full_disk_fails_the_change_and_nothing_else(tmp_path: Path, reopened: Reopen) -> None:
+def test_a_full_disk_fails_the_change_and_nothing_else(
+    tmp_path: Path, reopened: Reopen, caplog: pytest.LogCaptureFixture
+) -> None:
     failures: list[Exception] = []
-    tree = LocalTree(tmp_path / FILE_NAME, failures.append)
+    clock = ManualClock()
+    tree = LocalTree(tmp_path / FILE_NAME, failures.append, ShortageReport(str(tmp_path), clock))
     tree.commit([Create("/a")])
     database = tree._database
     (pages,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count = {pages + 1}")  # as if the disk were full
-    with pytest.raises(TreeUnavailable, match="full"):
-        tree.commit([Create("/big", b"x" * 1_000_000)])
+    for _ in range(3):
+        with pytest.raises(TreeUnavailable, match=r"database or disk is full\); bytes free: \d+; free some space"):
+            tree.commit([Create("/big", b"x" * 1_000_000)])
     assert not tree.exists("/big")
+    (said,) = caplog.messages
+    assert said.startswith(f"{tmp_path} cannot be written: database or disk is full; ")
+    assert "Refused: changing the metadata, " in said
+    clock.advance(QUIET_S)
     database.execute("PRAGMA max_page_count = 1000000")
     tree.commit([Create("/big", b"x" * 1_000_000)])
+    assert "writes refused: 3, in 0 s" in caplog.messages[1]
     again = reopened(tree)
     assert again.get("/big").data == b"x" * 1_000_000
     assert failures == []

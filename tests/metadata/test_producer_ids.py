@@ -1,4 +1,4 @@
-"""Producer ids in blocks from the tree, also while the tree does not answer."""
+"""Producer ids in blocks from the tree, also while the tree is unreachable."""
 
 import json
 import threading
@@ -9,21 +9,21 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.local import FILE_NAME, LocalTree
-from kafkapy.metadata.producer_ids import ProducerIds
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
 from kafkapy.metadata.tree import Done, Operation, Set, TreeUnavailable
 
 BLOCK = "/latest_producer_id_block"
 
 
-class AwayTree(LocalTree):
-    """A tree whose home goes away and comes back; `lost` is how many changes fail though nobody knew that before."""
+class FlakyTree(LocalTree):
+    """A tree that can become unreachable; `lost` is how many changes fail before that is known."""
 
     away = False
     lost = 0
 
     @property
-    def answers(self) -> bool:
+    def is_reachable(self) -> bool:
         return not self.away
 
     def submit(self, operations: list[Operation], done: Done) -> None:  # type: ignore[override]
@@ -35,11 +35,16 @@ class AwayTree(LocalTree):
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Iterator[AwayTree]:
-    tree = AwayTree(tmp_path / FILE_NAME)
+def tree(tmp_path: Path) -> Iterator[FlakyTree]:
+    tree = FlakyTree(tmp_path / FILE_NAME)
     ClusterRegistry(tree)
     yield tree
     tree.close()
+
+
+def ids_of(tree: FlakyTree, broker_id: int) -> ProducerIds:
+    blocks = ProducerIdBlocks(tree)
+    return ProducerIds(lambda done: blocks.allocate(broker_id, done), lambda: tree.is_reachable)
 
 
 def given(ids: ProducerIds) -> int | KafkaError:
@@ -72,8 +77,8 @@ def settled(tree: LocalTree) -> None:
     tree.commit([])
 
 
-def test_they_come_in_blocks_of_a_thousand_and_the_next_one_is_there_in_time(tree: AwayTree) -> None:
-    ids = ProducerIds(tree, 7)
+def test_ids_come_in_blocks_of_a_thousand_reserved_ahead(tree: FlakyTree) -> None:
+    ids = ids_of(tree, 7)
     assert [number(ids) for _ in range(899)] == list(range(899))
     settled(tree)
     first = {"version": 1, "broker": 7, "block_start": "0", "block_end": "999"}
@@ -85,11 +90,11 @@ def test_they_come_in_blocks_of_a_thousand_and_the_next_one_is_there_in_time(tre
     assert [number(ids) for _ in range(200)] == list(range(900, 1100))
     settled(tree)
     assert json.loads(tree.get(BLOCK).data) == second
-    assert number(ProducerIds(tree, 7)) == 2000
+    assert number(ids_of(tree, 7)) == 2000
 
 
-def test_a_block_asked_for_ahead_is_there_for_the_first_producer(tree: AwayTree) -> None:
-    ids = ProducerIds(tree, 7)
+def test_a_prefetched_block_serves_the_first_producer(tree: FlakyTree) -> None:
+    ids = ids_of(tree, 7)
     ids.prefetch()
     settled(tree)
     tree.away = True
@@ -98,8 +103,8 @@ def test_a_block_asked_for_ahead_is_there_for_the_first_producer(tree: AwayTree)
     assert found == [0]
 
 
-def test_who_has_to_wait_is_answered_in_the_pool(tree: AwayTree) -> None:
-    ids = ProducerIds(tree, 7)
+def test_waiting_callers_are_answered_in_the_pool(tree: FlakyTree) -> None:
+    ids = ids_of(tree, 7)
     found: list[int | KafkaError] = []
     pooled: list[Callable[[], None]] = []
     ids.give(found.append, pooled.append)
@@ -111,8 +116,8 @@ def test_who_has_to_wait_is_answered_in_the_pool(tree: AwayTree) -> None:
     assert found == [0, 1]
 
 
-def test_without_zookeeper_the_answer_is_one_that_is_asked_again(tree: AwayTree) -> None:
-    ids = ProducerIds(tree, 7)
+def test_without_zookeeper_the_error_is_retriable(tree: FlakyTree) -> None:
+    ids = ids_of(tree, 7)
     tree.away = True
     assert refusal(ids).code == Errors.COORDINATOR_LOAD_IN_PROGRESS
     tree.away = False
@@ -127,8 +132,8 @@ def test_without_zookeeper_the_answer_is_one_that_is_asked_again(tree: AwayTree)
     assert number(ids) == 2000
 
 
-def test_they_are_unique_among_threads_and_brokers(tree: AwayTree) -> None:
-    managers = [ProducerIds(tree, 1), ProducerIds(tree, 2)]
+def test_ids_are_unique_among_threads_and_brokers(tree: FlakyTree) -> None:
+    managers = [ids_of(tree, 1), ids_of(tree, 2)]
     taken: list[int] = []
 
     def take(ids: ProducerIds) -> None:
@@ -142,8 +147,8 @@ def test_they_are_unique_among_threads_and_brokers(tree: AwayTree) -> None:
     assert len(taken) == len(set(taken)) == 6000
 
 
-def test_more_than_a_block_can_be_waited_for(tree: AwayTree) -> None:
-    ids = ProducerIds(tree, 1)
+def test_more_callers_than_a_block_has_ids_can_wait(tree: FlakyTree) -> None:
+    ids = ids_of(tree, 1)
     found: list[int | KafkaError] = []
     held = threading.Event()
     tree.watch(BLOCK, lambda event: held.wait(20) and None)
@@ -155,16 +160,16 @@ def test_more_than_a_block_can_be_waited_for(tree: AwayTree) -> None:
     assert found == list(range(2500))
 
 
-def test_they_end_before_they_overflow(tree: AwayTree) -> None:
+def test_ids_end_before_they_overflow(tree: FlakyTree) -> None:
     last = 2**63 - 1
     block = {"version": 1, "broker": 0, "block_start": str(last - 999), "block_end": str(last)}
     tree.commit([Set(BLOCK, json.dumps(block).encode())])
-    assert "no producer ids left" in refusal(ProducerIds(tree, 0)).message
+    assert "no producer ids left" in refusal(ids_of(tree, 0)).message
 
 
 @pytest.mark.parametrize("data", [b"{", b"[1]", b'{"version":1}', b'{"block_end":"x"}', b"\xff"])
-def test_a_broken_block_is_an_error_code(tree: AwayTree, data: bytes) -> None:
+def test_a_broken_block_is_an_error_code(tree: FlakyTree, data: bytes) -> None:
     tree.commit([Set(BLOCK, data)])
-    error = refusal(ProducerIds(tree, 0))
+    error = refusal(ids_of(tree, 0))
     assert error.code == Errors.UNKNOWN_SERVER_ERROR
-    assert "no producer ids to be had" in error.message
+    assert "no producer id could be reserved" in error.message

@@ -52,7 +52,7 @@ def test_counts_default_to_the_settings() -> None:
     assert planned(1, 1) == {0: [7]}
 
 
-def test_replicas_go_round_the_brokers() -> None:
+def test_replicas_are_assigned_round_robin() -> None:
     assert planned(3, 2, brokers=(1, 2, 3)) == {0: [1, 2], 1: [2, 3], 2: [3, 1]}
 
 
@@ -72,7 +72,7 @@ def test_too_many_partitions_at_once_are_refused() -> None:
     refused(Errors.POLICY_VIOLATION, plan_more_partitions, "t", {0: [7]}, [7], 2**31 - 1, None)
 
 
-def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
+def test_a_manual_assignment_is_used_unchanged() -> None:
     assert planned(by_hand={1: [7], 0: [7]}) == {0: [7], 1: [7]}
 
 
@@ -87,20 +87,20 @@ def test_an_assignment_by_hand_is_taken_as_it_is() -> None:
         {-1: [7], 0: [7]},
     ],
 )
-def test_an_assignment_by_hand_that_cannot_be(by_hand: dict[int, list[int]]) -> None:
+def test_an_invalid_manual_assignment_is_refused(by_hand: dict[int, list[int]]) -> None:
     refused(Errors.INVALID_REPLICA_ASSIGNMENT, planned, by_hand=by_hand)
 
 
-def test_partitions_by_hand_have_equally_many_replicas() -> None:
+def test_a_manual_assignment_needs_equal_replica_counts() -> None:
     refused(Errors.INVALID_REPLICA_ASSIGNMENT, planned, by_hand={0: [1], 1: [1, 2]}, brokers=(1, 2))
 
 
 @pytest.mark.parametrize(("partitions", "replicas"), [(1, -1), (-1, 1), (1, 1)])
-def test_an_assignment_by_hand_goes_without_counts(partitions: int, replicas: int) -> None:
+def test_a_manual_assignment_excludes_counts(partitions: int, replicas: int) -> None:
     refused(Errors.INVALID_REQUEST, planned, partitions, replicas, {0: [7]})
 
 
-def test_more_partitions_follow_the_ones_there_are() -> None:
+def test_added_partitions_continue_the_round_robin() -> None:
     assert plan_more_partitions("t", {0: [7]}, [7], 3, None) == {1: [7], 2: [7]}
     assert plan_more_partitions("t", {0: [7]}, [7], 2, [[7]]) == {1: [7]}
 
@@ -111,5 +111,5 @@ def test_partitions_cannot_shrink_or_stay(count: int) -> None:
 
 
 @pytest.mark.parametrize("by_hand", [[], [[7], [7]], [[]], [[7, 7]], [[8]], [[7, 9]]])
-def test_more_partitions_by_hand_that_cannot_be(by_hand: list[list[int]]) -> None:
+def test_invalid_manual_partitions_are_refused(by_hand: list[list[int]]) -> None:
     refused(Errors.INVALID_REPLICA_ASSIGNMENT, plan_more_partitions, "t", {0: [7]}, [7, 9], 2, by_hand)

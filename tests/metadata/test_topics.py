@@ -9,9 +9,9 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.ids import ZERO_ID, encode_id
-from kafkapy.metadata.local import FILE_NAME, LocalTree
-from kafkapy.metadata.office import Office, Term
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
 from kafkapy.metadata.tree import Create, Set, wait
 
@@ -34,11 +34,11 @@ def make(topics: TopicRegistry, name: str, partitions: int = 1) -> Topic:
     return topic
 
 
-def test_a_topic_is_kept_where_kafka_keeps_it(tree: LocalTree) -> None:
-    office = Office(tree)
+def test_a_topic_has_kafkas_nodes(tree: LocalTree) -> None:
+    fence = ControllerFence(tree)
     tree.commit([Create(paths.CONTROLLER_EPOCH, b"4")])
-    office.enter(Term(4, 0))
-    topic = wait(TopicRegistry(tree, office=office).create, "t", {0: [0], 1: [0]}, {"retention.ms": "5"})
+    fence.set_term(Term(4, 0))
+    topic = wait(TopicRegistry(tree, fence=fence).create, "t", {0: [0], 1: [0]}, {"retention.ms": "5"})
     assert json.loads(tree.get("/brokers/topics/t").data) == {
         "version": 3,
         "partitions": {"0": [0], "1": [0]},
@@ -84,7 +84,7 @@ def test_a_name_is_checked_before_a_topic_is_made(topics: TopicRegistry) -> None
     topics.check_new("a..b")
 
 
-def test_of_two_that_make_the_same_topic_one_is_refused(topics: TopicRegistry) -> None:
+def test_of_two_concurrent_creations_one_is_refused(topics: TopicRegistry) -> None:
     outcomes: list[object] = []
     topics.create("t", {0: [0]}, {}, lambda topic, error: outcomes.append(error))
     with pytest.raises(KafkaError) as caught:
@@ -103,7 +103,8 @@ def test_partitions_are_added_to_the_topic_as_it_was_planned(tree: LocalTree, to
     assert topics.state("t", 2) == PartitionState(0, 0, [0], 1)
     with pytest.raises(KafkaError) as caught:
         wait(topics.add_partitions, first, {1: [0]})
-    assert caught.value.code == Errors.REQUEST_TIMED_OUT
+    assert caught.value.code == Errors.NOT_CONTROLLER
+    assert "changed at the same time; try again" in caught.value.message
     with pytest.raises(KafkaError) as caught:
         wait(topics.add_partitions, Topic("no", ZERO_ID, {0: [0]}), {1: [0]})
     assert caught.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -128,7 +129,7 @@ def test_deletion_takes_two_steps_and_survives_a_restart_between_them(tree: Loca
     assert again.id != topic.id
 
 
-def test_deleting_what_is_not_there(topics: TopicRegistry) -> None:
+def test_deleting_an_unknown_topic_is_refused(topics: TopicRegistry) -> None:
     for call in (topics.mark_deleted, topics.remove):
         with pytest.raises(KafkaError) as caught:
             wait(call, "no")
@@ -200,19 +201,26 @@ def test_a_watch_sees_changes_of_the_brokers_settings(tree: LocalTree) -> None:
     assert seen == [{"a": "1"}, {"a": "1", "b": "2"}]
 
 
-def test_a_broken_tree_makes_an_error_code(tree: LocalTree, topics: TopicRegistry) -> None:
+def test_an_unreachable_tree_gives_a_retriable_error(tree: LocalTree, topics: TopicRegistry) -> None:
     make(topics, "t")
     tree.close()
-    calls: list[tuple[Callable[..., None], tuple[Any, ...]]] = [
-        (topics.create, ("u", {0: [0]}, {})),
-        (topics.mark_deleted, ("t",)),
-        (topics.remove, ("t",)),
-        (ConfigRegistry(tree).set_broker, (1, {})),
+    calls: list[tuple[Callable[..., None], tuple[Any, ...], int]] = [
+        (topics.create, ("u", {0: [0]}, {}), Errors.NOT_CONTROLLER),
+        (topics.mark_deleted, ("t",), Errors.NOT_CONTROLLER),
+        (topics.remove, ("t",), Errors.NOT_CONTROLLER),
+        (ConfigRegistry(tree).set_broker, (1, {}), Errors.REQUEST_TIMED_OUT),
     ]
-    for call, arguments in calls:
+    for call, arguments, code in calls:
         with pytest.raises(KafkaError) as caught:
             wait(call, *arguments)
-        assert caught.value.code == Errors.UNKNOWN_SERVER_ERROR
+        assert caught.value.code == code
+
+
+def test_a_change_that_cannot_be_stored_gives_a_final_error(tree: LocalTree, topics: TopicRegistry) -> None:
+    tree._database.execute("PRAGMA max_page_count = 1")
+    with pytest.raises(KafkaError) as caught:
+        wait(topics.create, "t", {0: [0]}, {"large": "x" * 5_000_000})
+    assert caught.value.code == Errors.UNKNOWN_SERVER_ERROR
 
 
 def test_reads_do_not_see_a_change_that_is_not_durable(tree: LocalTree) -> None:

@@ -1,4 +1,4 @@
-"""A tree carried into another one: what goes, in which order, and what a stop half way leaves."""
+"""Copying a tree into another: which nodes, in which order, and what an interruption leaves."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 from kafkapy.metadata import batches, paths
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.local import LocalTree
+from kafkapy.metadata.local_tree import LocalTree
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.transfer import Carried, carried, changes, difference, is_unfinished
+from kafkapy.metadata.transfer import NodeData, changes, difference, is_unfinished, persistent_nodes
 from kafkapy.metadata.tree import Create, Set, wait
 
 
@@ -37,10 +37,10 @@ def target(tmp_path: Path) -> Iterator[LocalTree]:
     tree.close()
 
 
-def test_what_lasts_is_carried(source: LocalTree, target: LocalTree) -> None:
-    for operations in changes(carried(source), {}):
+def test_persistent_nodes_are_copied(source: LocalTree, target: LocalTree) -> None:
+    for operations in changes(persistent_nodes(source), {}):
         target.commit(operations)
-    assert carried(target) == carried(source)
+    assert persistent_nodes(target) == persistent_nodes(source)
     assert target.get("/consumers/g/offsets/t/0").data == b"17"
     assert target.get(paths.BROKER_SEQUENCE).version == 2  # the next generated broker id is a new one
     assert not target.exists(paths.CONTROLLER)
@@ -48,56 +48,56 @@ def test_what_lasts_is_carried(source: LocalTree, target: LocalTree) -> None:
     assert target.children(paths.CONFIG_CHANGES) == []
 
 
-def test_each_stop_half_way_shows_and_is_gone_on_from(
+def test_an_interrupted_copy_is_recognized_and_continued(
     source: LocalTree, target: LocalTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "_MAX_OPERATIONS", 5)
-    nodes = carried(source)
+    nodes = persistent_nodes(source)
     tries = 0
-    while difference(nodes, carried(target)):
-        assert is_unfinished(nodes, carried(target))
+    while difference(nodes, persistent_nodes(target)):
+        assert is_unfinished(nodes, persistent_nodes(target))
         assert not target.exists(paths.CLUSTER_ID)
-        target.commit(next(changes(nodes, carried(target))))  # and then it is killed
+        target.commit(next(changes(nodes, persistent_nodes(target))))  # and then it is killed
         tries += 1
     assert tries > 5
-    assert not list(changes(nodes, carried(target)))
+    assert not list(changes(nodes, persistent_nodes(target)))
 
 
-def test_nodes_that_every_cluster_has_are_in_nobodys_way(source: LocalTree, target: LocalTree) -> None:
+def test_nodes_that_every_cluster_has_do_not_block_a_copy(source: LocalTree, target: LocalTree) -> None:
     ClusterRegistry(target)
     target.ensure("/kafka-manager")
-    assert is_unfinished(carried(source), carried(target))
+    assert is_unfinished(persistent_nodes(source), persistent_nodes(target))
 
 
-def test_another_clusters_tree_is_not_an_unfinished_one(source: LocalTree, target: LocalTree) -> None:
-    nodes = carried(source)
+def test_another_clusters_tree_is_not_an_unfinished_copy(source: LocalTree, target: LocalTree) -> None:
+    nodes = persistent_nodes(source)
     target.ensure("/config/topics/t")
     target.commit([Set("/config/topics/t", b"other")])
-    assert not is_unfinished(nodes, carried(target))
+    assert not is_unfinished(nodes, persistent_nodes(target))
     target.commit([Set("/config/topics/t", nodes["/config/topics/t"].data)])
-    assert is_unfinished(nodes, carried(target))
+    assert is_unfinished(nodes, persistent_nodes(target))
     target.ensure("/brokers/topics/u")
-    assert not is_unfinished(nodes, carried(target))
+    assert not is_unfinished(nodes, persistent_nodes(target))
 
 
-def test_a_tree_that_is_replaced_has_no_cluster_until_it_is_whole(source: LocalTree, target: LocalTree) -> None:
-    nodes = carried(source)
+def test_a_replaced_tree_has_no_cluster_id_until_it_is_complete(source: LocalTree, target: LocalTree) -> None:
+    nodes = persistent_nodes(source)
     cluster = ClusterRegistry(target)
     cluster.ensure_cluster_id()
     wait(TopicRegistry(target).create, "old", {0: [1]}, {})
-    steps = list(changes(nodes, carried(target)))
+    steps = list(changes(nodes, persistent_nodes(target)))
     for operations in steps[:-1]:
         target.commit(operations)
         assert cluster.cluster_id() is None
     target.commit(steps[-1])
-    assert not difference(nodes, carried(target))
+    assert not difference(nodes, persistent_nodes(target))
     assert not target.exists("/brokers/topics/old")
 
 
-def test_no_change_is_larger_than_zookeeper_takes() -> None:
+def test_changes_fit_zookeepers_size_limit() -> None:
     data = bytes(100_000)
-    nodes = {f"/consumers/{number}": Carried(data) for number in range(10)}
-    nodes[paths.CLUSTER_ID] = Carried(b"{}")
+    nodes = {f"/consumers/{number}": NodeData(data) for number in range(10)}
+    nodes[paths.CLUSTER_ID] = NodeData(b"{}")
     sizes = [
         sum(len(operation.data) for operation in operations if isinstance(operation, Create))
         for operations in changes(nodes, {})

@@ -1,4 +1,4 @@
-"""The tree against a plain dict, with restarts, and after SIGKILL of the process that writes it."""
+"""The local tree against a plain dict, with restarts, and after SIGKILL of the writing process."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import (
     ANY_VERSION,
     BadVersion,
@@ -104,10 +104,10 @@ class TreeMachine(RuleBasedStateMachine):
         expected = self.model.apply(change)
         try:
             self.tree.commit(change)
-            happened: type[TreeError] | None = None
+            results_if_applied: type[TreeError] | None = None
         except TreeError as error:
-            happened = type(error)
-        assert happened is expected
+            results_if_applied = type(error)
+        assert results_if_applied is expected
 
     @rule(group=st.lists(changes, min_size=2, max_size=5))
     def several_changes_at_once(self, group: list[list[Operation]]) -> None:
@@ -140,7 +140,7 @@ TestTreeAgainstModel.settings = settings(max_examples=25, stateful_step_count=15
 WRITER = """
 import sys
 from pathlib import Path
-from kafkapy.metadata.local import LocalTree
+from kafkapy.metadata.local_tree import LocalTree
 from kafkapy.metadata.tree import Create, Set
 
 tree = LocalTree(Path(sys.argv[1]))
@@ -166,7 +166,7 @@ while True:
 """
 
 
-def test_everything_acknowledged_is_there_after_sigkill_and_no_change_is_half_there(tmp_path: Path) -> None:
+def test_after_sigkill_acknowledged_changes_exist_and_none_is_partial(tmp_path: Path) -> None:
     for round in range(3):
         path = tmp_path / f"{round}.db"
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)

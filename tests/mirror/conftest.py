@@ -90,6 +90,9 @@ class FakeMember:
     def lags(self) -> dict[Where, int]:
         return {where: 10 * len(log) - (self.positions[where] or 0) for where, log in self.logs.items()}
 
+    def waiting(self) -> None:
+        return None
+
     def close(self) -> None:
         self.closed = True
 

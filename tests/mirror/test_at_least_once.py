@@ -128,7 +128,7 @@ def test_records_can_keep_the_number_of_their_partition(target):
     ("options", "says"),
     [
         (MirrorOptions(keep_partitions=True), "topic 'few' has no partition 2 in the target, only 1, but records are"),
-        (MirrorOptions(create_topics="never"), "the target has no topic 'none', and makes none; make it there"),
+        (MirrorOptions(create_topics="never"), "the target has no topic 'none' and does not create it; create it"),
     ],
 )
 def test_a_topic_that_does_not_fit_is_told_in_a_sentence(target, options, says):
@@ -188,10 +188,10 @@ def test_what_is_acknowledged_takes_no_room_behind_a_batch_that_is_not(target):
         delivery.send(rebatcher.feed(("behind", 0), memoryview(data), 0, 1))
         delivery.send(rebatcher.finish())
     delivery._producer.flush()
-    waiting = _Sent(delivery._under_way[-1].batch)
+    waiting = _Sent(delivery._unacknowledged[-1].batch)
     waiting.delivery = Delivery("behind", 0)
-    delivery._under_way.appendleft(waiting)
-    delivery._settle()
-    assert list(delivery._under_way) == [waiting]
+    delivery._unacknowledged.appendleft(waiting)
+    delivery._forget_acknowledged()
+    assert list(delivery._unacknowledged) == [waiting]
     assert counts.records == 30
     delivery.close()

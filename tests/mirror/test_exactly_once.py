@@ -20,7 +20,7 @@ PATIENCE_S = 30.0
 
 @pytest.fixture(autouse=True)
 def again_at_once(monkeypatch):
-    monkeypatch.setattr("kafkapy.mirror.exactly_once.AGAIN_S", 0.0)
+    monkeypatch.setattr("kafkapy.mirror.exactly_once.RESTART_S", 0.0)
 
 
 def stream_of(member, target, interval_s=1000.0, **properties):
@@ -72,7 +72,7 @@ def run_on(stream, member, polls):
     def stopped():
         assert time.monotonic() < deadline
         read_all = all(member.positions[where] == 10 * len(member.logs[where]) for where in stream._copies)
-        return enough() and not stream._to_take and read_all
+        return enough() and not stream._to_start and read_all
 
     stream.run(stopped)
 
@@ -80,9 +80,9 @@ def run_on(stream, member, polls):
 def take(stream):
     """Until it has taken what it was given."""
     deadline = time.monotonic() + PATIENCE_S
-    while stream._to_take:
+    while stream._to_start:
         assert time.monotonic() < deadline
-        stream._take_due(lambda: False)
+        stream._start_due(lambda: False)
 
 
 def test_records_and_offset_are_committed_together_and_the_source_gets_a_copy(target):

@@ -29,7 +29,7 @@ def source_at(address, **more):
 
 def test_a_source_that_is_the_target_is_refused(target):
     mirror = Mirror([source_at(target)], read_target({"bootstrap.servers": target}, "dst"), TOPICS, MirrorOptions())
-    with pytest.raises(CannotMirror, match=r"src\.properties and dst are about the same cluster, .{22}: topics keep"):
+    with pytest.raises(CannotMirror, match=r"src\.properties and dst name the same cluster, .{22}: topics keep"):
         mirror.start()
 
 
@@ -44,7 +44,7 @@ def test_nobody_at_an_address_is_told_at_once(target):
 @pytest.mark.parametrize(
     ("source", "target_has", "options", "says"),
     [
-        ({}, {}, {"abort_on_send_failure": False}, "does not go with abort-on-send-failure=false"),
+        ({}, {}, {"abort_on_send_failure": False}, "contradicts abort-on-send-failure=false"),
         ({}, {"acks": "1"}, {}, "exactly-once needs acks=all and enable.idempotence=true"),
         ({"isolation.level": "read_uncommitted"}, {}, {}, "isolation.level is read_uncommitted; exactly-once needs"),
     ],

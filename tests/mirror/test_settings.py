@@ -60,24 +60,27 @@ def test_each_stream_has_an_id_of_its_own_where_one_is_given():
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "src: it names no cluster; it needs bootstrap.servers, or zookeeper.connect for a group in ZooKeeper"),
-        ({**GROUP, **ZOOKEEPER}, "src: zookeeper.connect and bootstrap.servers do not go together"),
+        ({}, "src: it names no cluster; set bootstrap.servers, or zookeeper.connect for a group in ZooKeeper"),
+        ({**GROUP, **ZOOKEEPER}, "src: zookeeper.connect and bootstrap.servers exclude each other"),
         ({"bootstrap.servers": "a:1"}, "src: group.id is missing; add it, as in group.id=mirror"),
         ({"zookeeper.connect": "a:1"}, "src: group.id"),
         (
             {**GROUP, "bootstrap.servers": "nowhere"},
             "src: bootstrap.servers is 'nowhere': the address 'nowhere' is not",
         ),
-        ({**GROUP, "gruop.id": "x"}, r"src: gruop.id is no property of Kafka's consumer; did you mean group.id\?"),
-        ({**ZOOKEEPER, "fetch.sise": "1"}, "fetch.sise is no property of Kafka's consumer in ZooKeeper; did you mean"),
+        ({**GROUP, "gruop.id": "x"}, r"src: gruop.id is not a property of Kafka's consumer; did you mean group.id\?"),
+        (
+            {**ZOOKEEPER, "fetch.sise": "1"},
+            "fetch.sise is not a property of Kafka's consumer in ZooKeeper; did you mean",
+        ),
         ({**GROUP, "enable.auto.commit": "true"}, "enable.auto.commit cannot be set for a mirror: the mirror commits"),
         ({**ZOOKEEPER, "auto.commit.enable": "true"}, "auto.commit.enable cannot be set for a mirror"),
-        ({**GROUP, "exclude.internal.topics": "false"}, "brokers take no records of others in their internal topics"),
-        ({**GROUP, "session.timeout.ms": "soon"}, "session.timeout.ms is 'soon'; it is a whole number from 1 to"),
+        ({**GROUP, "exclude.internal.topics": "false"}, "brokers refuse records for their internal topics"),
+        ({**GROUP, "session.timeout.ms": "soon"}, "session.timeout.ms is 'soon'; it must be a whole number from 1 to"),
         ({**GROUP, "heartbeat.interval.ms": "45000"}, "heartbeat.interval.ms is 45000; it must be below"),
         ({**GROUP, "auto.offset.reset": "first"}, "auto.offset.reset is 'first'; it can be earliest, latest, none"),
         ({**GROUP, "partition.assignment.strategy": "my.Own"}, "partition.assignment.strategy is 'my.Own'; it can be"),
-        ({**GROUP, "security.protocol": "SSL"}, "security.protocol is 'SSL': kafkapy's client speaks PLAINTEXT only"),
+        ({**GROUP, "security.protocol": "SSL"}, "security.protocol is 'SSL': kafkapy's client supports PLAINTEXT only"),
         ({**ZOOKEEPER, "fetch.wait.max.ms": "x"}, "src: fetch.wait.max.ms"),
     ],
 )
@@ -107,10 +110,13 @@ def test_names_of_the_first_producer_are_understood():
     [
         ({}, "dst: bootstrap.servers is missing; add it, as in bootstrap.servers=127.0.0.1:9092"),
         ({"bootstrap.servers": "a:1", "metadata.broker.list": "b:1"}, "metadata.broker.list is the old name of boot"),
-        ({"bootstrap.servers": "a:1", "ack": "1"}, r"dst: ack is no property of Kafka's producer; did you mean acks\?"),
+        (
+            {"bootstrap.servers": "a:1", "ack": "1"},
+            r"dst: ack is not a property of Kafka's producer; did you mean acks\?",
+        ),
         ({"bootstrap.servers": "a:1", "acks": "2"}, "acks is '2'; it can be all, -1, 1, 0"),
         ({"bootstrap.servers": "a:1", "acks": "1", "enable.idempotence": "true"}, "enable.idempotence needs acks=all"),
-        ({"bootstrap.servers": "a:1", "transactional.id": "x"}, "each source partition has one of its own"),
+        ({"bootstrap.servers": "a:1", "transactional.id": "x"}, "each source partition has its own"),
         ({"bootstrap.servers": "a:1", "compression.type": "rar"}, "compression.type is 'rar'; it can be none, gzip"),
     ],
 )

@@ -26,6 +26,7 @@ class FakeConnector:
         self.committed = []
         self.held = {}
         self.on_claim = None
+        self.waits_for = ""
 
     def create_message_streams_by_filter(self, topics, *, rebalance_listener, on_claim):
         self.on_claim = on_claim
@@ -39,9 +40,9 @@ class FakeConnector:
     def seek(self, where, offset):
         """What is there at once, if it is to be read."""
         before = self.held[where]
-        if before.taken_away:
+        if before.revoked:
             return None
-        self.stream.take_away([before])
+        self.stream.revoke([before])
         self.held[where] = owned = OwnedPartition(before.partition, self.stream, before.consumed)
         if offset is not None:
             self.stream.put(Chunk(owned, BATCH, offset))
@@ -110,7 +111,7 @@ def test_chunks_come_with_the_offset_behind_them(member):
 def test_partitions_are_given_up_when_the_thread_that_polls_is_through_with_them(member):
     owned = owned_by(member)
     member.poll(5)
-    owned.stream.take_away([owned])
+    owned.stream.revoke([owned])
     thread = threading.Thread(target=member.before_release, args=([("t", 0)],))
     thread.start()
     deadline = time.monotonic() + PATIENCE_S
@@ -127,11 +128,11 @@ def test_what_went_with_the_session_is_told_as_lost_also_if_it_is_ours_again(mem
     """Otherwise the group would go back to where we were before others had it."""
     owned = owned_by(member)
     member.poll(5)
-    owned.stream.take_away([owned])
+    owned.stream.revoke([owned])
     again = owned_by(member)
     assert [piece.where for piece in member.poll(5)] == [("t", 0)]
     assert (member.listener.released, member.listener.lost) == ([], [("t", 0)])
-    assert not again.taken_away
+    assert not again.revoked
     member.poll(0.1)
     assert member.listener.lost == [("t", 0)]
 
@@ -181,7 +182,7 @@ def test_what_is_claimed_anew_before_its_loss_was_seen_is_told_as_lost_and_as_ou
     connector = seeking._connector
     connector.claim(0, 0)
     seeking.poll(0.01)
-    connector.stream.take_away([connector.held["t", 0]])
+    connector.stream.revoke([connector.held["t", 0]])
     connector.claim(0, 9)
     seeking.seek(("t", 0), 3)  # by one who does not know of it
     assert seeking.poll(0.01) == []
@@ -195,7 +196,7 @@ def test_what_is_not_ours_any_more_is_not_read(seeking):
     connector = seeking._connector
     connector.claim(0, 0)
     seeking.poll(0.01)
-    connector.stream.take_away([connector.held["t", 0]])
+    connector.stream.revoke([connector.held["t", 0]])
     seeking.seek(("t", 0), 3)
     assert seeking.poll(0.01) == []
     assert seeking.listener.lost == [("t", 0)]
@@ -217,7 +218,7 @@ def test_how_far_it_is_behind_is_not_told_from_memory_and_not_asked_again_soon(m
             return dict.fromkeys(wanted, FoundOffset(14, -1, -1))
 
     monkeypatch.setattr(zookeeper_member, "Admin", Asked)
-    monkeypatch.setattr(zookeeper_member, "ENDS_EVERY_S", 0.0)
+    monkeypatch.setattr(zookeeper_member, "ENDS_INTERVAL_S", 0.0)
     monkeypatch.setattr(member, "_brokers", lambda: None)
     owned_by(member)
     member.poll(5)
@@ -225,3 +226,12 @@ def test_how_far_it_is_behind_is_not_told_from_memory_and_not_asked_again_soon(m
     assert member.lags() == {}
     assert member.lags() == {}
     assert len(asked) == 2
+
+
+def test_while_it_has_no_partitions_it_says_who_has_them(member):
+    member._connector.waits_for = "/consumers/g/owners/t/0 in ZooKeeper is still 'g_one-0'"
+    waiting = member.waiting()
+    assert (waiting.what, waiting.whose) == ("partitions of group g", member._connector.waits_for)
+    assert waiting.lag is None
+    member._connector.waits_for = None
+    assert member.waiting() is None

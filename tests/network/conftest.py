@@ -6,13 +6,14 @@ import os
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkapy.network.connection import Connection
+from kafkapy.network.processor import Transport
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import Residency
 from kafkapy.network.settings import Listener, NetworkSettings
@@ -122,12 +123,21 @@ class Running:
         pages: Residency | None = None,
         listeners: Sequence[Listener] = (Listener("PLAINTEXT", "127.0.0.1", 0),),
         disk_pool: DiskPool | None = None,
+        transports: Mapping[str, Transport] | None = None,
     ) -> None:
         self.handler = handler
         self.counters = Registry()
         self.disk_pool = disk_pool or DiskPool(2)
         self.server = SocketServer(
-            listeners, handler, settings, self.counters, self.disk_pool, OnePool(self.disk_pool), clock, pages
+            listeners,
+            handler,
+            settings,
+            self.counters,
+            self.disk_pool,
+            OnePool(self.disk_pool),
+            clock,
+            pages,
+            transports,
         )
         self.ports = self.server.bind()
         self.port = next(iter(self.ports.values()))
@@ -159,7 +169,9 @@ def serve() -> Iterator[Serve]:
     running: list[Running] = []
 
     def start(handler: Any = None, **kwargs: Any) -> Running:
-        ours = {key: kwargs.pop(key) for key in ("clock", "pages", "listeners", "disk_pool") if key in kwargs}
+        ours = {
+            key: kwargs.pop(key) for key in ("clock", "pages", "listeners", "disk_pool", "transports") if key in kwargs
+        }
         server = Running(handler or Echo(), NetworkSettings(**kwargs), **ours)
         running.append(server)
         return server

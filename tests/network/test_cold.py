@@ -2,7 +2,9 @@
 
 import os
 import random
-from collections.abc import Callable
+import socket
+import struct
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +15,9 @@ from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Reply
 from kafkapy.record.file_region import FileRegion
 from kafkapy.runtime.disk_pool import DiskPool
+from tests.harness.circles import circles_of
 
-from .conftest import Echo, OnePool, Serve, until
+from .conftest import Client, Echo, OnePool, Serve, until
 
 
 class Pages:
@@ -127,6 +130,39 @@ def test_a_peer_that_goes_while_its_region_is_read_is_let_go(serve: Serve, regio
     pages.warm = True
     pool.run()
     assert other.is_open()
+
+
+@pytest.mark.parametrize("read", [False, True], ids=["before it is read", "while it is read"])
+def test_a_reader_that_goes_while_its_reply_waits_for_the_disk_leaves_no_reference_cycle(
+    serve: Serve, region: FileRegion, read: bool
+) -> None:
+    class Forgetful(Regions):
+        def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+            replies = super().handle(connection, frames)
+            self.connections.clear()
+            return replies
+
+    pool, handler = GatedPool(), Forgetful()
+    handler.region = region
+    running = serve(handler, pages=Pages(), disk_pool=pool, num_network_threads=1)
+    other = running.connect()
+
+    def step() -> None:
+        client = Client(running.port)
+        client.send(b"region")
+        until(lambda: len(pool.jobs) == 1)
+        (_, _, done), count = pool.jobs[0], NOBODY
+        if read:
+            count = pool.jobs[0][0]()
+        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        client.close()
+        until(lambda: running.server.connections == 1)
+        pool.jobs.clear()
+        done(count, None)
+        assert other.is_open()  # what the pool posted has been looked at
+
+    left = circles_of(step, 5)
+    assert not left, f"reference cycles of {dict(left.most_common(12))}"
 
 
 def test_an_evicted_file_is_read_and_sent(serve: Serve, region: FileRegion) -> None:

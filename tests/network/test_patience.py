@@ -33,6 +33,8 @@ def test_patient_connections_come_behind_others_and_a_few_at_a_time(serve: Serve
     for number, member in enumerate(members):
         assert member.frame() == b"m%d" % number
     gate, other = running.connect(), running.connect()
+    other.send(b"first")
+    assert other.frame() == b"first"  # the processor has this connection before it stops
     gate.send(b"stop")
     assert running.handler.stopped.wait(LONG)
     for member in members:

@@ -1,18 +1,22 @@
 """Frames in: however they are cut, in order, and nothing believed that a size claims."""
 
+import errno
+import mmap
 import random
 import struct
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkapy.network.buffers import Buffer, BufferPool
+from kafkapy.network import buffers
+from kafkapy.network.buffers import BufferPool
 from kafkapy.network.connection import Connection
-from kafkapy.network.receive import Receiver
-from kafkapy.network.replies import NO_REPLY, Reply
+from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
 from kafkapy.network.settings import NetworkSettings
 from kafkapy.runtime.clock import ManualClock
 
@@ -188,11 +192,156 @@ def test_memory_goes_back_to_the_system_after_a_burst(serve: Serve) -> None:
     assert all(client.is_open() for client in clients)
 
 
-def test_the_shared_buffer_is_not_a_large_one_of_the_pool() -> None:
+class Held:
+    """Keeps frames that begin with "keep", as an append does that waits in another thread, and then does as `after`
+    says; echoes all others."""
+
+    def __init__(self, after: Callable[[Connection], Sequence[Reply]]) -> None:
+        self.after = after
+        self.views: list[memoryview] = []
+
+    def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+        if frames[0][:4] != b"keep":
+            return [[framed(bytes(frame))] for frame in frames]
+        self.views.append(frames[0])
+        return self.after(connection)
+
+
+def kept(connection: Connection) -> Sequence[Reply]:
+    pending = Pending(connection)
+    pending.keeps_buffer = True
+    return [pending]
+
+
+def completed_with_close(connection: Connection) -> Sequence[Reply]:
+    (pending,) = kept(connection)
+    pending.complete(CLOSE)
+    return [pending]
+
+
+def no_file(connection: Connection) -> Sequence[Reply]:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+def nothing_to_note(connection: Connection) -> Sequence[Reply]:
+    class ReadAhead:
+        def note(self, parts: object) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+        def drop(self) -> None:
+            pass
+
+    connection.outbox.ahead = ReadAhead()
+    return [[b"a reply"], *kept(connection)]
+
+
+class NoMemory:
+    """Stands for `mmap.mmap` in kafkapy.network.buffers: there is no memory while `short` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.short = False
+        plain = mmap.mmap
+
+        def make(*args: Any, **kwargs: Any) -> mmap.mmap:
+            if self.short:
+                raise OSError(errno.ENOMEM, "Cannot allocate memory")
+            return plain(*args, **kwargs)
+
+        monkeypatch.setattr(buffers.mmap, "mmap", make)
+
+
+def overwritten(running: Running, sizes: Sequence[int]) -> None:
+    """Others receive frames of these sizes, wherever they are put."""
+    for size in sizes:
+        other = running.connect()
+        sender = other.send_aside(b"x" * size)
+        assert len(other.frame()) == size
+        sender.join()
+        other.close()
+
+
+@pytest.mark.parametrize("size", [1000, 100_000])
+@pytest.mark.parametrize(
+    "after",
+    [lambda _: [CLOSE], lambda _: 1 // 0, lambda _: [], no_file, nothing_to_note, completed_with_close],
+    ids=["closes", "raises", "answers nothing", "raises OSError", "cannot be answered", "closes later"],
+)
+def test_what_a_closed_connection_sent_stays_as_it_is_while_somebody_reads_it(
+    serve: Serve, size: int, after: Callable[[Connection], Sequence[Reply]]
+) -> None:
+    """A handler that fails may have handed the frame to another thread, which writes it to a log later."""
+    running = serve(Held(after), num_network_threads=1)
+    client = running.connect()
+    frame = b"keep" + random.Random(1).randbytes(size)
+    client.send(frame)
+    until(lambda: bool(running.handler.views))
+    until(lambda: running.server.connections == 0)
+    overwritten(running, [size + 4, 500, 30_000, 100_000, 131_000])
+    assert bytes(running.handler.views[0]) == frame
+
+
+@pytest.mark.parametrize("behind", [b"", struct.pack(">i", 60_000)], ids=["nothing", "a large frame"])
+def test_a_kept_buffer_stays_as_it_is_where_there_is_no_memory_for_another(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, behind: bytes
+) -> None:
+    memory = NoMemory(monkeypatch)
+
+    def after(connection: Connection) -> Sequence[Reply]:
+        memory.short = True
+        return kept(connection)
+
+    running = serve(Held(after), num_network_threads=1)
+    client, other = running.connect(), running.connect()
+    frame = b"keep" + random.Random(2).randbytes(1000)
+    client.sock.sendall(framed(frame) + behind)
+    until(lambda: memory.short)
+    other.send(b"x" * 5000)  # there is no buffer to receive it in
+    assert other.is_closed()
+    assert "no memory" in caplog.text
+    memory.short = False
+    overwritten(running, [5000, 5000])
+    assert bytes(running.handler.views[0]) == frame
+
+
+def test_a_handler_that_fails_without_memory_for_another_buffer_closes_its_connection(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = NoMemory(monkeypatch)
+
+    def after(connection: Connection) -> Sequence[Reply]:
+        memory.short = True
+        raise ZeroDivisionError("made to fail")
+
+    running = serve(Held(after), num_network_threads=1)
+    client = running.connect()
+    frame = b"keep" + random.Random(3).randbytes(1000)
+    client.send(frame)
+    assert client.is_closed()
+    memory.short = False
+    overwritten(running, [5000, 5000])
+    assert bytes(running.handler.views[0]) == frame
+
+
+def test_a_buffer_that_cannot_be_made_is_not_counted_as_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = NoMemory(monkeypatch)
+    memory.short = True
+    pool = BufferPool(1 << 20)
+    with pytest.raises(OSError, match="Cannot allocate"):
+        pool.take(1000)
+    assert pool.lent == 0
+
+
+def test_the_shared_buffer_is_not_a_large_one_of_the_pool(serve: Serve) -> None:
     """It would stay so for good: a peer's one large frame would cost its memory until the end."""
-    pool = BufferPool(64 << 20)
-    receiver = Receiver(pool, 64, 1 << 20)
-    pool.lent += 1
-    pool.give(Buffer(32 << 20))
-    receiver.distrust_shared()
-    assert pool.free_bytes == 32 << 20
+    running = serve(Held(lambda _: 1 // 0), num_network_threads=1)
+    (processor,) = running.server._processors
+    client = running.connect()
+    client.send(b"x" * 3_000_000)
+    assert len(client.frame()) == 3_000_000
+    free = processor.pool.free_bytes
+    assert free >= 3_000_000
+    for _ in range(3):
+        client = running.connect()
+        client.send(b"keep this")
+        assert client.is_closed()
+    assert processor.pool.free_bytes == free

@@ -317,6 +317,7 @@ def test_on_close_is_told_once(serve: Serve) -> None:
     connection.on_close = lambda: closed.append(connection.closed)
     client.close()
     until(lambda: closed == [True])
+    until(lambda: connection.on_close is None)  # else it and the connection would keep each other
 
 
 def test_frames_that_a_handler_leaves_come_again_when_its_replies_are_sent(serve: Serve) -> None:

@@ -1,12 +1,9 @@
 """Makes the top-level package `perf` importable and hands out a bench for a few megabytes."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from perf.brokers import Fleet
 from perf.measurement import TINY, Bench

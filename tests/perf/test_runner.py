@@ -8,11 +8,15 @@ from typing import cast
 
 import pytest
 
+from perf import __main__ as perf_command
 from perf import runner
-from perf.measurement import BARE, KAFKA, KAFKAPY, Bench, Figures, Measurement, Row
+from perf.brokers import Fleet
+from perf.machine import ROOT
+from perf.measurement import BARE, KAFKA, KAFKAPY, OTHER, TINY, Bench, Figures, Measurement, Row
 from perf.report import write_json
 from perf.runner import Collected, run
 from perf.stats import compare
+from perf.warm import Warmth
 
 NO_BENCH = cast(Bench, SimpleNamespace(close=lambda: None))
 
@@ -139,3 +143,35 @@ def test_the_json_holds_every_figure(tmp_path: Path) -> None:
     assert told["rows"][0]["figures"] == measured["a"]
     assert told["rows"][0]["medians"] == {KAFKA: 2.0, KAFKAPY: 1.0}
     assert told["rows"][0]["ratio"] == 0.5
+
+
+class WhereItRuns(Recorded):
+    """Writes down in which directory the broker that was started runs."""
+
+    def run(self, bench: Bench, kind: str) -> Figures:
+        with bench.broker(kind) as broker:
+            self.calls.append(str(Path(f"/proc/{broker.pid}/cwd").resolve()))
+        bench.point(("curve", "label", "s", "sizes"), kind, len(self.calls), 1.0)
+        return {self.name: float(len(self.calls))}
+
+
+def test_the_broker_of_another_checkout_is_a_side_of_its_own(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "kafkapy").symlink_to(ROOT / "kafkapy")
+    bench = Bench(TINY, tmp_path, Fleet(tmp_path, other), Warmth(tmp_path, limit=0))
+    calls: list[str] = []
+    collected = Collected()
+    run(bench, [WhereItRuns("a", calls)], [OTHER, KAFKAPY], 1, 60, collected)
+    assert not collected.failures
+    assert calls == [str(other), str(Path.cwd()), "a bare"]
+    assert collected.figures == {"a": {OTHER: [1.0], KAFKAPY: [2.0]}}
+    assert set(bench.curves["curve"].costs) == {OTHER, KAFKAPY}
+    (comparison,) = compare([Row("a", "label", "s", "lower")], collected.figures)
+    assert comparison.ratio == 2.0
+
+
+def test_a_checkout_that_is_not_built_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        perf_command.main(["start", "--brokers", f"kafkapy,{tmp_path}"])
+    assert "no checkout in which kafkapy is built" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkapy.protocol.apis import Api
-from kafkapy.protocol.compiler import INTEGERS, MADE_ANEW
+from kafkapy.protocol.compiler import INTEGERS, NEW_DEFAULT
 from kafkapy.protocol.layout import Layout, Step, lay_out
 
 TEXTS = ("", "a", "flights", "été", "日本語", "\U0001f41f", "x" * 127, "y" * 128, "nul\0nul")
@@ -45,7 +45,7 @@ def primitive(rng: random.Random, step: Step) -> Any:
     """Any value that fits the field."""
     if step.kind in INTEGERS:
         limit = 1 << (INTEGERS[step.kind] - 1)
-        if not step.array and step.default is not MADE_ANEW and rng.random() < 0.1:
+        if not step.array and step.default is not NEW_DEFAULT and rng.random() < 0.1:
             return step.default
         return rng.choice((0, 1, -1, limit - 1, -limit, rng.randrange(-limit, limit)))
     if step.kind == "bool":

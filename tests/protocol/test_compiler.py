@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from kafkapy.protocol.compiler import MADE_ANEW, Field, SchemaError, Versions, parse, parse_head, parse_record
+from kafkapy.protocol.compiler import NEW_DEFAULT, Field, SchemaError, Versions, parse, parse_head, parse_record
 from kafkapy.protocol.message import make_class
 
 GOOD = """\
@@ -28,14 +28,14 @@ def test_a_text_becomes_fields() -> None:
     schema = parse(GOOD, "good.schema")
     assert schema.head == (3, "Metadata", Versions(1, 12), 9)
     assert parse_head(GOOD, "good.schema") == schema.head
-    deeper = Field("deeper", "struct", False, Versions(4, 6), None, MADE_ANEW, None, False, ())
+    deeper = Field("deeper", "struct", False, Versions(4, 6), None, NEW_DEFAULT, None, False, ())
     x = Field("x", "int8", False, Versions(4, 6), None, 127, None, False, ())
     name = Field("name", "string", False, Versions(1, 12), Versions(10, 11), None, None, False, ())
     assert schema.request == (
-        Field("topics", "struct", True, Versions(1, 12), Versions(2, 12), MADE_ANEW, None, False, (
+        Field("topics", "struct", True, Versions(1, 12), Versions(2, 12), NEW_DEFAULT, None, False, (
             name, deeper._replace(fields=(x,)),
         )),
-        Field("tagged", "int32", True, Versions(9, 12), None, MADE_ANEW, 1, True, ()),
+        Field("tagged", "int32", True, Versions(9, 12), None, NEW_DEFAULT, 1, True, ()),
     )  # fmt: skip
     assert schema.response == (Field("only_once", "bool", False, Versions(3, 3), None, True, None, False, ()),)
 
@@ -54,7 +54,7 @@ HEAD = "api 3 Metadata versions 1-12 flexible 9+\n"
         ("# nothing\n", "bad:1: the schema is empty"),
         ("\nrequest\n", "bad:2: the first line must read"),
         ("  api 3 Metadata versions 1-12 flexible 9+\n", "bad:1: the first line must read"),
-        ("api x Metadata versions 1-12 flexible 9+\n", "bad:1: x is no API key"),
+        ("api x Metadata versions 1-12 flexible 9+\n", "bad:1: x is not an API key"),
         ("api 3 Metadata versions 12-1 flexible 9+\n", "bad:1: versions 12-1 are not within"),
         ("api 3 Metadata versions 1+ flexible 9+\n", "bad:1: versions 1+ must end somewhere"),
         ("api 3 Metadata versions 1-12 flexible 13+\n", "bad:1: versions 13+ are not within 1-12"),
@@ -66,11 +66,11 @@ HEAD = "api 3 Metadata versions 1-12 flexible 9+\n"
         (HEAD + "request\n\tx int8\nresponse\n", "bad:3: indent by two spaces"),
         (HEAD + "request\n    x int8\nresponse\n", "bad:3: indented by 4 spaces where 2 are right"),
         (HEAD + "request\n  x\nresponse\n", "bad:3: a field needs a name and a type"),
-        (HEAD + "request\n  CamelCase int8\nresponse\n", "bad:3: CamelCase is no name in snake case"),
+        (HEAD + "request\n  CamelCase int8\nresponse\n", "bad:3: CamelCase is not a name in snake case"),
         (HEAD + "request\n  x int12\nresponse\n", "bad:3: unknown type int12"),
         (HEAD + "request\n  x []int12\nresponse\n", "bad:3: unknown type []int12"),
-        (HEAD + "request\n  x int8 3-\nresponse\n", "bad:3: 3- is no range of versions"),
-        (HEAD + "request\n  x int8 3-5+\nresponse\n", "bad:3: 3-5+ is no range of versions"),
+        (HEAD + "request\n  x int8 3-\nresponse\n", "bad:3: 3- is not a range of versions"),
+        (HEAD + "request\n  x int8 3-5+\nresponse\n", "bad:3: 3-5+ is not a range of versions"),
         (HEAD + "request\n  x int8 0-4\nresponse\n", "bad:3: versions 0-4 are not within 1-12"),
         (HEAD + "request\n  s struct 3-5\n    x int8 4+ nullable\nresponse\n", "bad:4: a field of type int8"),
         (HEAD + "request\n  s struct 3-5\n    x int8 4-6\nresponse\n", "bad:4: versions 4-6 are not within 3-5"),
@@ -86,9 +86,9 @@ HEAD = "api 3 Metadata versions 1-12 flexible 9+\n"
             HEAD + "request\n  x []int8 default 1\nresponse\n",
             "bad:3: 1 cannot be the default of a field of type []int8",
         ),
-        (HEAD + "request\n  x int8 tag 0\nresponse\n", "bad:3: a tagged field cannot live before the first flexible"),
-        (HEAD + "request\n  x int8 9+ tag\nresponse\n", "bad:3: tag is not understood here"),
-        (HEAD + "request\n  x int8 nulable\nresponse\n", "bad:3: nulable is not understood here"),
+        (HEAD + "request\n  x int8 tag 0\nresponse\n", "bad:3: a tagged field cannot exist before the first flexible"),
+        (HEAD + "request\n  x int8 9+ tag\nresponse\n", "bad:3: tag is unexpected here"),
+        (HEAD + "request\n  x int8 nulable\nresponse\n", "bad:3: nulable is unexpected here"),
         (HEAD + "request\n  x int8\n  x int8\nresponse\n", "bad:4: a second field x in one struct"),
         (HEAD + "request\n  x int8 9+ tag 1\n  y int8 9+ tag 1\nresponse\n", "bad:4: a second field with tag 1"),
         (HEAD + "request\n  x []\nresponse\n", "bad:3: a struct needs fields"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkapy.protocol.apis import APIS
-from kafkapy.protocol.compiler import MADE_ANEW, ZERO_UUID, Field, Schema, Versions, parse
+from kafkapy.protocol.compiler import NEW_DEFAULT, ZERO_UUID, Field, Schema, Versions, parse
 
 FACTS = Path(__file__).parents[1] / "data" / "facts" / "wire-messages-3.9.jsonl"
 SCHEMAS = Path(__file__).parents[2] / "kafkapy" / "protocol" / "schemas"
@@ -42,7 +42,7 @@ def default_of(fact: dict[str, Any]) -> object:
     if text == "null" or fact["type"] == "records":
         return None
     if fact["type"].startswith("[]") or fact["type"][0].isupper():
-        return MADE_ANEW
+        return NEW_DEFAULT
     if fact["type"].startswith("int"):
         return int(text or "0", 0)
     return {"bool": text == "true", "uuid": ZERO_UUID, "string": text, "bytes": b""}[fact["type"]]

@@ -117,8 +117,8 @@ def test_api_versions_of_an_unknown_version_gets_the_range_of_the_known_ones() -
     frame = bytes.fromhex("0012 7fff 00000007") + b"what this version looks like, nobody knows"
     with pytest.raises(headers.UnsupportedApi) as refused:
         headers.read_request_header(frame)
-    served = {0: (3, 11), 18: (0, 4)}
-    answer = api_versions.unsupported(refused.value, served)
+    message = api_versions.unsupported({0: (3, 11), 18: (0, 4)})
+    answer = headers.response_frame(API_VERSIONS, 0, refused.value.correlation_id, message)
     assert answer == bytes.fromhex("00000010 00000007 0023 00000001 0012 0000 0004")
 
 
@@ -141,7 +141,7 @@ def test_a_header_with_more_tagged_fields_than_anybody_needs_is_refused_unread()
 
 def test_a_client_id_that_could_not_be_written_again_is_refused() -> None:
     head = bytes.fromhex("0003 0001 00000007")
-    with pytest.raises(ProtocolError, match="a client id of 10923 bytes that is no UTF-8"):
+    with pytest.raises(ProtocolError, match="a client id of 10923 bytes that is not UTF-8"):
         headers.read_request_header(head + (10923).to_bytes(2, "big") + b"\xff" * 10923)
     header, _ = headers.read_request_header(head + (10922).to_bytes(2, "big") + b"\xff" * 10922)
     assert header.client_id == "\ufffd" * 10922

@@ -77,7 +77,7 @@ def test_a_file_that_becomes_shorter_is_told(segment):
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_a_length_that_cannot_be_believed_costs_no_memory(segment, monkeypatch, magic):
-    monkeypatch.setattr(module, "DOUBTED", 5000)
+    monkeypatch.setattr(module, "VERIFY_FIRST", 5000)
     if magic == 2:
         lie = bytearray(build([(5, b"key", b"value", ())], base_offset=9))
     else:
@@ -94,7 +94,7 @@ def test_a_length_that_cannot_be_believed_costs_no_memory(segment, monkeypatch, 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_long_batch_is_read_when_its_checksum_is_right(tmp_path, monkeypatch, magic):
-    monkeypatch.setattr(module, "DOUBTED", 5000)
+    monkeypatch.setattr(module, "VERIFY_FIRST", 5000)
     value = bytes(range(256)) * 100
     data = build([(5, b"k", value, ())]) if magic == 2 else build_set([(5, b"k", value)], magic)
     assert zlib.crc32(data[16:]) == int.from_bytes(data[12:16], "big") or crc32c(data[21:]) == int.from_bytes(

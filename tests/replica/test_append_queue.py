@@ -1,13 +1,14 @@
 """Pooled appends: order, gathering, and an answer for everyone."""
 
+import re
 import threading
 
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.results import CLIENT, COORDINATOR
 from kafkapy.replica.append_queue import AppendQueue
-from kafkapy.runtime.disk_pool import DiskPool
+from kafkapy.runtime.disk_pool import DiskPool, PoolStopped
+from kafkapy.runtime.threads import NoThread
 
 
 class Pool:
@@ -27,7 +28,7 @@ class Pool:
 
 def queue_of(pool, write):
     """A queue of appends that need no flush."""
-    return AppendQueue(pool, lambda sets, origin: (write(sets), False), never)
+    return AppendQueue(pool, lambda sets, long: (write(sets), False), never)
 
 
 def never():
@@ -91,7 +92,7 @@ class Disk:
         self.begun = 0
         self.may_end = threading.Semaphore(0)
 
-    def write(self, sets, origin):
+    def write(self, sets, long):
         with self.news:
             self.written += sets
             self.news.notify_all()
@@ -138,10 +139,10 @@ def test_a_flush_does_not_wait_for_writes_that_go_on(threads):
     disk, answered = Disk(), threading.Semaphore(0)
     numbers = iter(range(1000))
 
-    def write(sets, origin):
+    def write(sets, long):
         if disk.begun == 0:  # there is always more to write, until the first flush
             queue.put([next(numbers)], lambda results: answered.release())
-        return disk.write(sets, origin)
+        return disk.write(sets, long)
 
     queue = AppendQueue(threads, write, disk.flush)
     queue.put([next(numbers)], lambda results: answered.release())
@@ -172,7 +173,7 @@ class Afterwards:
 def test_never_do_two_threads_write(releases):
     """Whenever somebody puts another append, also just as the one who wrote goes to flush."""
     pool = Pool()
-    queue = AppendQueue(pool, lambda sets, origin: (list(sets), True), lambda: None)
+    queue = AppendQueue(pool, lambda sets, long: (list(sets), True), lambda: None)
     answers = []
     queue._lock = Afterwards(releases + 1, lambda: queue.put(["b"], answers.append))
     queue.put(["a"], answers.append)
@@ -188,7 +189,7 @@ def test_a_failed_flush_is_everybodys_answer():
         raise KafkaError(Errors.KAFKA_STORAGE_ERROR, "the disk is gone")
 
     pool, answers = Pool(), []
-    queue = AppendQueue(pool, lambda sets, origin: (list(sets), True), flush)
+    queue = AppendQueue(pool, lambda sets, long: (list(sets), True), flush)
     queue.put(["a"], answers.append)
     queue.put(["b", "c"], answers.append)
     pool.run()
@@ -220,7 +221,7 @@ def test_after_the_end_nothing_is_told_that_it_is_written_or_flushed():
 def test_long_work_has_a_pool_of_its_own_and_the_order_stays():
     pool, long_pool, appended, answers = Pool(), Pool(), [], []
 
-    def write(sets, origin):
+    def write(sets, long):
         appended.append(("long" if running is long_pool else "short", list(sets)))
         return list(sets), False
 
@@ -244,32 +245,21 @@ def test_long_work_has_a_pool_of_its_own_and_the_order_stays():
     assert not queue.busy
 
 
-def test_a_coordinators_appends_are_written_in_their_turn_but_not_with_those_of_clients():
-    pool, written, answers = Pool(), [], []
-
-    def write(sets, origin):
-        written.append((origin, list(sets)))
-        return list(sets), False
-
-    queue = AppendQueue(pool, write, never)
-    for name in "abCDe":
-        queue.put([name], answers.append, origin=COORDINATOR if name.isupper() else CLIENT)
-    pool.run()
-    assert written == [(CLIENT, ["a", "b"]), (COORDINATOR, ["C", "D"]), (CLIENT, ["e"])]
-    assert answers == [[name] for name in "abCDe"]
+NO_POOL_THREAD = [PoolStopped("stopped"), NoThread("kafkapy-append-0", "can't start new thread")]
 
 
+@pytest.mark.parametrize("why", NO_POOL_THREAD, ids=repr)
 @pytest.mark.parametrize("stopped", ["pool", "long_pool"])
 @pytest.mark.parametrize("flushed", [False, True])
-def test_what_waits_when_a_pool_is_stopped_is_still_appended(stopped, flushed):
+def test_what_waits_when_a_pool_has_no_thread_is_still_appended(stopped, flushed, why):
     class Stopped(Pool):
         def submit(self, fn, *args):
-            raise RuntimeError("stopped")
+            raise why
 
     pools = {"pool": Pool(), "long_pool": Pool()} | {stopped: Stopped()}
     appended, answers = [], []
 
-    def write(sets, origin):
+    def write(sets, long):
         appended.extend(sets)
         return list(sets), flushed
 
@@ -283,18 +273,59 @@ def test_what_waits_when_a_pool_is_stopped_is_still_appended(stopped, flushed):
     assert sorted(answers) == [["a"], ["b"], ["c"]]
 
 
-def test_an_append_after_the_pool_has_stopped_is_refused_with_those_behind_it():
+@pytest.mark.parametrize(
+    ("why", "code"), list(zip(NO_POOL_THREAD, [Errors.NOT_LEADER_OR_FOLLOWER, Errors.KAFKA_STORAGE_ERROR], strict=True))
+)
+def test_an_append_that_no_pool_thread_takes_is_refused_with_those_behind_it(why, code):
     answers = []
 
     class Stopped(Pool):
         def submit(self, fn, *args):
             if not answers:  # another producer comes meanwhile, and queues behind
                 queue.put(["behind", "it"], answers.append)
-            raise RuntimeError("the pool was stopped and takes no more work")
+            raise why
 
     queue = queue_of(Stopped(), list)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="was stopped"):
+        with pytest.raises(KafkaError, match=re.escape(str(why))) as refused:
             queue.put(["late"], lambda results: 1 // 0)
-        assert [[error.code for error in results] for results in answers] == [[Errors.NOT_LEADER_OR_FOLLOWER] * 2]
+        assert refused.value.code == code
+        assert [[error.code for error in results] for results in answers] == [[code] * 2]
         assert not queue.busy
+
+
+@pytest.mark.parametrize("why", NO_POOL_THREAD, ids=repr)
+def test_what_was_written_and_no_pool_thread_flushes_is_refused_once(why):
+    pool, answers, flushes = Pool(), [], []
+    queue = AppendQueue(pool, never, lambda: flushes.append(1))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pool, "submit", raising(why))
+        with pytest.raises(KafkaError, match=re.escape(str(why))):
+            queue.put_written(["a"], ["done"], lambda results: 1 // 0)
+    queue.put_written(["b"], ["done"], answers.append)
+    pool.run()
+    assert (answers, flushes) == ([["done"]], [1])
+
+
+@pytest.mark.parametrize("why", NO_POOL_THREAD, ids=repr)
+def test_what_was_written_while_another_thread_flushes_needs_no_pool_thread(why):
+    pool, answers, flushes = Pool(), [], []
+
+    def flush():
+        if not flushes:
+            queue.put_written(["b"], ["b done"], answers.append)
+        flushes.append(1)
+
+    queue = AppendQueue(pool, never, flush)
+    queue.put_written(["a"], ["a done"], answers.append)
+    ((fn, args),) = pool.jobs
+    pool.submit = raising(why)
+    fn(*args)
+    assert (answers, flushes) == ([["a done"], ["b done"]], [1, 1])
+
+
+def raising(why):
+    def submit(*_):
+        raise why
+
+    return submit

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkapy.log.results import COORDINATOR
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan
 from kafkapy.replica.partition import READ_COMMITTED, Partition
@@ -52,7 +52,7 @@ def partition(tmp_path, disk):
         data = idempotent("x" * 50, producer_id=number, transactional=True)
         partition.append([data], None)
         marker = marker_batch(number, 0, commit=False, coordinator_epoch=0, timestamp=NOW)
-        partition.append([memoryview(marker)], None, COORDINATOR)
+        partition.append([OwnBatch(marker)], None)
     bench.scheduler.run_all()
     assert len(list(log.segments)) > 3
     yield partition
@@ -108,5 +108,5 @@ def test_a_reader_beyond_an_open_transaction_waits_and_one_beyond_the_end_does_n
         waiting = DelayedFetch(plan(partition, offset, 1 << 20), lambda: None, lambda: False)
         assert waiting.try_complete() == is_over, offset
     marker = marker_batch(99, 0, commit=True, coordinator_epoch=0, timestamp=NOW)
-    partition.append([memoryview(marker)], None, COORDINATOR)
+    partition.append([OwnBatch(marker)], None)
     assert DelayedFetch(plan(partition, 41, 1 << 20), lambda: None, lambda: False).try_complete()

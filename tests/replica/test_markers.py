@@ -77,7 +77,7 @@ class Offsets:
 
 def test_all_partitions_are_told_of_together(replicas):
     one, other = replicas.make("t", 0), replicas.make("t", 1)
-    replicas.make("few", 0, **{"min.insync.replicas": 2})
+    replicas.make("few", 0, **{"min.insync.replicas": 2}).set_replicas([0, 1], [0])
     answers = []
     MarkerWriter(replicas, SYSTEM_CLOCK, Offsets()).write(
         7, 0, 3, True, [("t", 0), ("few", 0), ("t", 1), ("gone", 0)], answers.append

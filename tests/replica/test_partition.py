@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
@@ -102,6 +104,39 @@ def test_with_flush_messages_neither_producers_nor_readers_are_told_before_the_s
     assert [[one.base_offset for one in each] for each in answers] == [[0], [1]]
     assert log.high_watermark == log.recovery_point == 2
     files.may_end.release(3)
+    log.close()
+    scheduler.stop()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_with_flush_messages_readers_do_not_see_what_is_appended_behind_a_flush(tmp_path, number):
+    """Records are flushed by another thread; before theirs moves the high watermark, others follow that are not.
+
+    With flush.messages=1 the append waits, with 2 it is one that does not.
+    """
+    scheduler = Scheduler()
+    env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
+    log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({"flush.messages": number}))
+    log.assign_leader_epoch(0)
+    log.append([batch()], 0)
+    log.flush()
+
+    class FlushedMeanwhile(Hesitant):
+        @property
+        def is_flush_due(self):
+            log.flush()
+            due = log.is_flush_due
+            log.append([batch()] * number, 0, flush=False)
+            return due
+
+    partition = Partition(
+        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
+    )
+    partition.log = FlushedMeanwhile(log)
+    (verdict,) = partition.append([batch()], None if number == 1 else print)
+    assert verdict.base_offset == 1
+    assert log.log_end_offset == 2 + number
+    assert log.high_watermark == log.recovery_point == 2
     log.close()
     scheduler.stop()
 

@@ -3,6 +3,7 @@
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_metadata import read_topic_id
+from kafkapy.metadata.roles import PartitionRole
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.scheduler import Scheduler
@@ -18,7 +19,7 @@ def test_a_log_whose_making_was_cut_short_gets_its_topic_id(tmp_path):
     logs.load()
     replicas = ReplicaManager(logs, broker_id=0, timer=Timer(SYSTEM_CLOCK), append_pool=None, stall_threshold=1.0)
     replicas.expect("t", [0])
-    partition = replicas.make_leader("t", 0, TOPIC_ID, 0, LogConfig({}), is_new=False)
+    partition = replicas.make_leader(PartitionRole("t", 0, TOPIC_ID, 0, 0, 0, [0], [0]), LogConfig({}))
     assert partition.log.topic_id == TOPIC_ID
     assert read_topic_id(partition.log.env.files, partition.log.directory) == TOPIC_ID
     logs.close()

@@ -33,5 +33,5 @@ def test_a_directory_that_is_gone_has_a_pool_too(tmp_path: Path) -> None:
 def test_a_pool_that_is_first_needed_after_the_stop_takes_nothing() -> None:
     pools = ReadPools(1)
     pools.stop()
-    with pytest.raises(RuntimeError, match="was stopped"):
+    with pytest.raises(RuntimeError, match="is stopped"):
         pools.of_directory(os.curdir).submit(print)

@@ -11,6 +11,7 @@ from kafkapy.log.results import BUSY
 from kafkapy.protocol import apis
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build
+from kafkapy.server.api_table import TABLE
 from tests.harness.group_wire import GroupWire
 from tests.harness.wire import Wire, eventually
 from tests.server.conftest import start_broker
@@ -108,16 +109,18 @@ def held(server):
         go_on.set()
 
 
-def turns_of(handler, monkeypatch):
-    """A list of how many requests or connections come together in `handler.handle_turn`, each time."""
+def turns_of(api, monkeypatch):
+    """A list of how many connections' requests of `api` are joined, each time that these are several."""
     sizes = []
 
-    def handle_turn(broker, gathered):
-        sizes.append(len(gathered))
-        return plain(broker, gathered)
+    def handler(broker, lists):
+        if len(lists) > 1:
+            sizes.append(len(lists))
+        return plain(broker, lists)
 
-    plain = handler.handle_turn
-    monkeypatch.setattr(handler, "handle_turn", handle_turn)
+    served = TABLE.find(api.key)
+    plain = served.handler
+    monkeypatch.setattr(served, "handler", handler)
     return sizes
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy._ext.batch import iter_batches
-from kafkapy.coordinator.internal_topics import GROUPS
+from kafkapy.coordinator.internal_topic_config import GROUPS
 from kafkapy.coordinator.offset_records import decode_key, decode_offset
 from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
@@ -48,7 +48,7 @@ def ready(made):
 @pytest.fixture
 def gathers(monkeypatch):
     """How many commits came together, each time."""
-    return turns_of(handler, monkeypatch)
+    return turns_of(apis.OFFSET_COMMIT, monkeypatch)
 
 
 @pytest.fixture
@@ -176,10 +176,10 @@ def test_appends_that_wait_are_answered_when_they_are_done(lab, gathers, monkeyp
 
 
 def test_one_that_cannot_be_handled_closes_its_own_connection(lab, gathers, monkeypatch):
-    def begin(broker, call, request, reply):
-        if request.group_id == "odd":
+    def begin(broker, call, reply):
+        if call.request.group_id == "odd":
             raise RuntimeError("nobody foresaw this")
-        return plain(broker, call, request, reply)
+        return plain(broker, call, reply)
 
     plain = handler._begin
     monkeypatch.setattr(handler, "_begin", begin)

@@ -159,6 +159,8 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ({"log.roll.ms": "0"}, r"log\.roll\.ms=0: must be at least 1"),
         ({"log.roll.jitter.ms": "-1"}, r"log\.roll\.jitter\.ms=-1: must be at least 0"),
         ({"log.retention.ms": "0"}, r"log\.retention\.ms=0: must be at least 1, or -1"),
+        ({"log.flush.interval.ms": "-1"}, r"log\.flush\.interval\.ms=-1: must be at least 0"),
+        ({"log.flush.scheduler.interval.ms": "-1"}, r"log\.flush\.scheduler\.interval\.ms=-1: must be at least 0"),
         ({"log.retention.hours": "0"}, r"log\.retention\.hours=0: must be at least 1"),
         (
             {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
@@ -168,7 +170,7 @@ def test_passwords_and_unknown_values_are_not_shown() -> None:
         ({"listeners": ""}, r"listeners=: must have a listener"),
         (
             {"listeners": "SSL://:9092"},
-            r"listeners=SSL:.*: SSL is a SSL listener, .* only speaks PLAINTEXT",
+            r"listeners=SSL:.*: SSL is not supported: this broker only speaks PLAINTEXT",
         ),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, r"clients cannot connect to 0\.0\.0\.0"),
         ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, r"advertised\.listeners=.*clients cannot connect"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
+from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.coordinator.shard import ACTIVE, FAILED
 from kafkapy.coordinator.shards import partition_of
 from kafkapy.errors import Errors, KafkaError
@@ -334,17 +334,17 @@ def test_a_damaged_partition_stops_its_own_shard_only(tmp_path: Path, caplog: py
 def test_a_stop_does_not_wait_for_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(GOLDEN / "kafka-3.9.1-v2" / "data", tmp_path / "data")
     adopt([tmp_path / "data"], Knowledge())
-    from kafkapy.coordinator.group_shard import GroupShard
+    from kafkapy.coordinator.group_machine import GroupMachine
 
     begun, go_on = threading.Event(), threading.Event()
-    replay = GroupShard.replay_block
+    replay = GroupMachine.replay_block
 
-    def slowly(machine: GroupShard, block: memoryview) -> int:
+    def slowly(machine: GroupMachine, block: memoryview) -> int:
         begun.set()
         assert go_on.wait(10)
         return replay(machine, block)
 
-    monkeypatch.setattr(GroupShard, "replay_block", slowly)
+    monkeypatch.setattr(GroupMachine, "replay_block", slowly)
     server = start_broker(tmp_path / "data")
     assert begun.wait(10)
     assert code_of(server, GROUPS, "key") == Errors.COORDINATOR_LOAD_IN_PROGRESS

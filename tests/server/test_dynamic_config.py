@@ -1,6 +1,12 @@
 """Broker settings that change while it runs."""
 
-from tests.server.conftest import start_broker
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.tree import wait
+from kafkapy.protocol.apis import DESCRIBE_CONFIGS
+from kafkapy.server.config_alter import DELETE, SET, broker_operations
+from tests.server.conftest import Wire, start_broker
 
 
 def test_dynamic_settings_count_again_after_a_restart(tmp_path):
@@ -14,3 +20,151 @@ def test_dynamic_settings_count_again_after_a_restart(tmp_path):
     assert server._network.limits._most == 3
     assert server.services.log_manager.defaults.segment_bytes == 5000
     server.stop()
+
+
+OFF = {"transaction.partition.verification.enable": "false"}
+TIGHT = {"log.cleaner.max.compaction.lag.ms": "50"}  # below the min.compaction.lag.ms of the topic "lag"
+
+
+def with_a_lag(tmp_path):
+    """A broker with the topics "lag", whose min.compaction.lag.ms is 100, and "zz", which comes after it."""
+    server = start_broker(tmp_path, broker_id=0)
+    server.services.controller.create("lag", partitions=1, overrides={"min.compaction.lag.ms": "100"})
+    server.services.controller.create("zz", partitions=1)
+    return server
+
+
+def set_for_all(server, values):
+    server.services.dynamic_config.alter(lambda _: values, per_broker=False, validate_only=False)
+
+
+def store_for_topic(server, topic, overrides):
+    """As a tool that writes into ZooKeeper does it: nobody checks the settings."""
+    wait(server.services.configs.set_topic, topic, overrides)
+
+
+def test_a_rule_between_settings_does_not_refuse_a_topic_that_exists(tmp_path):
+    server = with_a_lag(tmp_path)
+    try:
+        set_for_all(server, TIGHT)
+        assert server.services.replicas.config_of("lag", 0).max_compaction_lag_ms == 50
+        set_for_all(server, {**TIGHT, "message.max.bytes": "5000"})
+        assert server.services.replicas.config_of("zz", 0).max_message_bytes == 5000
+        with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms=100: must be at most") as refused:
+            server.services.topic_settings.alter(
+                "lag", lambda current: {**current, "flush.ms": "1"}, validate_only=False
+            )
+        assert refused.value.code == Errors.INVALID_CONFIG
+        server.services.controller.add_partitions("lag", 2, None, validate_only=False)
+    finally:
+        server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        assert all(server.services.replicas.holds("lag", index) for index in (0, 1))
+        assert server.services.replicas.config_of("lag", 0).max_compaction_lag_ms == 50
+    finally:
+        server.stop()
+
+
+def test_one_topic_with_bad_settings_does_not_keep_a_change_from_the_others(tmp_path, caplog):
+    server = with_a_lag(tmp_path)
+    try:
+        store_for_topic(server, "lag", {"segment.bytes": "none"})
+        set_for_all(server, {"message.max.bytes": "5000", "max.connections": "7", **OFF})
+        assert server.services.replicas.config_of("lag", 0).max_message_bytes != 5000
+        assert server.services.replicas.config_of("zz", 0).max_message_bytes == 5000
+        assert server._network.limits._most == 7
+        assert not server.services.replicas.get("zz", 0).log.verifies_transactions
+        assert "topic lag" in caplog.text
+        assert "segment.bytes=none" in caplog.text
+    finally:
+        server.stop()
+
+
+def test_a_topic_with_bad_settings_is_described_as_an_error(tmp_path):
+    server = with_a_lag(tmp_path)
+    try:
+        store_for_topic(server, "lag", {"segment.bytes": "none"})
+        wire = Wire(server)
+        make = DESCRIBE_CONFIGS.Request
+        request = make(resources=[make.Resources(resource_type=2, resource_name=name) for name in ("lag", "zz")])
+        lag, other = wire.call(DESCRIBE_CONFIGS, 4, request).results
+        assert (lag.error_code, other.error_code) == (Errors.INVALID_CONFIG, Errors.NONE)
+        assert "segment.bytes=none" in lag.error_message
+        wire.close()
+    finally:
+        server.stop()
+
+
+def test_settings_that_no_topic_has_are_left_alone_where_they_are_stored(tmp_path):
+    server = with_a_lag(tmp_path)
+    store_for_topic(server, "lag", {"of.a.newer.kafka": "1", "flush.ms": "5"})
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        config = server.services.replicas.config_of("lag", 0)
+        assert config.flush_ms == 5
+        assert "flush.ms=5" in repr(config)
+        with pytest.raises(KafkaError, match=r"of\.a\.newer\.kafka"):
+            server.services.topic_settings.alter("lag", lambda current: current, validate_only=False)
+    finally:
+        server.stop()
+
+
+def test_a_topic_with_bad_settings_gets_no_partitions_in_the_tree_either(tmp_path):
+    server = with_a_lag(tmp_path)
+    try:
+        store_for_topic(server, "lag", {"segment.bytes": "none"})
+        with pytest.raises(KafkaError, match=r"segment\.bytes=none"):
+            server.services.controller.add_partitions("lag", 2, None, validate_only=False)
+        assert list(server.services.topics.get("lag").assignment) == [0]
+        assert list(server.services.topics.read("lag").assignment) == [0]
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("per_broker", [True, False])
+def test_a_stored_setting_that_is_ignored_does_not_keep_others_from_being_changed(tmp_path, per_broker):
+    server = start_broker(tmp_path, broker_id=0)
+    configs = server.services.configs
+    stored = {"log.retention.ms": "x", "listener.name.in.ssl.keystore.password": "ciphertext", "message.max.bytes": "5"}
+    if per_broker:
+        wait(configs.set_broker, 0, stored)
+    else:
+        wait(configs.set_broker_default, stored)
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    services = server.services
+
+    def alter(*operations):
+        services.dynamic_config.alter(
+            lambda current: broker_operations(current, operations), per_broker=per_broker, validate_only=False
+        )
+        return services.configs.broker(0) if per_broker else services.configs.broker_default()
+
+    try:
+        assert services.config.message_max_bytes == 5
+        stored["message.max.bytes"] = "6"
+        assert alter(("message.max.bytes", SET, "6")) == stored
+        assert services.config.message_max_bytes == 6
+        with pytest.raises(KafkaError, match=r"log\.retention\.ms=x: must be"):
+            alter(("log.retention.ms", SET, "x"))
+        stored["log.retention.ms"] = "7"
+        assert alter(("log.retention.ms", SET, "7")) == stored
+        assert services.config.log_config.retention_ms == 7
+        del stored["listener.name.in.ssl.keystore.password"]
+        assert alter(("listener.name.in.ssl.keystore.password", DELETE, None)) == stored
+    finally:
+        server.stop()
+
+
+def test_a_value_that_may_be_a_password_is_not_logged(tmp_path, caplog):
+    caplog.set_level("DEBUG")
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        set_for_all(server, {"plugin.secret": "xyzzy", "message.max.bytes": "5000"})
+        assert server.services.config.dynamic_default["plugin.secret"] == "xyzzy"
+        assert "'plugin.secret': '[hidden]', 'message.max.bytes': '5000'" in caplog.text
+        assert "xyzzy" not in caplog.text
+    finally:
+        server.stop()

@@ -178,6 +178,22 @@ def test_create_topics(wire, version):
     assert again.error_code == Errors.TOPIC_ALREADY_EXISTS
 
 
+@versions(CREATE_TOPICS)
+def test_a_topic_that_is_named_twice_has_two_answers_in_place_and_is_not_made(wire, version):
+    make = CREATE_TOPICS.Request
+    twice, once = f"twice-v{version}", f"once-v{version}"
+    topics = [make.Topics(name=name, num_partitions=1, replication_factor=1) for name in (twice, once, twice)]
+    answers = wire.call(CREATE_TOPICS, version, make(topics=topics, timeout_ms=9000)).topics
+    assert [(answer.name, answer.error_code) for answer in answers] == [
+        (twice, Errors.INVALID_REQUEST),
+        (once, Errors.NONE),
+        (twice, Errors.INVALID_REQUEST),
+    ]
+    request = METADATA.Request(topics=[METADATA.Request.Topics(name=twice)], allow_auto_topic_creation=False)
+    (asked,) = wire.call(METADATA, 12, request).topics
+    assert asked.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+
+
 @versions(DELETE_TOPICS)
 def test_delete_topics(wire, topic, version):
     make = DELETE_TOPICS.Request

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.results import CLIENT, COORDINATOR
+from kafkapy.log.append_rules import OwnBatch
+from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.partition import READ_COMMITTED, READ_UNCOMMITTED
@@ -94,23 +95,23 @@ class Scene:
         except KafkaError:
             return None
 
-    def append(self, key, data, origin=CLIENT):
+    def append(self, key, records):
         partition = self.partition(key)
         if partition is not None:
             partition.log.verifies_transactions = False
-            (verdict,) = partition.append([memoryview(bytearray(data))], None, origin)
+            (verdict,) = partition.append([records], None)
             assert not isinstance(verdict, KafkaError), verdict
 
     def begin(self, key, producer_id, sequence):
         settings = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
-        self.append(key, batch(b"open", transactional=True, **settings))
+        self.append(key, memoryview(bytearray(batch(b"open", transactional=True, **settings))))
 
     def end(self, key, producer_id, commit):
         data = marker_batch(producer_id, 0, commit=commit, coordinator_epoch=0, timestamp=1_600_000_000_000)
-        self.append(key, data, COORDINATOR)
+        self.append(key, OwnBatch(data))
 
     def append_one(self, key):
-        self.append(key, batch(b"one"))
+        self.append(key, memoryview(bytearray(batch(b"one"))))
 
     def shorten(self, key):
         """Deletes the first record that is left."""
@@ -134,7 +135,8 @@ class Scene:
         partition = self.partition(key)
         if partition is not None:
             log, replicas = partition.log, self.services.replicas
-            replicas.make_leader(*key, log.topic_id, partition.leader_epoch + epoch, log.config, is_new=True)
+            role = PartitionRole(*key, log.topic_id, 0, partition.leader_epoch + epoch, 0, [0], [0], is_new=True)
+            replicas.make_leader(role, log.config)
 
 
 class Consumer:

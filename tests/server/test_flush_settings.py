@@ -8,12 +8,12 @@ import time
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.protocol.apis import INCREMENTAL_ALTER_CONFIGS
+from kafkapy.protocol.apis import CREATE_TOPICS, INCREMENTAL_ALTER_CONFIGS
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce
 
 TOPIC, BROKER = 2, 4
-OFTEN = {"log_flush_scheduler_interval_ms": "20", "log_initial_task_delay_ms": "0"}
+OFTEN = {"log_flush_scheduler_interval_ms": "20"}
 
 
 class Flushed:
@@ -87,16 +87,18 @@ def test_a_topic_may_ask_for_less_than_the_broker(broker):
     assert broker.log.recovery_point == 0
 
 
-@pytest.mark.parametrize("broker", [{**OFTEN, "log_flush_interval_ms": "1"}, OFTEN], indirect=True)
+@pytest.mark.parametrize(
+    "broker", [{"log_flush_interval_ms": "50"}, OFTEN, {"log_flush_interval_ms": "0"}], indirect=True
+)
 def test_what_waits_long_enough_is_flushed_without_another_record(broker):
-    """Without log.flush.interval.ms the scheduler's own interval counts."""
+    """Either setting is enough, and neither waits for log.initial.task.delay.ms."""
     broker.send(b"a")
     broker.wait_until_flushed()
     broker.send(b"b")
     broker.wait_until_flushed()
 
 
-@pytest.mark.parametrize("broker", [{**OFTEN, "log_flush_interval_ms": "100000000"}], indirect=True)
+@pytest.mark.parametrize("broker", [{}, {"log_flush_interval_ms": "100000000"}], indirect=True)
 @pytest.mark.parametrize(("kind", "name", "key"), [(TOPIC, "t", "flush.ms"), (BROKER, "", "log.flush.interval.ms")])
 def test_the_time_may_change_while_the_broker_runs(broker, kind, name, key):
     broker.send(b"a")
@@ -105,8 +107,12 @@ def test_the_time_may_change_while_the_broker_runs(broker, kind, name, key):
     broker.wait_until_flushed()
 
 
-@pytest.mark.parametrize("broker", [{"log_flush_scheduler_interval_ms": "0"}], indirect=True)
-def test_an_interval_of_0_keeps_no_thread_busy(broker):
-    """Apache Kafka does not start with it."""
-    (task,) = [task for task in broker.server.services.log_manager._tasks._tasks if task.name == "log-flusher"]
-    assert task.period_s >= 0.001
+def test_a_topic_that_is_created_with_a_time_is_flushed_in_that_time(broker):
+    make = CREATE_TOPICS.Request
+    config = make.Topics.Configs(name="flush.ms", value="100")
+    topic = make.Topics(name="timed", num_partitions=1, replication_factor=1, configs=[config])
+    (answer,) = broker.wire.call(CREATE_TOPICS, 7, make(topics=[topic], timeout_ms=10_000, validate_only=False)).topics
+    assert answer.error_code == Errors.NONE, answer.error_message
+    broker.log = broker.server.services.replicas.get("timed", 0).log
+    assert produce(broker.wire, "timed", batch(b"a")).error_code == Errors.NONE
+    broker.wait_until_flushed()

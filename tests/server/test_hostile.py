@@ -13,6 +13,7 @@ from kafkapy.record.legacy import build_set
 from kafkapy.server import dispatcher
 from kafkapy.server.handlers import fetch, metadata
 from kafkapy.server.handlers import produce as handler
+from kafkapy.server.produce_gather import Gather
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce
 
@@ -82,7 +83,7 @@ def test_a_fetch_of_very_many_partitions_waits_for_data_all_the_same(tmp_path, m
 @pytest.mark.parametrize("acks", [0, 1])
 def test_a_produce_of_very_many_sets_does_not_hold_up_the_network_thread(wire, monkeypatch, version, acks):
     monkeypatch.setattr(handler, "MOST_INLINE", 40)
-    seen = InlineReads(monkeypatch, handler, "_append")
+    seen = InlineReads(monkeypatch, Gather, "_append_to")
     topic = make_topic(wire, f"h-sets-{version}-{acks}")
     make = PRODUCE.Request
     data = batch(b"one") if version > 2 else build_set([(-1, None, b"one")] * 2, 0)

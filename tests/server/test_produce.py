@@ -10,8 +10,10 @@ from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build, records_of
 from kafkapy.replica import stall
-from kafkapy.server import produce_answers
+from kafkapy.server import produce_gather
+from tests.harness.wire import eventually
 from tests.server.conftest import Wire, start_broker
+from tests.server.lab import held
 
 VERSION = 11
 
@@ -174,58 +176,187 @@ def test_an_idempotent_retry_is_answered_with_its_first_offset_and_a_gap_is_refu
     assert end_offset(wire, topic) == 3
 
 
+def gather_with_acks(wire, topic, acks, timeout_ms=1000):
+    """One send with a request for each of `acks`."""
+    frames = []
+    for i, one in enumerate(acks):
+        asked = request(topic, batch(b"%d" % i), acks=one)
+        asked.timeout_ms = timeout_ms
+        frames.append(request_frame(PRODUCE, VERSION, i, "wire", asked))
+    wire.sock.sendall(b"".join(frames))
+
+
+def answers_of(wire, count):
+    answers = [wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses[0] for _ in range(count)]
+    return [(one.error_code, one.base_offset) for one in answers]
+
+
+def test_one_replica_is_enough_for_acks_all_whatever_min_insync_replicas_is(wire, broker):
+    topic = make_topic(wire, "p-one-replica")
+    broker.services.topic_settings.alter(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
+    gather_with_acks(wire, topic, [1, -1, 1])
+    assert answers_of(wire, 3) == [(Errors.NONE, 0), (Errors.NONE, 1), (Errors.NONE, 2)]
+    assert fetch_values(wire, topic) == [b"0", b"1", b"2"]
+
+
 def test_each_request_of_a_gather_is_held_to_its_own_acks(wire, broker):
     topic = make_topic(wire, "p-own-acks")
-    broker.services.controller.alter_topic(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
-    wire.sock.sendall(
-        b"".join(
-            request_frame(PRODUCE, VERSION, i, "wire", request(topic, batch(b"%d" % i), acks=acks))
-            for i, acks in enumerate([1, -1, 1])
-        )
-    )
-    answers = [wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses[0] for _ in range(3)]
-    assert [(one.error_code, one.base_offset) for one in answers] == [
-        (Errors.NONE, 0),
-        (Errors.NOT_ENOUGH_REPLICAS, -1),
-        (Errors.NONE, 1),
-    ]
+    broker.services.topic_settings.alter(topic, lambda _: {"min.insync.replicas": "2"}, validate_only=False)
+    me = broker.services.broker_id
+    partition = broker.services.replicas.get(topic, 0)
+    partition.set_replicas([me, me + 1], [me])
+    gather_with_acks(wire, topic, [1, -1, 1])
+    assert answers_of(wire, 3) == [(Errors.NONE, 0), (Errors.NOT_ENOUGH_REPLICAS, -1), (Errors.NONE, 1)]
+    partition.set_replicas([me], [me])
+    partition.advance()
     assert fetch_values(wire, topic) == [b"0", b"2"]
 
 
-def test_an_unforeseen_failure_of_one_partition_leaves_anothers_pooled_append_its_buffer(tmp_path):
-    server = start_broker(tmp_path, num_partitions="2")
-    wire = Wire(server)
-    topic = make_topic(wire, "p-half")
-    first, second = (server.services.replicas.get(topic, index) for index in (0, 1))
-    log = first.log
+def test_acks_all_waits_for_the_followers_and_acks_one_does_not(wire, broker):
+    topic = make_topic(wire, "p-followers")
+    me = broker.services.broker_id
+    partition = broker.services.replicas.get(topic, 0)
+    partition.set_replicas([me, me + 1], [me, me + 1])
+    gather_with_acks(wire, topic, [1])
+    assert answers_of(wire, 1) == [(Errors.NONE, 0)]
+    gather_with_acks(wire, topic, [-1, -1], timeout_ms=60_000)
+    eventually(lambda: partition.log.log_end_offset == 3)
+    other = Wire(broker)
+    assert end_offset(other, topic) == 0  # nothing is replicated yet
+    other.close()
+    partition.follower_at(me + 1, 3)
+    assert answers_of(wire, 2) == [(Errors.NONE, 1), (Errors.NONE, 2)]
+    assert fetch_values(wire, topic) == [b"0", b"0", b"1"]
+
+
+def test_acks_all_is_answered_when_the_time_of_the_request_is_up(wire, broker):
+    topic = make_topic(wire, "p-late-followers")
+    me = broker.services.broker_id
+    partition = broker.services.replicas.get(topic, 0)
+    partition.set_replicas([me, me + 1], [me, me + 1])
+    gather_with_acks(wire, topic, [-1, 1], timeout_ms=50)
+    assert answers_of(wire, 2) == [(Errors.REQUEST_TIMED_OUT, -1), (Errors.NONE, 1)]
+
+
+def test_a_large_request_that_waits_for_followers_gives_its_receive_buffer_back(wire, broker):
+    """Also where the append itself has waited, for a flush, and has kept the buffer until then."""
+    topic = make_topic(wire, "p-buffers")
+    broker.services.topic_settings.alter(topic, lambda _: {"flush.messages": "1"}, validate_only=False)
+    me = broker.services.broker_id
+    partition = broker.services.replicas.get(topic, 0)
+    partition.set_replicas([me, me + 1], [me, me + 1])
+    asked = request(topic, batch(bytes(900_000)), acks=-1)
+    asked.timeout_ms = 60_000
+    wire.sock.sendall(request_frame(PRODUCE, VERSION, 0, "wire", asked))
+    eventually(lambda: partition.log.log_end_offset == 1 and len(partition._waits.pending) == 1)
+    eventually(lambda: kept_buffers(broker) == 0)
+    partition.follower_at(me + 1, 1)
+    assert answers_of(wire, 1) == [(Errors.NONE, 0)]
+
+
+def kept_buffers(server):
+    """Connections whose request still holds its receive buffer."""
+    processors = server._network._processors
+    return sum(conn.kept is not None for processor in processors for conn in list(processor._connections.values()))
+
+
+def broken(*_, **__):
+    raise ZeroDivisionError("made to fail")
+
+
+def failing_append(server, monkeypatch):
+    partition = server.services.replicas.get("p-half", 0)
+    log = partition.log
 
     class Broken:
+        append = staticmethod(broken)
+
         def __getattr__(self, name):
             return getattr(log, name)
 
-        def append(self, *_, **__):
-            raise ZeroDivisionError("made to fail")
+    monkeypatch.setattr(partition, "log", Broken())
 
-    first.log = Broken()
+
+def failing_bytes_in(server, monkeypatch):
+    """The second partition's bytes cannot be counted."""
+    plain = server.services.meters.bytes_in
+
+    def once(topic, size):
+        monkeypatch.setattr(server.services.meters, "bytes_in", broken)
+        plain(topic, size)
+
+    monkeypatch.setattr(server.services.meters, "bytes_in", once)
+
+
+def failing_answer(server, monkeypatch):
+    monkeypatch.setattr(produce_gather.Asked, "fill", broken)
+
+
+def failing_gather(server, monkeypatch):
+    monkeypatch.setattr(produce_gather.Asked, "release", broken)
+
+
+def failing_dispatcher(server, monkeypatch):
+    monkeypatch.setattr(server.services.meters, "count", broken)
+
+
+@pytest.mark.parametrize("size", [1000, 200_000], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("fail", "answered"),
+    [
+        (failing_append, True),
+        (failing_bytes_in, True),
+        (failing_answer, False),
+        (failing_gather, False),
+        (failing_dispatcher, False),
+    ],
+)
+def test_an_unforeseen_failure_leaves_a_pooled_append_its_records(tmp_path, monkeypatch, fail, answered, size):
+    """The append to one partition waits in the pool, then handling the request goes wrong."""
+    server = start_broker(tmp_path, num_partitions="2", num_network_threads="1")
+    wire, other = Wire(server), Wire(server)
+    make_topic(wire, "p-half")
+    waits = server.services.replicas.get("p-half", 1)
     make = PRODUCE.Request
-
-    def both(value):
-        parts = [make.TopicData.PartitionData(index=index, records=batch(value)) for index in (1, 0)]
-        return make(acks=1, timeout_ms=5000, topic_data=[make.TopicData(name=topic, partition_data=parts)])
-
-    with second.log.lock:  # the append to this one has to wait in the pool
-        wire.send(PRODUCE, VERSION, both(b"a" * 1000))
-        while server.services.append_pool.depth == 0:
-            pass
-        other = Wire(server)  # its request is received where the other one still lies, if nothing keeps that
-        other.send(PRODUCE, VERSION, request("no-such-topic", batch(b"b" * 1000)))
-        other.receive(PRODUCE, VERSION)
-    parts = wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses
-    assert [(one.index, one.error_code) for one in parts] == [(1, Errors.NONE), (0, Errors.UNKNOWN_SERVER_ERROR)]
-    region = second.read(0, 1 << 20, 0, min_one=True, blocking=True).region
-    assert region.read()[61:] == batch(b"a" * 1000)[61:]
+    parts = [make.TopicData.PartitionData(index=index, records=batch(b"a" * size)) for index in (1, 0)]
+    topics = [make.TopicData(name="p-half", partition_data=parts)]
+    with waits.log.lock:
+        with monkeypatch.context() as patched:
+            fail(server, patched)
+            wire.send(PRODUCE, VERSION, make(acks=1, timeout_ms=5000, topic_data=topics))
+            if not answered:
+                assert wire.closed()
+            eventually(lambda: server.services.append_pool.depth > 0)
+            with held(server):  # the network thread has done with it
+                pass
+        for part in parts:
+            part.records = batch(b"b" * size)
+        topics[0].name = "p-none"
+        for _ in range(3):  # received where the other one still lies, if nothing keeps that
+            other.call(PRODUCE, VERSION, make(acks=1, timeout_ms=5000, topic_data=topics))
+    eventually(lambda: waits.log.log_end_offset == 1)
+    if answered:
+        parts = wire.receive(PRODUCE, VERSION)[1].responses[0].partition_responses
+        assert [(one.index, one.error_code) for one in parts] == [(1, Errors.NONE), (0, Errors.UNKNOWN_SERVER_ERROR)]
+    region = waits.read(0, 1 << 20, 0, min_one=True, blocking=True).region
+    assert region.read()[61:] == batch(b"a" * size)[61:]
     wire.close()
     other.close()
+    server.stop()
+
+
+def test_an_answer_that_fails_on_the_pool_closes_the_connection(tmp_path, monkeypatch):
+    server = start_broker(tmp_path)
+    wire = Wire(server)
+    topic = make_topic(wire, "p-unanswered")
+    partition = server.services.replicas.get(topic, 0)
+    with partition.log.lock:
+        wire.send(PRODUCE, VERSION, request(topic, batch(b"kept")))
+        eventually(lambda: server.services.append_pool.depth > 0)
+        monkeypatch.setattr(produce_gather.Asked, "fill", broken)
+    assert wire.closed()
+    assert partition.log.log_end_offset == 1
+    wire.close()
     server.stop()
 
 
@@ -336,6 +467,6 @@ def test_an_answer_that_cannot_be_made_closes_the_connection_also_from_the_disk_
 
 def test_the_line_about_failures_with_acks_0_does_not_grow_with_the_request():
     failed = [(index, Errors.UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1, None, None) for index in range(10_000)]
-    line = produce_answers._failures([("t" * 30_000, failed)])
+    line = produce_gather._failures([("t" * 30_000, failed)])
     assert len(line) < 5000
     assert line.endswith("and 9990 more")

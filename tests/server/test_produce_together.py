@@ -10,7 +10,7 @@ from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.results import BUSY
 from kafkapy.protocol.apis import PRODUCE
-from kafkapy.server.handlers import produce as handler
+from kafkapy.server.produce_gather import Gather
 from tests.server.conftest import Wire, start_broker
 from tests.server.lab import LONG, held, turns_of
 from tests.server.test_produce import VERSION, batch, end_offset, fetch_values, make_topic, produce, request
@@ -38,7 +38,7 @@ def wires(server):
 @pytest.fixture
 def gathers(monkeypatch):
     """How many connections each gather had."""
-    return turns_of(handler, monkeypatch)
+    return turns_of(PRODUCE, monkeypatch)
 
 
 def answer(wire):
@@ -123,6 +123,15 @@ def test_a_connection_that_wants_no_answer_is_closed_by_its_failure_alone(server
     assert end_offset(wires[0], "b") == 5
 
 
+def test_a_failure_with_acks_0_leaves_the_answer_to_the_request_before_it(server, wires):
+    with held(server):
+        wires[0].send(PRODUCE, VERSION, request("b", batch(b"x")))
+        wires[1].send(PRODUCE, VERSION, request("b", batch(b"y")))
+        wires[1].send(PRODUCE, VERSION, request("nowhere-at-all", batch(b"z"), acks=0))
+    assert answer(wires[0]).error_code == answer(wires[1]).error_code == Errors.NONE
+    assert wires[1].closed()
+
+
 def test_a_frame_that_breaks_the_protocol_closes_its_own_connection(server, wires, gathers):
     broken = struct.pack(">hhi", PRODUCE.key, VERSION, 1) + b"\xff" * 20
     with held(server):
@@ -139,8 +148,8 @@ def test_a_connection_whose_requests_cannot_be_handled_is_closed_alone(server, w
             raise RuntimeError("nobody foresaw this")
         return plain(self, frame, topic, *args)
 
-    plain = handler._Gather._take
-    monkeypatch.setattr(handler._Gather, "_take", take)
+    plain = Gather._take
+    monkeypatch.setattr(Gather, "_take", take)
     with held(server):
         for wire, topic in zip(wires[:4], "babb", strict=True):
             wire.send(PRODUCE, VERSION, request(topic, batch(b"x")))

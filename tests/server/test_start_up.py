@@ -224,7 +224,7 @@ def test_a_topic_is_deleted_whose_log_nobody_has_begun_to_load(tmp_path):
 
 def test_settings_that_are_changed_meanwhile_count(held):
     server, files, _ = held
-    server.services.controller.alter_topic("slow", lambda _: {"retention.ms": "77"}, validate_only=False)
+    server.services.topic_settings.alter("slow", lambda _: {"retention.ms": "77"}, validate_only=False)
     server.services.controller.add_partitions("slow", 2, None, validate_only=False)
     assert server.services.replicas.holds("slow", 1)
     files.open_gate()

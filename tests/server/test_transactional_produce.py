@@ -16,6 +16,7 @@ from tests.server.test_produce import make_topic
 
 NOW = time.time_ns() // 1_000_000  # markers have the time of their writing: an old record would be in another segment
 READ_COMMITTED = 1
+MAX_TIMESTAMP = -3
 
 
 class Coordinator:
@@ -110,11 +111,20 @@ def mark(wire, topic, *, index=0, producer_id=7, epoch=0, commit=True, coordinat
     return answer.topics[0].partitions[0].error_code
 
 
-def latest(wire, topic, isolation):
+def latest(wire, topic, isolation, timestamp=-1):
     make = LIST_OFFSETS.Request
-    part = make.Topics.Partitions(partition_index=0, timestamp=-1)
+    part = make.Topics.Partitions(partition_index=0, timestamp=timestamp)
     asked = make(replica_id=-1, isolation_level=isolation, topics=[make.Topics(name=topic, partitions=[part])])
     return wire.call(LIST_OFFSETS, 9, asked).topics[0].partitions[0].offset
+
+
+def test_the_largest_timestamp_is_that_of_a_record_that_the_consumer_may_read(wire, topic, coordinator):
+    """Not none, though the newest record is in an open transaction."""
+    plain = build([(NOW - 5, None, b"a", [])])
+    assert produce(wire, topic, {0: plain}, transactional_id=None) == {0: Errors.NONE}
+    assert produce(wire, topic, {0: batch(b"b")}) == {0: Errors.NONE}
+    assert latest(wire, topic, READ_COMMITTED, MAX_TIMESTAMP) == 0
+    assert latest(wire, topic, 0, MAX_TIMESTAMP) == 1
 
 
 def test_the_first_set_in_a_partition_is_verified_and_later_ones_are_not(wire, topic, coordinator):

@@ -1,19 +1,15 @@
 """One Spark session and one broker that all tests of kafkapy with Spark share."""
 
 import re
-import sys
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from harness import brokers
-from harness.spark import Driver, oldest_python, own_source_jars, session, settings
-from harness.spark_topics import make_topic
+from tests.harness import brokers
+from tests.harness.spark import Driver, oldest_python, own_source_jars, session, settings
+from tests.harness.spark_topics import make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

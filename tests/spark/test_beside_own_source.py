@@ -7,9 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness import brokers, spark_jobs
-from harness.spark import Driver, DriverError
-from harness.spark_topics import Record, consume, delete_records, make_topic, produce, transaction
+
+from tests.harness import brokers, spark_jobs
+from tests.harness.spark import Driver, DriverError
+from tests.harness.spark_topics import Record, consume, delete_records, make_topic, produce, transaction
 
 T0 = 1_700_000_000_000  # milliseconds
 

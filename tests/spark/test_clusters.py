@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import brokers, spark_jobs
-from harness.spark import Driver, settings
-from harness.spark_cluster import ConnectServer, StandaloneCluster
-from harness.spark_topics import Record, consume, make_topic, produce
+
+from tests.harness import brokers, spark_jobs
+from tests.harness.spark import Driver, settings
+from tests.harness.spark_cluster import ConnectServer, StandaloneCluster
+from tests.harness.spark_topics import Record, consume, make_topic, produce
 
 pytestmark = pytest.mark.timeout(600)  # many JVMs start, which takes long on a busy machine
 

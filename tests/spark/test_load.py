@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow.dataset as ds
 import pytest
-from harness.brokers import Broker
-from harness.spark import SHORT_LIVED
-from harness.spark_topics import make_topic
 
 from kafkapy.client import RecordProducer
 from kafkapy.spark.load import JsonValues, LoadError, Settings, load
+from tests.harness.brokers import Broker
+from tests.harness.spark import SHORT_LIVED
+from tests.harness.spark_topics import make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,7 +56,7 @@ def test_what_a_worker_meets_is_told_as_one_sentence(
     settings = replace(Settings(broker.bootstrap, values=JsonValues(COLUMNS)), strict=True)
     with pytest.raises(LoadError) as caught:
         load([topic], tmp_path / "landed", settings, spark=spark)
-    assert "partition 0 offset 0 does not fit the schema: it is no JSON" in str(caught.value)
+    assert "partition 0 offset 0 does not fit the schema: it is not JSON" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -126,7 +126,7 @@ def test_what_is_wrong_is_said_in_a_sentence(log_dir):
     assert sentence(subscribe="refunds", path=log_dir) == (
         f"{log_dir} has no partition of topic 'refunds'; the topics there are: orders, payments."
     )
-    assert "assign names orders-7, and there is no such partition in" in sentence(
+    assert "assign names orders-7, but there is no such partition in" in sentence(
         assign='{"orders":[0,7]}', path=log_dir
     )
     assert "startingOffsets has nothing for payments-0: name each partition" in sentence(
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_said_in_a_sentence(log_dir):
     )
     assert sentence(maxPartitionBytes="lots") == "maxPartitionBytes is 'lots': write a size, as in 64m or 1g"
     assert sentence(path="s3://bucket/x") == (
-        "the path 's3://bucket/x' is in s3, and the source kafkapy-log reads files: mount it, on every worker"
+        "the path 's3://bucket/x' is in s3, but the source kafkapy-log reads files: mount it on every worker"
     )
     assert sentence(paths="/x") == "paths is '/x': write a JSON list, or load([...])"
     assert "kafka.bootstrap.servers is for the source kafkapy" in sentence(**{"kafka.bootstrap.servers": "x"})

@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from harness import brokers, spark_jobs
-from harness.spark import Driver, DriverError
-from harness.spark_jobs import Row
-from harness.spark_topics import Record, consume, delete_records, delete_topic, make_topic, produce, transaction
+
+from tests.harness import brokers, spark_jobs
+from tests.harness.spark import Driver, DriverError
+from tests.harness.spark_jobs import Row
+from tests.harness.spark_topics import Record, consume, delete_records, delete_topic, make_topic, produce, transaction
 
 T0 = 1_700_000_000_000  # milliseconds
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -55,7 +56,7 @@ def test_a_batch_read_gives_every_column_as_it_was_produced(
             0,
             each.key,
             each.value,
-            list(each.headers),
+            list(each.headers) or None,
         )
         for offset, each in enumerate(records)
     ]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from harness.brokers import Broker
 
 from kafkapy.client import (
     Admin,
@@ -33,6 +32,7 @@ from kafkapy.spark.sink.epochs import (
     commit_epoch,
 )
 from kafkapy.spark.sink.worker import TaskIds
+from tests.harness.brokers import Broker
 
 TASKS = 3
 
@@ -353,7 +353,7 @@ def test_decisions_that_are_gone_are_noticed_where_a_task_has_seen_them(broker: 
     with Admin(run.bootstrap) as admin:
         admin.delete_topics([run.options.decision_topic])
         ensure_decision_topic(admin.cluster, run.options.decision_topic)
-    with pytest.raises(DecisionLost, match="no longer says so: it was deleted"):
+    with pytest.raises(DecisionLost, match="not say so any more: it was deleted"):
         run.commit(0, messages)
     run.expect(0)
 
@@ -366,7 +366,7 @@ def test_a_batch_that_is_committed_has_not_failed_when_its_decision_cannot_be_fo
     def broker_is_away(*_: Any) -> None:
         raise ConnectionFailed("gone")
 
-    monkeypatch.setattr(epochs, "_settle", broker_is_away)
+    monkeypatch.setattr(epochs, "_finish", broker_is_away)
     commit_epoch(run.options, run.query, 0, shares_of(messages), replayable=False)
     run.expect(0)
     assert "gone" in caplog.text

@@ -4,7 +4,6 @@ import time
 from datetime import datetime
 
 import pytest
-from harness.brokers import Broker
 from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
@@ -14,9 +13,11 @@ from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.sink_options import sink_options
 from kafkapy.spark.sink.decisions import Decisions, DecisionsUnusable, ensure_decision_topic, new_decision_topic
 from kafkapy.spark.sink.writers import BadRows, batch_writer, batches_of, stream_writer
+from tests.harness.brokers import Broker
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 ROWS = StructType().add("value", StringType())
+KEYS = StructType().add("topic", StringType()).add("key", StringType())
 
 
 def test_defaults_are_at_least_once_and_those_of_kafka() -> None:
@@ -57,21 +58,25 @@ def test_include_headers_is_let_through_as_by_sparks_own_sink() -> None:
         ({"topics": "a"}, "the sink kafkapy has no option 'topics'; did you mean 'topic'?"),
         ({"kafka.acks": "2"}, "kafka.acks is '2': write all, -1, 1 or 0"),
         ({"kafka.compression.type": "zip"}, "kafka.compression.type is 'zip'"),
-        ({"kafka.compresion.type": "zstd"}, "kafka.compresion.type is no property of Kafka's producer; did you mean"),
+        (
+            {"kafka.compresion.type": "zstd"},
+            "kafka.compresion.type is not a property of Kafka's producer; did you mean",
+        ),
         ({"kafka.key.serializer": "x"}, "kafka.key.serializer cannot be set: keys are written as the bytes"),
-        ({"kafka.transactional.id": "x"}, "kafka.transactional.id cannot be set: each task has one of its own"),
+        ({"kafka.transactional.id": "x"}, "kafka.transactional.id cannot be set: each task has its own"),
         (
             {"kafka.security.protocol": "SSL"},
-            "kafka.security.protocol is 'SSL': kafkapy's client speaks PLAINTEXT only",
+            "kafka.security.protocol is 'SSL': kafkapy's client supports PLAINTEXT only",
         ),
         ({"kafka.batch.size": "-1"}, "kafka.batch.size is '-1': write a whole number, 1 or more"),
-        ({"kafka.batch.size": "3000000000"}, "kafka.batch.size is '3000000000': 2147483647 is the most"),
+        ({"kafka.batch.size": "3000000000"}, "kafka.batch.size is '3000000000': the maximum is 2147483647"),
         ({"kafka.bootstrap.servers": "here"}, "kafka.bootstrap.servers is 'here': the address 'here' is not HOST:PORT"),
         ({"kafka.bootstrap.servers": ""}, "the option kafka.bootstrap.servers is needed"),
         ({"delivery": "twice"}, "delivery is 'twice': write at-least-once or exactly-once"),
         ({"delivery": "exactly-once", "kafka.acks": "1"}, "delivery is exactly-once, which needs kafka.acks=all"),
         ({"kafka.enable.idempotence": "true", "kafka.acks": "0"}, "kafka.enable.idempotence is true, which needs"),
         ({"topic": " "}, "topic is empty"),
+        ({"tombstones": "perhaps"}, "tombstones is 'perhaps'"),
         ({"includeHeaders": "maybe"}, "includeHeaders is 'maybe'"),
         ({"decisionTopic": ""}, "decisionTopic is empty"),
         ({"onLostTransactions": "ignore"}, "onLostTransactions is 'ignore': write fail or skip"),
@@ -86,12 +91,13 @@ def test_what_is_wrong_is_said_in_a_sentence(given: dict[str, str], text: str) -
 @pytest.mark.parametrize(
     ("schema", "text"),
     [
-        (StructType().add("valeu", StringType()), "there is no column 'valeu' in a record"),
+        (StructType().add("valeu", StringType()), "a record has no column 'valeu'"),
         (
             StructType().add("topic", StringType()).add("value", IntegerType()),
             "column 'value' has the type int32; it has to be binary or string",
         ),
         (StructType().add("topic", StringType()), "the rows have neither a column 'value' nor 'key'"),
+        (KEYS, "the rows have no column 'value', so each would be a tombstone"),
         (ROWS, "the rows have no column 'topic', and no topic is given"),
     ],
 )
@@ -100,6 +106,11 @@ def test_columns_that_cannot_be_written_are_named(schema: StructType, text: str)
         with pytest.raises(BadRows) as failure:
             writer(SERVERS, schema, False)
         assert text in str(failure.value)
+
+
+def test_rows_without_a_value_are_tombstones_where_that_is_asked_for() -> None:
+    for writer in (batch_writer, stream_writer):
+        assert writer({**SERVERS, "tombstones": "true"}, KEYS, False)._options.tombstones
 
 
 def test_a_topic_cannot_be_overwritten() -> None:
@@ -157,7 +168,7 @@ def test_the_decision_topic_is_made_compacted_and_kept(broker: Broker, topic_nam
 def test_a_decision_topic_that_would_forget_is_refused(broker: Broker, topic_name: str) -> None:
     with Admin(broker.bootstrap) as admin:
         admin.create_topic(topic_name, 1)
-        with pytest.raises(DecisionsUnusable, match=r"has cleanup\.policy=delete, which would forget decisions"):
+        with pytest.raises(DecisionsUnusable, match=r"has cleanup\.policy=delete, which would delete decisions"):
             ensure_decision_topic(admin.cluster, topic_name)
 
 
@@ -178,5 +189,5 @@ def test_records_of_others_among_the_decisions_are_named(
         ensure_decision_topic(cluster, topic_name)
         with RecordProducer(cluster) as producer:
             producer.send(topic_name, value, key)
-        with pytest.raises(DecisionsUnusable, match=f"the record at offset 0 of {topic_name} is no decision"):
+        with pytest.raises(DecisionsUnusable, match=f"the record at offset 0 of {topic_name} is not a decision"):
             Decisions(cluster, topic_name).refresh()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from harness.brokers import Broker
-from harness.spark_topics import consume
 
 from kafkapy.client import Consumer
+from tests.harness.brokers import Broker
+from tests.harness.spark_topics import consume
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

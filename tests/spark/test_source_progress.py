@@ -123,7 +123,7 @@ def test_a_topic_made_again_is_found_out_whatever_it_has(admin, kafkapy_topic, f
     count = 2 if fewer else 9
     fill(admin, kafkapy_topic, count)
     for _ in range(2):
-        with pytest.raises(DataLoss, match=f"topic '{kafkapy_topic}' was deleted and made again"):
+        with pytest.raises(DataLoss, match=f"topic '{kafkapy_topic}' was deleted and recreated"):
             query.step()
     lenient = Query(admin, query.start, subscribe=kafkapy_topic, failOnDataLoss="false", maxOffsetsPerTrigger=1)
     found = [lenient.step() for _ in range(count)]
@@ -199,7 +199,7 @@ def test_an_idle_query_looks_for_the_new_leader_when_the_old_one_is_gone(admin, 
 def test_the_checkpoint_of_a_query_that_reads_something_else(admin, kafkapy_topic):
     other = {"kafkapy": 1, "offsets": {"another": {"0": 5}}}
     with pytest.raises(
-        DataLoss, match="another-0 is gone, or the checkpoint is that of a query that reads something else"
+        DataLoss, match="another-0 is gone, or the checkpoint is that of a query that reads other topics"
     ):
         Query(admin, other, subscribe=kafkapy_topic).step()
 
@@ -213,7 +213,7 @@ def test_a_partition_that_ends_before_what_was_read(admin, kafkapy_topic):
     fill(admin, kafkapy_topic, 5)
     known = Query(admin, subscribe=kafkapy_topic).end()
     ahead = {**known, "offsets": {kafkapy_topic: {"0": 8}}}
-    with pytest.raises(DataLoss, match=f"{kafkapy_topic}-0 ends at 5 now, and was read up to 8"):
+    with pytest.raises(DataLoss, match=f"{kafkapy_topic}-0 ends at 5 now, but was read up to 8"):
         Query(admin, ahead, subscribe=kafkapy_topic).step()
     lenient = Query(admin, ahead, subscribe=kafkapy_topic, failOnDataLoss="false")
     assert lenient.step() == []
@@ -226,7 +226,7 @@ def test_a_batch_that_is_repeated_and_whose_end_is_gone(admin, kafkapy_topic):
     end = Query(admin, subscribe=kafkapy_topic).end()
     beyond = {**end, "offsets": {kafkapy_topic: {"0": 8}}}
     begun = {**end, "offsets": {kafkapy_topic: {"0": 3}}}
-    with pytest.raises(DataLoss, match=f"{kafkapy_topic}-0 ends at 5 now, and a batch was to read up to 8"):
+    with pytest.raises(DataLoss, match=f"{kafkapy_topic}-0 ends at 5 now, but a batch was to read up to 8"):
         Query(admin, begun, subscribe=kafkapy_topic).run(beyond)
     assert Query(admin, begun, subscribe=kafkapy_topic, failOnDataLoss="false").run(beyond) == rows(3, 5)
 

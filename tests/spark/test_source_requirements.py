@@ -1,14 +1,17 @@
 """What is said when something that Spark's sources need is missing or too old."""
 
 import importlib.metadata
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from pyspark.errors import PySparkException
 
+import kafkapy._ext
 from kafkapy.spark import check_requirements, register
-from kafkapy.spark.requirements import MissingRequirement
+from kafkapy.spark.requirements import MissingRequirement, check_workers
 
 
 def without(monkeypatch, name):
@@ -44,6 +47,13 @@ def own_python(monkeypatch):
 
 def test_what_is_installed_here_is_enough():
     check_requirements(java=True)
+
+
+def test_the_extra_brings_no_pandas_that_pyspark_warns_about():
+    needs = map(Requirement, importlib.metadata.requires("kafkapy-broker"))
+    (pandas,) = [need for need in needs if need.name == "pandas" and need.marker.evaluate({"extra": "spark"})]
+    assert not pandas.specifier.contains("3.0.0")
+    assert pandas.specifier.contains("2.3.3")
 
 
 def test_workers_without_kafkapy_are_told_with_what_to_set(monkeypatch, tmp_path):
@@ -84,10 +94,23 @@ def test_registering_what_spark_has_found_by_itself_is_no_error():
         register(session)
 
 
+def test_workers_that_find_an_unbuilt_kafkapy_first_are_told_what_to_do(monkeypatch, tmp_path):
+    unbuilt = tmp_path / "kafkapy" / "_ext"
+    unbuilt.mkdir(parents=True)
+    shutil.copy(kafkapy.__file__, unbuilt.parent)
+    shutil.copy(kafkapy._ext.__file__, unbuilt)
+    shutil.copy(Path(kafkapy.__file__).parent / "version.py", unbuilt.parent)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        MissingRequirement, match=rf"in {tmp_path}, where .*/kafkapy is kafkapy's source code, not built"
+    ):
+        check_workers()
+
+
 @pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
 def test_a_missing_package_is_named_with_how_to_get_it(monkeypatch, name):
     without(monkeypatch, name)
-    with pytest.raises(MissingRequirement, match=rf'need {name} .* not installed; .*pip install "kafkapy\[spark\]"'):
+    with pytest.raises(MissingRequirement, match=rf"need {name} .* not installed; .*pip install -e '\.\[spark\]'"):
         check_requirements()
     with pytest.raises(MissingRequirement, match=name):
         register(None)

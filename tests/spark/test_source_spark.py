@@ -72,13 +72,23 @@ def test_a_topic_is_a_data_frame(spark, broker, admin, topic):
     assert sorted((row.partition, row.offset) for row in tasks) == sorted((row.partition, row.offset) for row in rows)
 
 
+def test_a_record_without_headers_has_null_so_that_its_first_header_can_be_asked_for(spark, broker, admin, topic):
+    with RecordProducer(admin.cluster) as producer:
+        producer.send(topic, b"with", headers=(("h", b"x"),))
+        producer.send(topic, b"without")
+    found = frame(spark.read, broker, topic, includeHeaders="true")
+    assert spark.conf.get("spark.sql.ansi.enabled") == "true"  # where headers[0] of an empty list fails
+    rows = found.selectExpr("CAST(value AS STRING)", "headers[0].key", "headers IS NULL").collect()
+    assert sorted(map(tuple, rows)) == [("with", "h", False), ("without", None, True)]
+
+
 def test_a_wrong_option_reaches_the_user_as_a_sentence(spark, broker, topic):
     with pytest.raises(Exception, match="no option 'startingofset'; did you mean 'startingOffsets'") as caught:
         frame(spark.read, broker, topic, startingOfset="latest")
     assert "source_options.py" not in str(caught.value), "the way through our modules says nothing to a user"
     with pytest.raises(Exception, match="startingOffsets is 'latest': a batch query would read nothing"):
         frame(spark.read, broker, topic, startingOffsets="latest").count()
-    with pytest.raises(Exception, match=r"leave \.schema"):
+    with pytest.raises(Exception, match=r"leave out \.schema"):
         frame(spark.read.schema("value STRING"), broker, topic).count()
     with pytest.raises(Exception, match="topic 'not-there'"):
         frame(spark.read, broker, "not-there", **{"fetchOffset.numRetries": "1"}).count()
@@ -147,6 +157,6 @@ def test_a_stream_fails_when_its_topic_was_made_again(spark, broker, admin, topi
     assert run() == list(range(5))
     make_again(admin, topic)
     fill(admin, topic, 100, 110)
-    with pytest.raises(Exception, match=f"topic '{topic}' was deleted and made again"):
+    with pytest.raises(Exception, match=f"topic '{topic}' was deleted and recreated"):
         run()
     assert run(failOnDataLoss="false") == [*range(5), *range(100, 110)]

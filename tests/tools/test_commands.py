@@ -173,6 +173,10 @@ def test_settings_are_shown_and_changed(run, fails, kafkapy_topic):
     assert (entry["name"], entry["value"]) == ("cleanup.policy", "delete,compact")
 
 
+def test_without_settings_for_all_brokers_it_says_where_to_look(run):
+    assert "Nothing is set for all brokers together; --broker ID " in run("configs", "describe", "--all-brokers")
+
+
 def test_what_is_not_there_is_named(fails, lines, kafkapy_topic):
     assert "topic 'nowhere'" in fails("consume", "nowhere")
     assert "topic 'nowhere'" in fails("topics", "describe", "nowhere")
@@ -227,3 +231,11 @@ def test_names_that_no_request_can_hold_are_told_in_a_sentence(fails):
     assert "topic 'a\\udcff': it is not in UTF-8" in fails("topics", "describe", "a\udcff")
     for words in (["topics", "create"], ["consume"], ["configs", "describe", "--topic"]):
         assert "a string of 40000 bytes is longer than 32767" in fails(*words, "x" * 40_000)
+
+
+def test_topics_are_validated_without_creating_them(run, fails, kafkapy_topic):
+    assert run("topics", "create", "only-checked", "-p", "2", "--validate-only") == (
+        "Topic only-checked could be created.\n"
+    )
+    assert "only-checked" not in run("topics", "list")
+    assert "TOPIC_ALREADY_EXISTS" in fails("topics", "create", kafkapy_topic, "--validate-only")

@@ -16,7 +16,7 @@ import pytest
 from kafkapy.client import Admin, NewTopic, RecordProducer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.testing.broker import Broker
-from kafkapy.tools import consume_group
+from kafkapy.tools.consume import kafka_member
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ def test_a_reset_is_shown_first_and_then_carried_out(run, topic):
     assert document["executed"] is False
     (line,) = document["offsets"]
     assert (line["topic"], line["partition"], line["new"]) == (topic, 2, 10)
-    assert line["note"].endswith(" is behind the end")
+    assert line["note"].endswith(" is after the end")
 
 
 def test_a_reset_of_what_is_not_there_is_refused(run, fails, topic):
@@ -337,7 +337,7 @@ def test_what_is_not_there_is_named(run, fails, topic):
 
 
 def test_who_waits_for_a_group_that_does_not_begin_is_told(kafkapy, monkeypatch):
-    monkeypatch.setattr(consume_group, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(kafka_member, "JOIN_WARNING_AFTER_S", 0.0)
     with Broker(offsets_topic_replication_factor=3) as broker:
         address = broker.bootstrap_servers
         with Admin(address) as admin:

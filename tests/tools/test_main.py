@@ -125,8 +125,8 @@ def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
         (["groups", "reset-offsets", "-t", "t", "--to-latest"], "say which groups: their names, or --all-groups."),
         (["groups", "reset-offsets", "g", "--all-groups", "-t", "t", "--to-latest"], "say which groups: "),
         (["groups", "reset-offsets", "", "-t", "t", "--to-latest"], "the name of a group is empty, and a reset would "),
-        (["transactions", "describe", ""], "a transactional id is empty, which none can be."),
-        (["transactions", "abort", ""], "the transactional id is empty, which none can be."),
+        (["transactions", "describe", ""], "a transactional id must not be empty."),
+        (["transactions", "abort", ""], "the transactional id must not be empty."),
         (["groups", "reset-offsets", "g", "--to-latest"], "say which topics: --topic TOPIC, "),
         (["groups", "reset-offsets", "g", "--from-file", "f", "-t", "t"], "--from-file names topics itself"),
         (
@@ -142,7 +142,7 @@ def test_a_command_whose_reader_has_seen_enough_is_no_failure(tmp_path):
         (["groups", "reset-offsets", "g", "-t", "t", "--shift-by", "x"], "Invalid value 'x' for '--shift-by': "),
         (["transactions", "list", "--state", "x"], "--state 'x' is none of Empty, Ongoing, "),
         (["transactions", "list", "--longer-than", "x"], "--longer-than 'x' is no duration, as in 90s"),
-        (["transactions", "find-hanging", "-p", "0"], "--partition needs one topic beside it."),
+        (["transactions", "find-hanging", "-p", "0"], "--partition needs exactly one topic."),
         (
             ["transactions", "abort"],
             "say what to abort: a transactional id, or --topic, --partition and --start-offset.",
@@ -235,9 +235,7 @@ def test_an_error_that_nobody_foresaw_says_how_to_see_more(kafkapy, monkeypatch)
     monkeypatch.setattr(main_module, "_run", broken)
     code, _, err = kafkapy("topics")
     assert code == 1
-    assert err == (
-        "kafkapy: an error that should not happen: TypeError: boo; run it again with KAFKAPY_DEBUG=1 to see where.\n"
-    )
+    assert err == ("kafkapy: unexpected error: TypeError: boo; run it again with KAFKAPY_DEBUG=1 for a traceback.\n")
 
 
 def test_the_start_of_a_broker_loads_no_library_that_it_does_not_need():

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from kafkapy.client import Admin, Cluster, Consumer, GroupAdmin, RecordProducer
-from kafkapy.mirror.counts import Counts
+from kafkapy.mirror.counts import Counts, Waiting
 from kafkapy.testing.broker import Broker
-from kafkapy.tools import mirror_progress
-from kafkapy.tools.mirror_progress import MirrorProgress
+from kafkapy.tools.mirror import progress as mirror_progress
+from kafkapy.tools.mirror.progress import MirrorProgress
 
 PATIENCE_S = 60.0
 
@@ -44,7 +44,7 @@ def files(tmp_path):
         (
             1,
             ["--whitelist", "a", "{wrong}"],
-            "fetch.max.byte is no property of Kafka's consumer; did you mean fetch.max",
+            "fetch.max.byte is not a property of Kafka's consumer; did you mean fetch.max",
         ),
         (1, ["--whitelist", "a"], "No connection to 127.0.0.1:1: connection refused. Is a broker listening there?"),
     ],
@@ -157,14 +157,35 @@ def test_the_progress_line_is_rewritten_on_a_terminal_and_a_line_now_and_then_el
     monkeypatch.setattr(mirror_progress.time, "monotonic", lambda: now[0])
     progress = MirrorProgress(10)
     counts = Counts(records=3000, size=6_000_000, lags={("t", 0): 1234})
-    progress.show([counts])
+    progress.show([("src", counts)])
     now[0] += 0.4
-    progress.show([counts])
+    progress.show([("src", counts)])
     assert out.text == ""
     now[0] += 9.6
-    progress.show([counts, Counts(lost=2)])
+    progress.show([("src", counts), ("src", Counts(lost=2))])
     line = "mirrored 3,000 records, 6.0 MB; 300 records/s, 0.6 MB/s; lag 1,234; LOST 2"
     assert out.text == (f"\r\x1b[K{line}" if terminal else f"kafkapy: {line}\n")
     now[0] += 0.1
-    progress.show([counts], last=True)
+    progress.show([("src", counts)], last=True)
     assert out.text.endswith("lag 1,234\n")
+
+
+def test_a_source_without_partitions_says_what_it_waits_for_and_the_lag_of_its_group(monkeypatch):
+    out, now = Stderr(False), [100.0]
+    monkeypatch.setattr(mirror_progress.sys, "stderr", out)
+    monkeypatch.setattr(mirror_progress.time, "monotonic", lambda: now[0])
+    progress = MirrorProgress(10)
+    busy = Counts(lags={("t", 0): 1000})
+    waits = Counts(waiting=Waiting("partitions of group g", "read by a at ::1", 30490))
+
+    def line(*streams, last=True):
+        out.text = ""
+        progress.show(streams, last=last)
+        return out.text.partition("MB/s; ")[2]
+
+    said = "waiting for partitions of group g (read by a at ::1); lag "
+    assert line(("src", waits), ("src", waits)) == f"{said}30,490\n"
+    assert line(("src", waits), ("other", busy)) == f"{said}31,490\n"
+    assert line(("src", waits), ("src", busy)) == "lag 1,000\n"
+    waits.waiting = Waiting("partitions of group g", "", None)
+    assert line(("src", waits), ("other", busy)) == "waiting for partitions of group g; lag not known\n"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.offset_lines import read_lines, write_lines
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.groups.offset_lines import read_lines, write_lines
 
 _NAMES = st.text("aZ0._-", min_size=1, max_size=6).filter(lambda name: name not in (".", ".."))
 _NUMBERS = st.integers(0, 99).map(str)
@@ -15,7 +15,7 @@ _PARTITIONS = _NUMBERS | st.tuples(_NUMBERS, _NUMBERS).map("-".join)
 _OFFSETS = st.dictionaries(st.tuples(_NAMES, _PARTITIONS), st.integers(0, 2**63 - 1), min_size=1, max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.dictionaries(_NAMES, _OFFSETS, min_size=1, max_size=3))
 def test_what_is_written_is_read_again(tmp_path: Path, groups: dict[str, dict[tuple[str, str], int]]) -> None:
     write_lines(tmp_path / "offsets", groups)

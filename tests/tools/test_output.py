@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkapy.tools import output
-from kafkapy.tools.output import print_table, progress
+from kafkapy.tools.common import output
+from kafkapy.tools.common.output import print_table, progress
 
 ODD = "[bold]:smile:\a"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.plan_file import read_plan, write_plan
-from kafkapy.tools.reset_plan import Reset
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.groups.plan_file import read_plan, write_plan
+from kafkapy.tools.groups.reset_plan import Reset
 
 
 @pytest.fixture

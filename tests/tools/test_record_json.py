@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.client.consumer import ConsumerRecord
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.options import timestamp_of
-from kafkapy.tools.record_json import RecordLine, parse_record, record_line
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.common.options import timestamp_of
+from kafkapy.tools.common.record_json import RecordLine, parse_record, record_line
 
 content = st.none() | st.binary(max_size=20)
 headers = st.lists(st.tuples(st.text(max_size=5), content), max_size=3).map(tuple)

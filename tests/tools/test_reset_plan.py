@@ -5,8 +5,8 @@ import pytest
 from kafkapy.client.admin import EARLIEST, LATEST
 from kafkapy.client.descriptions import FoundOffset
 from kafkapy.client.group_types import OffsetAndMetadata
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.reset_plan import Goal, Reset, plan_goal, plan_offsets
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.groups.reset_plan import Goal, Reset, plan_goal, plan_offsets
 
 
 class Log:
@@ -66,14 +66,14 @@ def test_by_an_age_is_to_that_time_before_now(plan, monkeypatch):
 def test_to_an_offset_as_far_as_there_is_one(plan):
     assert plan(Goal.OFFSET, 120) == [(120, ""), (120, "")]
     assert plan(Goal.OFFSET, 200) == [(200, ""), (200, "")]
-    assert plan(Goal.OFFSET, 201) == [(200, "201 is behind the end")] * 2
+    assert plan(Goal.OFFSET, 201) == [(200, "201 is after the end")] * 2
     assert plan(Goal.OFFSET, 99) == [(100, "99 is before the first record")] * 2
 
 
 def test_by_some_records_from_what_is_committed(plan):
     assert plan(Goal.SHIFT, -10, [("t", 0)]) == [(140, "")]
     assert plan(Goal.SHIFT, 10, [("t", 0)]) == [(160, "")]
-    assert plan(Goal.SHIFT, 1000, [("t", 0)]) == [(200, "1150 is behind the end")]
+    assert plan(Goal.SHIFT, 1000, [("t", 0)]) == [(200, "1150 is after the end")]
     assert plan(Goal.SHIFT, -1000, [("t", 0)]) == [(100, "-850 is before the first record")]
 
 
@@ -84,7 +84,7 @@ def test_what_is_not_committed_cannot_be_shifted(plan):
 
 def test_each_partition_can_have_an_offset_of_its_own():
     assert plan_offsets(Log(), "g", {("t", 1): 120, ("t", 0): 500}, {("t", 1): OffsetAndMetadata(3)}) == [
-        Reset("g", "t", 0, None, 200, "500 is behind the end"),
+        Reset("g", "t", 0, None, 200, "500 is after the end"),
         Reset("g", "t", 1, 3, 120, ""),
     ]
 

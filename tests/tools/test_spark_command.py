@@ -8,7 +8,7 @@ from kafkapy import Broker
 from kafkapy.spark import requirements
 from kafkapy.spark.load import Summary
 from kafkapy.spark.load.state import rejected_of
-from kafkapy.tools import spark_load
+from kafkapy.tools import spark
 from kafkapy.tools.main import main
 
 CALL = ["spark", "load", "flights"]
@@ -38,9 +38,9 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (["--json", "topic int"], "a field 'topic', which is also the name of a column of the record; --prefix"),
         (["-b", "nowhere"], "--bootstrap-server: the address 'nowhere' is not HOST:PORT"),
         (["--batch-rows", "0"], "0"),
-        (["--again"], "--again goes with --from"),
+        (["--again"], "use --again with --from"),
         (["--from", "2024-02-01", "--until", "2024-01-01"], "--from is not before --until"),
-        (["--follow", "--until", "2024-01-01"], "--follow goes on for ever, and --until is an end"),
+        (["--follow", "--until", "2024-01-01"], "--follow has no end, but --until is one"),
     ],
 )
 def test_a_wrong_call_is_told_before_spark_starts(
@@ -54,7 +54,7 @@ def test_a_wrong_call_is_told_before_spark_starts(
 def test_a_broker_or_a_topic_that_is_not_there_is_told_before_spark_starts(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafkapy_broker: Broker
 ) -> None:
-    monkeypatch.setattr(spark_load, "_session", None)
+    monkeypatch.setattr(spark, "_session", None)
     to = ["--to", str(tmp_path / "landed")]
     assert main([*CALL, *to, "-b", kafkapy_broker.bootstrap_servers]) == 1
     assert capsys.readouterr().err == "kafkapy: there is no topic 'flights'; see: kafkapy topics list.\n"
@@ -75,9 +75,9 @@ def test_what_has_to_be_installed_is_told(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert "Spark needs a Java runtime" in said(capsys, *to)
     monkeypatch.setattr(requirements, "PYSPARK", (99, 0))
-    assert 'pip install "kafkapy[spark]"' in said(capsys, *to)
+    assert "pip install -e '.[spark]' in a checkout of kafkapy" in said(capsys, *to)
 
 
 def test_the_summary_says_where_values_are_kept_aside(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    spark_load._print(Summary(rejected=2), Path("landed"), rejected_of(Path("landed"), tmp_path))
+    spark._print(Summary(rejected=2), Path("landed"), rejected_of(Path("landed"), tmp_path))
     assert f"2 values did not fit and are kept aside in {tmp_path}/rejected:" in capsys.readouterr().out

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.tools.errors import CallError
-from kafkapy.tools.start import _spare_the_logs, config_of, parse, ready_line
+from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.start import _freeze_logs, config_of, parse, ready_line
 from kafkapy.version import VERSION
 
 
@@ -55,7 +55,7 @@ def test_the_collector_passes_over_the_logs_as_they_are_loaded(asked, times):
 
     before = gc.get_freeze_count()
     try:
-        _spare_the_logs(Server())
+        _freeze_logs(Server())
         assert gc.get_freeze_count() > before
         assert len(patience) == times
         assert (patience[-1] is None) is (asked > times)

@@ -1,6 +1,7 @@
 """`kafkapy start` as a person or a service manager runs it: a process, its lines and its signals."""
 
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -36,6 +37,30 @@ def failed(*words):
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr.splitlines()[-1]
+
+
+def no_room_for_threads():
+    """For a child: a thread's stack is as large as RLIMIT_STACK says, and does not fit into the address space."""
+    resource.setrlimit(resource.RLIMIT_STACK, (2 << 30, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+
+def test_a_start_that_gets_no_thread_says_so_and_what_to_raise(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkapy", "start", "-o", f"log.dirs={tmp_path}", "-o", FREE],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        preexec_fn=no_room_for_threads,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert re.fullmatch(
+        r"kafkapy: the thread kafkapy-\w+ cannot be started; \d+ threads run \(can't start new thread\): raise "
+        r"the limit on threads \(ulimit -u, .*\) or on memory \(ulimit -v, .*\)\.",
+        done.stderr.splitlines()[-1],
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkapy.tools.errors import CallError
-from kafkapy.tools.times import duration_of, duration_text, time_text
+from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.times import duration_of, duration_text, time_text
 
 
 @pytest.mark.parametrize(

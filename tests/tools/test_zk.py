@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, Set
 
 
@@ -55,8 +55,8 @@ def test_the_directory_may_come_from_the_brokers_properties(kafkapy, home):
 @pytest.mark.parametrize(
     ("code", "words", "says"),
     [
-        (1, ["ls", "/brokers/x/y"], "There is no node /brokers/x/y; the last that is there of it is /brokers."),
-        (1, ["get", "/x"], "There is no node /x; the last that is there of it is /."),
+        (1, ["ls", "/brokers/x/y"], "There is no node /brokers/x/y; the nearest that exists is /brokers."),
+        (1, ["get", "/x"], "There is no node /x; the nearest that exists is /."),
         (2, ["ls", "brokers"], "'brokers' is not the path of a node: it begins with / and does not end with one."),
         (2, ["ls", "--zookeeper", "a:1"], "say one place: --zookeeper or --directory, not both."),
         (2, ["export"], "say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it."),

@@ -1,7 +1,6 @@
 """A ZooKeeper server for all tests here, a chroot of its own for each, and brokers that live there."""
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from kafkapy.metadata.keeper_client import KeeperSettings
 from kafkapy.metadata.tree import Tree
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.zookeeper_client import ZooKeeperSettings
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from harness.broker_07 import Broker07, RealBroker07, start_broker_07
-from harness.golden_07 import GOLDEN_07
-from harness.zookeeper import SESSION_MS, ZooKeeper
+from tests.harness.broker_07 import Broker07, RealBroker07, start_broker_07
+from tests.harness.golden_07 import GOLDEN_07
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper
 
 OpenTree = Callable[..., ZooKeeperTree]
 Start = Callable[..., BrokerServer]
@@ -49,7 +45,7 @@ def open_tree(connect: str) -> Iterator[OpenTree]:
     def opener(
         where: str = connect, *, session_timeout_ms: int = SESSION_MS, connection_timeout_ms: int = 10_000
     ) -> ZooKeeperTree:
-        tree = ZooKeeperTree(KeeperSettings(where, session_timeout_ms, connection_timeout_ms))
+        tree = ZooKeeperTree(ZooKeeperSettings(where, session_timeout_ms, connection_timeout_ms))
         opened.append(tree)
         return tree
 

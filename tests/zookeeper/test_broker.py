@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from harness.brokers import KafkapyBroker
-from harness.tcp_proxy import TcpProxy
-from harness.wire import Wire
-from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import zookeeper_tree
 from kafkapy.metadata.producer_ids import ProducerIds
-from kafkapy.metadata.tree import Create, Delete, Set, Tree, wait
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.tree import Create, Delete, Set, Tree, TreeUnreachable, wait
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import OFFSET_FETCH
 from kafkapy.server.broker import BrokerServer, StartError
 from kafkapy.tools.main import sentence_of
-from tests.zookeeper.conftest import Start
+from tests.harness.brokers import KafkapyBroker
+from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.wire import Wire
+from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.zookeeper.conftest import OpenTree, Start
 
 
 def value(tree: Tree, path: str) -> Any:
@@ -162,7 +163,7 @@ def test_dynamic_settings_that_others_write_count(start: Start, tree: Tree) -> N
     tree.commit([Create("/config/brokers/<default>", b'{"version":1,"config":{"log.retention.ms":"1234567"}}')])
     eventually(lambda: server.services.config["log.retention.ms"] == 1234567)
     server.services.controller.create("t", partitions=1)
-    server.services.controller.alter_topic("t", lambda _: {"retention.ms": "99"}, validate_only=False)
+    server.services.topic_settings.alter("t", lambda _: {"retention.ms": "99"}, validate_only=False)
     eventually(lambda: tree.children("/config/changes"))
     (note,) = tree.children("/config/changes")
     assert value(tree, f"/config/changes/{note}") == {"version": 2, "entity_path": "topics/t"}
@@ -189,6 +190,11 @@ def test_a_place_that_is_taken_is_refused(start: Start, tree: Tree, tmp_path: Pa
         start(1, log_dirs=str(tmp_path / "other"))
     eventually(lambda: tree.children("/brokers/ids") == ["1"])
     server.services.controller.create("still-here", partitions=1)
+    server.stop()
+    start(3, log_dirs=str(tmp_path / "2")).stop()
+    corrected = start(4, log_dirs=str(tmp_path / "other"))
+    written = (tmp_path / "other" / "meta.properties").read_text()
+    assert written.endswith(f"broker.id=4\nversion=0\ncluster.id={corrected.services.cluster_id}\n")
 
 
 def test_a_broker_that_died_gets_its_place_back_when_its_session_has_expired(connect: str, tmp_path: Path) -> None:
@@ -220,7 +226,7 @@ def test_a_controller_that_is_removed_is_elected_again(start: Start, tree: Tree)
     server = start()
     eventually(lambda: tree.exists("/controller"))
     tree.commit([Delete("/controller")])
-    eventually(lambda: tree.exists("/controller") and tree.get("/controller_epoch").data == b"2")
+    eventually(lambda: tree.exists("/controller") and server.services.topics._fence.epoch == 2)
     server.services.controller.create("t", partitions=1)
     assert tree.exists("/brokers/ids/0")
 
@@ -251,6 +257,112 @@ def test_an_expired_session_is_followed_by_a_new_registration(
     finally:
         server.stop()
         proxy.close()
+
+
+def test_changes_while_zookeeper_is_away_are_refused_with_codes_with_which_clients_try_again(
+    start: Start, tree: Tree, zookeeper: ZooKeeper, connect: str
+) -> None:
+    proxy = TcpProxy(zookeeper.port)
+    server = start(where=proxy.address + "/" + connect.partition("/")[2])
+    for name in ("grows", "goes", "is-set"):
+        server.services.controller.create(name, partitions=1)
+    try:
+        with Wire(server.bootstrap_servers) as wire:
+
+            def codes() -> dict[str, int]:
+                new = apis.CREATE_TOPICS.Request.Topics(name="comes", num_partitions=1, replication_factor=1)
+                created = wire.call(apis.CREATE_TOPICS, 5, topics=[new], timeout_ms=60_000)
+                more = apis.CREATE_PARTITIONS.Request.Topics(name="grows", count=2, assignments=None)
+                grown = wire.call(apis.CREATE_PARTITIONS, 2, topics=[more], timeout_ms=60_000)
+                deleted = wire.call(apis.DELETE_TOPICS, 4, topic_names=["goes"], timeout_ms=60_000)
+                make = apis.INCREMENTAL_ALTER_CONFIGS.Request.Resources
+                setting = make.Configs(name="retention.ms", config_operation=0, value="99")
+                resource = make(resource_type=2, resource_name="is-set", configs=[setting])
+                altered = wire.call(apis.INCREMENTAL_ALTER_CONFIGS, 1, resources=[resource])
+                wanted = apis.METADATA.Request.Topics(name="by-itself")
+                found = wire.call(apis.METADATA, 9, topics=[wanted], allow_auto_topic_creation=True)
+                return {
+                    "create": created.topics[0].error_code,
+                    "grow": grown.results[0].error_code,
+                    "delete": deleted.responses[0].error_code,
+                    "alter": altered.responses[0].error_code,
+                    "create by a request for metadata": found.topics[0].error_code,
+                }
+
+            proxy.cut()
+            eventually(lambda: not tree.exists("/brokers/ids/0"))
+            assert codes() == {
+                "create": Errors.NOT_CONTROLLER,
+                "grow": Errors.NOT_CONTROLLER,
+                "delete": Errors.NOT_CONTROLLER,
+                "alter": Errors.REQUEST_TIMED_OUT,
+                "create by a request for metadata": Errors.LEADER_NOT_AVAILABLE,
+            }
+            proxy.mend()
+            eventually(lambda: tree.exists("/controller_epoch") and tree.get("/controller_epoch").data == b"2")
+            eventually(lambda: server.services.topics._fence.epoch == 2)
+            assert set(codes().values()) == {Errors.NONE}
+    finally:
+        server.stop()
+        proxy.close()
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_broker_whose_connection_breaks_just_before_its_stop_is_not_registered_afterwards(
+    start: Start, open_tree: OpenTree, zookeeper: ZooKeeper, connect: str, noticed: bool
+) -> None:
+    proxy = TcpProxy(zookeeper.port)
+    where = f"{proxy.address}/{connect.partition('/')[2]}"
+    server = start(where=where, zookeeper_session_timeout_ms="60000")
+    try:
+        proxy.mend()
+        if noticed:
+            eventually(lambda: not server.services.topics._tree.is_reachable)
+        server.stop()
+        assert open_tree().children("/brokers/ids") == []
+        assert not open_tree().exists("/controller")
+    finally:
+        server.stop()
+        proxy.close()
+
+
+def test_a_stop_without_zookeeper_says_that_the_registration_stays(
+    start: Start, zookeeper: ZooKeeper, connect: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zookeeper_tree, "_END_S", 0.3)
+    proxy = TcpProxy(zookeeper.port)
+    server = start(where=f"{proxy.address}/{connect.partition('/')[2]}")
+    try:
+        proxy.cut()
+        server.stop()
+        assert "could not be closed: its ephemeral nodes" in caplog.text
+        assert "stay until it expires (zookeeper.session.timeout.ms: 2 s)" in caplog.text
+    finally:
+        server.stop()
+        proxy.close()
+
+
+def test_a_deletion_that_others_ask_for_is_finished_later_when_zookeeper_is_away(
+    start: Start, tree: Tree, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No new session brings it up again: sessions go on where the whole ensemble was down."""
+    server = start()
+    server.services.controller.create("goes", partitions=1)
+    mine = server.services.topics._tree
+    submit, refused = mine.submit, []
+
+    def away_once(operations: Any, done: Any) -> None:
+        if not refused and any(isinstance(one, Delete) and one.path == "/brokers/topics/goes" for one in operations):
+            refused.append(operations)
+            done(None, TreeUnreachable("/", "ZooKeeper has not answered for 2 s"))
+        else:
+            submit(operations, done)
+
+    monkeypatch.setattr(mine, "submit", away_once)
+    tree.commit([Create("/admin/delete_topics/goes")])
+    eventually(lambda: not tree.exists("/brokers/topics/goes") and not tree.exists("/admin/delete_topics/goes"))
+    assert refused
+    assert "what was changed at /admin/delete_topics has to wait" in caplog.text
 
 
 def test_what_consumers_keep_is_neither_held_nor_watched(
@@ -304,7 +416,7 @@ def test_a_new_producer_waits_for_zookeeper_and_goes_on(
     try:
         server.services.controller.create("t", partitions=1)
         proxy.cut()
-        eventually(lambda: not server.services.topics._tree.answers)
+        eventually(lambda: not server.services.topics._tree.is_reachable)
         producer = Producer({"bootstrap.servers": server.bootstrap_servers, "enable.idempotence": True})
         producer.produce("t", b"patience")
         eventually(lambda: len(refused) > 1 or producer.poll(0))

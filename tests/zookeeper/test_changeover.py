@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.cimpl import NewTopic
-from harness.brokers import QUICK, KafkaBroker, KafkapyBroker
-from harness.records import committed, consume, create, produce
-from harness.zookeeper import ZooKeeper, eventually
 from kazoo.client import KazooClient
+
+from tests.harness.brokers import QUICK, KafkaBroker, KafkapyBroker
+from tests.harness.records import committed, consume, create, produce
+from tests.harness.zookeeper import ZooKeeper, eventually
 
 SETTINGS = {
     **QUICK,

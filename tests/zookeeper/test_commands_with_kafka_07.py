@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from harness.golden_07 import expected
 from kazoo.client import KazooClient
 
 from kafkapy.tools.main import main
+from tests.harness.golden_07 import expected
 
 TOPIC = "two-partitions"
 
@@ -43,6 +43,6 @@ def test_a_group_of_kafka_07(
     ]
     code, out, err = run("groups", "reset-offsets", "old", "--topic", TOPIC, "--to-latest")
     assert (code, out) == (1, "")
-    assert "are of Kafka 0.7, which do not say what a reset wants to know" in err
+    assert "are of Kafka 0.7, which lack the requests that a reset needs" in err
     assert run("groups", "delete", "old")[0] == 0
     assert zk.exists("/consumers/old") is None

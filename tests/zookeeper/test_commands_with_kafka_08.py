@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from harness.broker_08 import Kafka08Broker
-from harness.original import Member, kafka
-from harness.zookeeper import eventually
 from kazoo.client import KazooClient
 
 from kafkapy.client import KeyedMessage, Producer
 from kafkapy.tools.main import main
+from tests.harness.broker_08 import Kafka08Broker
+from tests.harness.original import Member, kafka
+from tests.harness.zookeeper import eventually
 
 GROUP, TOPIC = "old", "flights"
 IN_KAFKA = {"offsets.storage": "kafka", "dual.commit.enabled": "false"}

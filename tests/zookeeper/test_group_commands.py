@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harness.group_bench import OTHER, TOPIC, Bench, group_bench
-from harness.original import Member, kafka
-from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.tools.main import main
+from tests.harness.group_bench import OTHER, TOPIC, Bench, group_bench
+from tests.harness.original import Member, kafka
+from tests.harness.zookeeper import ZooKeeper, eventually
 
 
 @pytest.fixture(scope="module")
@@ -181,13 +181,13 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_shown(bench: Bench, groups
     bench.zk.create("/consumers/damaged/ids/damaged_m", b"{", ephemeral=True, makepath=True)
     said = groups("describe", "damaged")
     assert said.code == 0
-    assert "damaged_m in ZooKeeper is left out: '{' is not the subscription of a consumer" in said.err
-    assert f"/consumers/damaged/offsets/{TOPIC}/1 in ZooKeeper has b'four', which is no offset." in said.err
+    assert "damaged_m in ZooKeeper is ignored: '{' is not the subscription of a consumer" in said.err
+    assert f"/consumers/damaged/offsets/{TOPIC}/1 in ZooKeeper has b'four', which is not an offset." in said.err
     assert [line.split()[2] for line in said.out.splitlines()[2:]] == ["4", "-", "-"]
     assert "cannot be read" in groups("describe", "damaged", "--members").out
     exported = groups("export-offsets", "damaged")
     assert (exported.code, exported.out) == (1, f"/consumers/damaged/offsets/{TOPIC}/0:4\n")
-    assert "/1 in ZooKeeper has b'four', which is no offset." in exported.err
+    assert "/1 in ZooKeeper has b'four', which is not an offset." in exported.err
     bench.zk.delete("/consumers/damaged/ids/damaged_m")
     assert groups("reset-offsets", "damaged", "-t", f"{TOPIC}:1", "--to-latest", "--execute").code == 0
     assert bench.offsets("damaged") == {"0": 4, "1": 10}
@@ -209,7 +209,7 @@ def test_without_brokers_there_is_what_zookeeper_has(bench: Bench, run: Call, ca
     ]
     assert "no broker with a plain text listener is registered" in said.err
     assert "/brokers/topics/t in ZooKeeper has b'{\"version\"', which does not name partitions." in said.err
-    assert "/brokers/ids/5 in ZooKeeper is left out: b'{' has no address" in caplog.text
+    assert "/brokers/ids/5 in ZooKeeper is ignored: b'{' has no usable broker address" in caplog.text
     assert run("groups", "delete", "g", "--zookeeper", connect).code == 0
 
 

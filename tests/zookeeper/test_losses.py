@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.tcp_proxy import TcpProxy
-from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 from kazoo.exceptions import AuthFailedError
 
-from kafkapy.metadata.keeper import Session
-from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings
 from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable, wait
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.zookeeper_client import ZooKeeperError, ZooKeeperSettings
+from kafkapy.metadata.zookeeper_session import Session
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 
 OpenTree = Callable[..., ZooKeeperTree]
 
@@ -93,7 +93,7 @@ def test_an_expired_session_loses_ephemeral_nodes_and_nothing_else(
     eventually(lambda: other.exists("/e") and other.get("/e").data == b"again")
     other.commit([Set("/p/from-the-other-side", b"y")])
     eventually(lambda: tree.get("/p/from-the-other-side").data == b"y", what="watches are there again")
-    assert "is lost: partitions are served as before" in caplog.text
+    assert "is lost: partitions are still served" in caplog.text
     assert "has expired" in caplog.text
 
 
@@ -159,9 +159,9 @@ def test_the_session_outlives_a_restart_of_the_server(tmp_path: Path, open_tree:
 
 
 def test_a_server_that_is_not_there_is_named(open_tree: OpenTree) -> None:
-    with pytest.raises(KeeperError, match=r"127\.0\.0\.1:1 does not answer within 0\.3 s"):
+    with pytest.raises(ZooKeeperError, match=r"127\.0\.0\.1:1 does not answer within 0\.3 s"):
         open_tree("127.0.0.1:1/k", connection_timeout_ms=300)
-    with pytest.raises(KeeperError, match=r"zookeeper\.connect is '127\.0\.0\.1:port'"):
+    with pytest.raises(ZooKeeperError, match=r"zookeeper\.connect is '127\.0\.0\.1:port'"):
         open_tree("127.0.0.1:port")
 
 
@@ -179,14 +179,14 @@ def test_a_change_that_the_client_refuses_to_send_is_answered(
     """As one does whose login was refused when it connected again: nobody may wait for ever."""
     with monkeypatch.context() as refusing:
         refusing.setattr(Session, "outcome", lambda *_: raised(AuthFailedError()))
-        with pytest.raises(TreeUnavailable, match="ZooKeeper refuses: AuthFailed"):
+        with pytest.raises(TreeUnavailable, match="ZooKeeper refuses the change: AuthFailed"):
             tree.commit([Create("/a")])
     tree.commit([Create("/b")])
     assert tree.children("/") == ["a", "b"]
 
 
 def test_what_is_not_followed_can_be_looked_at(proxy: TcpProxy, behind: str, tree: ZooKeeperTree) -> None:
-    settings = KeeperSettings(behind, SESSION_MS, 10_000)
+    settings = ZooKeeperSettings(behind, SESSION_MS, 10_000)
     narrow = ZooKeeperTree(settings, leaves=("/c",))
     try:
         narrow.commit([Create("/c", b"1"), Create("/c/g", b"2"), Create("/d"), Create("/d/e")])
@@ -197,17 +197,17 @@ def test_what_is_not_followed_can_be_looked_at(proxy: TcpProxy, behind: str, tre
         assert not narrow.exists("/c/h")
 
         def looked() -> Any:
-            nodes = wait(narrow.look, ["/c/g", "/c/no", "/c/h", "/d/e"])
+            nodes = wait(narrow.read_through, ["/c/g", "/c/no", "/c/h", "/d/e"])
             return [node and node.data for node in nodes]
 
         assert looked() == [b"4", None, b"", b""]
-        with pytest.raises(TreeUnavailable, match="cannot be asked"):
-            wait(narrow.look, ["/c/../x"])
+        with pytest.raises(TreeUnavailable, match="reading from ZooKeeper failed"):
+            wait(narrow.read_through, ["/c/../x"])
         proxy.cut()
         with pytest.raises(TreeUnavailable, match="has not answered for 2 s"):
             looked()
         proxy.mend()
-        eventually(lambda: narrow.answers)
+        eventually(lambda: narrow.is_reachable)
         assert looked() == [b"4", None, b"", b""]
         narrow.commit([Set("/c/g", b"5"), Delete("/c/h")])
         assert looked() == [b"5", None, None, b""]

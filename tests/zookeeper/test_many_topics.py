@@ -4,11 +4,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from harness.zookeeper import eventually
 
-from kafkapy.metadata.keeper import Session
 from kafkapy.metadata.tree import Create, Delete, Tree
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.zookeeper_session import Session
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from tests.harness.zookeeper import eventually
 from tests.zookeeper.conftest import Start
 
 MANY = 60

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from harness.zookeeper import SESSION_MS
 from kazoo.client import KazooClient
 
 from kafkapy.client import Admin, Consumer, RecordProducer
@@ -20,6 +19,7 @@ from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.target_settings import read_target
 from kafkapy.testing.broker import Broker
+from tests.harness.zookeeper import SESSION_MS
 from tests.zookeeper.conftest import Start
 
 PATIENCE_S = 60.0

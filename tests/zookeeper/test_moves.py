@@ -1,30 +1,31 @@
 """`kafkapy zk export` and `import`: a broker's metadata moves into ZooKeeper and back, whole or not at all."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.cimpl import NewTopic
-from harness.brokers import QUICK, KafkaBroker, KafkapyBroker
-from harness.records import committed, consume, create, produce
-from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.keeper_client import KeeperSettings
-from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.transfer import carried
+from kafkapy.metadata.transfer import persistent_nodes
 from kafkapy.metadata.tree import Create, Delete, Operation, Set, Tree, TreeUnavailable, wait
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.zookeeper_client import ZooKeeperSettings
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config import BrokerConfig
 from kafkapy.server.metadata_home import StartError
-from kafkapy.server.relocation import RelocationError, to_zookeeper
+from kafkapy.server.relocation import to_zookeeper
 from kafkapy.server.unadopted import EXPORTED
 from kafkapy.tools.main import main
+from tests.harness.brokers import QUICK, KafkaBroker, KafkapyBroker
+from tests.harness.records import committed, consume, create, produce
+from tests.harness.zookeeper import ZooKeeper, eventually
 
 Call = Callable[..., tuple[int, str, str]]
 SETTINGS = {
@@ -72,7 +73,7 @@ def settings(directory: Path, **more: str) -> dict[str, str]:
 def nodes_of(path: Path) -> dict[str, Any]:
     tree = LocalTree(path)
     try:
-        return dict(carried(tree))
+        return dict(persistent_nodes(tree))
     finally:
         tree.close()
 
@@ -126,7 +127,7 @@ def test_an_export_and_an_import_give_the_same_tree(home: Path, connect: str, zk
     before = nodes_of(home / FILE_NAME)
     assert zk("export", "-d", home, "-z", connect)[0] == 0
     tree = open_tree()
-    assert dict(carried(tree)) == before
+    assert dict(persistent_nodes(tree)) == before
     tree.close()
     with pytest.raises(StartError, match="bring it back with `kafkapy zk import`"):
         BrokerServer(BrokerConfig(settings(home))).start()
@@ -142,7 +143,7 @@ def test_a_dry_run_changes_nothing(home: Path, connect: str, zk: Call, zookeeper
     code, _, err = zk("ls", "-z", connect)
     assert (code, err) == (
         1,
-        f"kafkapy: there is no {connect[connect.index('/') :]} in ZooKeeper at {zookeeper.address}.\n",
+        f"kafkapy: the chroot {connect[connect.index('/') :]} does not exist in ZooKeeper at {zookeeper.address}.\n",
     )
 
     assert zk("export", "-d", home, "-z", connect)[0] == 0
@@ -180,7 +181,7 @@ def test_an_export_that_is_killed_half_way_is_told_and_gone_on_with(
 
     monkeypatch.setattr(ZooKeeperTree, "commit", commit_and_die)
     with pytest.raises(Killed):
-        to_zookeeper(home, KeeperSettings(connect))
+        to_zookeeper(home, ZooKeeperSettings(connect))
     monkeypatch.undo()
     assert nodes_of(home / FILE_NAME) == before  # the broker is where it was
     with pytest.raises(StartError, match="move it there with `kafkapy zk export`"):
@@ -188,7 +189,7 @@ def test_an_export_that_is_killed_half_way_is_told_and_gone_on_with(
 
     code, out, _ = zk("export", "-d", home, "-z", connect)
     assert code == 0
-    assert ("is in ZooKeeper at" if last else "An earlier try has left") in out
+    assert ("is in ZooKeeper at" if last else "An interrupted attempt has left") in out
     server = BrokerServer(BrokerConfig(settings(home, zookeeper_connect=connect)))
     server.start()
     try:
@@ -288,7 +289,55 @@ def test_what_may_not_be_read_is_not_lost(home: Path, connect: str, zk: Call, mo
     assert not (home / FILE_NAME).exists()
 
 
-def test_a_second_export_says_where_the_metadata_is(home: Path, connect: str, zk: Call) -> None:
+def test_a_second_export_or_import_says_that_all_is_there(home: Path, connect: str, zk: Call, tree: Tree) -> None:
+    for word in ("export", "import"):
+        assert zk(word, "-d", home, "-z", connect)[0] == 0
+        code, out, err = zk(word, "-d", home, "-z", connect)
+        assert (code, err) == (0, "")
+        assert re.match(r"All of cluster \S+ with 1 topic \(\d+ nodes\) is in .* already\.\n", out)
+
+
+def test_a_second_export_after_a_broker_has_run_in_zookeeper_changes_nothing(
+    home: Path, connect: str, zk: Call, tree: Tree
+) -> None:
     assert zk("export", "-d", home, "-z", connect)[0] == 0
-    with pytest.raises(RelocationError, match="moved to ZooKeeper before"):
-        to_zookeeper(home, KeeperSettings(connect))
+    wait(TopicRegistry(tree).create, "later", {0: [3]}, {})
+    code, out, _ = zk("export", "-d", home, "-z", connect)
+    assert code == 0
+    assert "with 2 topics" in out
+    assert not (home / FILE_NAME).exists()
+
+
+def test_a_second_export_to_another_place_says_that_the_metadata_is_not_there(
+    home: Path, connect: str, zk: Call
+) -> None:
+    assert zk("export", "-d", home, "-z", connect)[0] == 0
+    code, _, err = zk("export", "-d", home, "-z", f"{connect}/elsewhere")
+    assert code == 1
+    assert "was moved to ZooKeeper before" in err
+    assert f"at {connect}/elsewhere is no cluster, not " in err
+
+
+def test_after_a_killed_export_and_a_start_of_the_broker_only_overwrite_goes_on(
+    home: Path, connect: str, zk: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = ZooKeeperTree.commit
+
+    def commit_and_die(self: ZooKeeperTree, operations: list[Operation]) -> list[Any]:
+        commit(self, operations)
+        raise Killed
+
+    monkeypatch.setattr(ZooKeeperTree, "commit", commit_and_die)
+    with pytest.raises(Killed):
+        to_zookeeper(home, ZooKeeperSettings(connect))
+    monkeypatch.undo()
+    server = BrokerServer(BrokerConfig(settings(home)))
+    server.start()
+    server.services.controller.delete("t")
+    server.stop()
+    code, _, err = zk("export", "-d", home, "-z", connect)
+    assert code == 1
+    assert "holds other nodes already" in err
+    assert "--overwrite" in err
+    assert zk("export", "-d", home, "-z", connect, "--overwrite")[0] == 0
+    assert (home / EXPORTED).exists()

@@ -15,11 +15,11 @@ import pytest
 from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.metadata.configs import ConfigRegistry
-from kafkapy.metadata.consumer_offsets import keeping
-from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.consumer_offsets import offset_operations
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.paths import CONSUMERS
 from kafkapy.metadata.topics import TopicRegistry
-from kafkapy.metadata.transfer import Carried, carried
+from kafkapy.metadata.transfer import NodeData, persistent_nodes
 from kafkapy.metadata.tree import wait
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.scheduler import Scheduler
@@ -111,14 +111,14 @@ def home(tmp_path: Path) -> Path:
         wait(topics.create, f"t{number}", {0: [3], 1: [3]}, {"segment.bytes": str(4096 + number)})
     wait(ConfigRegistry(tree).set_broker_default, {"log.retention.ms": "1234"})
     offsets = {f"{CONSUMERS}/g/offsets/t{number}/0": b"%d" % number for number in range(TOPICS)}
-    tree.commit(keeping(offsets, [CONSUMERS]))
+    tree.commit(offset_operations(offsets, [CONSUMERS]))
     tree.close()
     return directory
 
 
-def nodes(tree: Any) -> dict[str, Carried]:
+def nodes(tree: Any) -> dict[str, NodeData]:
     try:
-        return dict(carried(tree))
+        return dict(persistent_nodes(tree))
     finally:
         tree.close()
 

@@ -5,12 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from harness import toolchain
-from harness.brokers import KAFKA_POM
-from harness.zookeeper import SESSION_MS, eventually
 
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.broker import BrokerServer
+from tests.harness import toolchain
+from tests.harness.brokers import KAFKA_POM
+from tests.harness.zookeeper import SESSION_MS, eventually
 from tests.zookeeper.conftest import Start
 
 VERSION = "2.8.2"

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.golden_07 import GOLDEN_07, TOPICS_07, expected
-from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -18,6 +16,8 @@ from kafkapy.client.original.errors import ConsumerTimeout
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.config_def import ConfigError
+from tests.harness.golden_07 import GOLDEN_07, TOPICS_07, expected
+from tests.harness.zookeeper import SESSION_MS, eventually
 
 Open = Callable[..., ConsumerConnector]
 
@@ -121,11 +121,11 @@ def test_znodes_of_0_7_that_are_broken_are_named_and_the_others_count(
     (stream,) = consumer().create_message_streams({"none": 1})["none"]
     assert next(stream).offset == 0
     for path in ("/brokers/ids/1", "/brokers/topics/none/1"):
-        assert f"{path} in ZooKeeper is left out: " in caplog.text
+        assert f"{path} in ZooKeeper is ignored: " in caplog.text
 
 
 def test_what_0_7_does_not_have_is_refused(consumer: Open) -> None:
-    with pytest.raises(ConfigError, match=r"offsets\.storage=kafka: must be zookeeper: the brokers are of Kafka 0\.7"):
+    with pytest.raises(ConfigError, match=r"offsets\.storage=kafka: must be zookeeper for brokers of Kafka 0\.7"):
         consumer(offsets_storage="kafka")
     member = consumer()
     with pytest.raises(UnsupportedByBroker, match=r"Kafka 0\.7"):

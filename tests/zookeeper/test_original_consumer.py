@@ -1,14 +1,16 @@
 """ConsumerConnector: streams, sharing, offsets, and what goes wrong."""
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
-from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client import Admin, Cluster, RecordProducer
 from kafkapy.client.fetched import ConsumerRecord, read_records
@@ -21,7 +23,8 @@ from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.streams import Stream
 from kafkapy.client.original.subscriptions import Subscription
 from kafkapy.errors import KafkaError
-from kafkapy.metadata.keeper_client import KeeperError
+from kafkapy.metadata.zookeeper_client import ZooKeeperError
+from tests.harness.zookeeper import SESSION_MS, eventually
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
@@ -201,7 +204,7 @@ def test_a_stream_that_waits_too_long_says_so_and_may_be_read_on(consumer: Open,
 
 def test_an_id_that_is_taken_is_refused(consumer: Open, zk: KazooClient) -> None:
     consumer(consumer_id="one").create_message_streams({TOPIC: 1})
-    with pytest.raises(ConsumerIdTaken, match=r"/consumers/g/ids/g_one in ZooKeeper is there"):
+    with pytest.raises(ConsumerIdTaken, match=r"/consumers/g/ids/g_one in ZooKeeper exists"):
         consumer(consumer_id="one").create_message_streams({TOPIC: 1})
     assert owners(zk) == dict.fromkeys("0123", "g_one-0")
 
@@ -274,9 +277,35 @@ def test_nothing_is_committed_without_the_session(consumer: Open, bootstrap: str
     take(stream, 4)
     assert connector._rebalancer is not None
     connector._rebalancer.session = 1
-    with pytest.raises(OwnershipLost, match="has lost its session"):
+    with pytest.raises(OwnershipLost, match="has lost its ZooKeeper session"):
         connector.commit_offsets()
     assert zk.exists("/consumers/g/offsets") is None
+
+
+def test_a_commit_that_fails_again_and_again_is_logged_once_with_its_reason(
+    consumer: Open, bootstrap: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    connector = consumer(consumer_id="one", auto_commit_interval_ms="10")
+    (stream,) = connector.create_message_streams({TOPIC: 1})[TOPIC]
+    problems: list[Exception] = [ConnectionLoss()] * 3 + [KazooTimeoutError()] * 2
+    commit = connector._commit_at
+
+    def failing(offsets: Any) -> None:
+        if problems:
+            raise problems.pop(0)
+        commit(offsets)
+
+    monkeypatch.setattr(connector, "_commit_at", failing)
+    produce(bootstrap, 4)
+    take(stream, 4)
+    eventually(lambda: "over: offsets are not committed" in caplog.text)
+    said = [one.getMessage() for one in caplog.records if "not committed" in one.getMessage()]
+    assert said == [
+        "g_one: offsets are not committed: ZooKeeper: ConnectionLoss",
+        "g_one: offsets are not committed: ZooKeeper: KazooTimeout",
+        "g_one: over: offsets are not committed",
+    ]
 
 
 def test_znodes_that_are_broken_hurt_nobody_else(
@@ -291,14 +320,14 @@ def test_znodes_that_are_broken_hurt_nobody_else(
     connector = consumer()
     streams = connector.create_message_streams_by_filter(Whitelist("t|crooked"), 1)
     got: list[ConsumerRecord] = []
-    with pytest.raises(KafkaError, match=r"/consumers/g/offsets/t/1 in ZooKeeper has b'many', which is no offset"):
+    with pytest.raises(KafkaError, match=r"/consumers/g/offsets/t/1 in ZooKeeper has b'many', which is not an offset"):
         got.extend(streams[0])
     got += take(streams[0], 30 - len(got))
     assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
     connector.shutdown()
     assert offsets(zk) == {"0": b"10", "1": b"many", "2": b"10", "3": b"10"}
     for path in ("/consumers/g/ids/g_broken", "/consumers/g/ids/g_dots", "/brokers/ids/00", "/brokers/topics/crooked"):
-        assert f"{path} in ZooKeeper is left out: " in caplog.text
+        assert f"{path} in ZooKeeper is ignored: " in caplog.text
 
 
 def test_an_offset_that_no_broker_can_be_asked_for_hurts_no_other_partition(
@@ -308,7 +337,7 @@ def test_an_offset_that_no_broker_can_be_asked_for_hurts_no_other_partition(
     produce(bootstrap, 40)
     (stream,) = consumer().create_message_streams({TOPIC: 1})[TOPIC]
     got: list[ConsumerRecord] = []
-    with pytest.raises(KafkaError, match=r"/consumers/g/offsets/t/1 in ZooKeeper has b'9{19}', which is no offset"):
+    with pytest.raises(KafkaError, match=r"/consumers/g/offsets/t/1 in ZooKeeper has b'9{19}', which is not an offset"):
         got.extend(stream)
     got += take(stream, 30 - len(got))
     assert Counter(record.partition for record in got) == {0: 10, 2: 10, 3: 10}
@@ -317,12 +346,19 @@ def test_an_offset_that_no_broker_can_be_asked_for_hurts_no_other_partition(
 def test_a_member_that_cannot_get_what_it_is_to_have_says_so_and_goes_on_trying(
     consumer: Open, bootstrap: str, zk: KazooClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer(consumer_id="one", rebalance_max_retries="2").create_message_streams({TOPIC: 1})
+    caplog.set_level(logging.DEBUG, "kafkapy.client")
+    connector = consumer(consumer_id="one", rebalance_max_retries="2")
+    connector.create_message_streams({TOPIC: 1})
+    assert connector.waits_for is None
     path = f"/consumers/g/owners/{TOPIC}/4"
     zk.create(path, b"somebody-0")
     with Admin(bootstrap) as admin:
         admin.create_partitions(TOPIC, 5)
-    eventually(lambda: f"{path} in ZooKeeper is still 'somebody-0' It goes on trying." in caplog.text)
+    eventually(lambda: f"{path} in ZooKeeper is still 'somebody-0' Retrying." in caplog.text)
+    eventually(lambda: caplog.text.count("Retrying.") > 1)
+    said = [one for one in caplog.records if "Retrying." in one.getMessage() and one.levelno > logging.DEBUG]
+    assert len(said) == 1
+    assert caplog.text.count("g_one waits: ") == 1
     assert owners(zk)["4"] == "somebody-0"
     zk.delete(path)
     eventually(lambda: owners(zk) == dict.fromkeys("01234", "g_one-0"))
@@ -442,7 +478,7 @@ def test_a_listener_that_fails_keeps_nothing_from_others_and_nothing_is_committe
 
 
 def test_a_path_where_no_cluster_lives_is_refused(consumer: Open, connect: str) -> None:
-    with pytest.raises(KeeperError, match=r"which has no /brokers/ids: no cluster lives there"):
+    with pytest.raises(ZooKeeperError, match=r"which has no /brokers/ids: there is no Kafka cluster"):
         ConsumerConnector({"zookeeper.connect": f"{connect}/wrong", "group.id": "g"})
 
 

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness.original import OWN, Member, Place
-from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -21,6 +19,8 @@ from kafkapy.client.group_admin import GroupAdmin
 from kafkapy.client.original.assignment import STRATEGIES
 from kafkapy.client.original.subscriptions import read_subscription
 from kafkapy.errors import KafkaError
+from tests.harness.original import OWN, Member, Place
+from tests.harness.zookeeper import SESSION_MS, eventually
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"

@@ -12,10 +12,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from harness import original_child, toolchain
-from harness.broker_07 import REAL, Broker07
-from harness.brokers import Process
-from harness.zookeeper import eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -23,6 +19,10 @@ from kafkapy.client.original.assignment import range_assignment
 from kafkapy.client.original.producer import Producer
 from kafkapy.client.original.producer_messages import KeyedMessage
 from kafkapy.client.original.subscriptions import read_subscription
+from tests.harness import original_child, toolchain
+from tests.harness.broker_07 import REAL, Broker07
+from tests.harness.brokers import Process
+from tests.harness.zookeeper import eventually
 
 TOPIC = "sent"
 PARTITIONS = ["8-0", "8-1"]

@@ -1,17 +1,22 @@
 """What the original consumer does when the network, ZooKeeper or the broker is away for a while."""
 
 import itertools
+import signal
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
 
-from harness.tcp_proxy import TcpProxy
-from harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, RecordProducer
 from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.streams import SLICE
+from tests.harness import original_child
+from tests.harness.brokers import Process
+from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 from tests.zookeeper.conftest import Start
 
 TOPIC = "t"
@@ -103,6 +108,39 @@ def test_a_member_that_is_cut_off_loses_its_partitions_and_gets_them_back(
     proxy.close()
     zk.stop()
     zk.close()
+
+
+def test_a_member_that_was_stopped_hands_out_nothing_that_another_has_taken_over(
+    connect: str, start: Start, zk: KazooClient, tmp_path: Path
+) -> None:
+    bootstrap = start(**PATIENT).bootstrap_servers
+    with Admin(bootstrap) as admin:
+        admin.create_topic(TOPIC, 4)
+    count = 100_000
+    settings = {"zookeeper.connect": connect, "group.id": "g", "consumer.id": "one", "auto.offset.reset": "smallest"}
+    settings |= {"zookeeper.session.timeout.ms": str(SESSION_MS), "rebalance.backoff.ms": "200"}
+    settings |= {"rebalance.max.retries": "30", "auto.commit.interval.ms": "50"}
+    arguments = [TOPIC, "1", *(f"{name}={value}" for name, value in settings.items())]
+    one = Process([sys.executable, original_child.__file__, *arguments], tmp_path / "one.log")
+    eventually(lambda: "ready" in one.lines)
+    two = Reader(connect, "two")
+    eventually(lambda: owners(zk) == SHARED)
+    try:
+        produce(bootstrap, count)
+        eventually(lambda: len(one.lines) > 100)
+        one.child.send_signal(signal.SIGSTOP)
+        eventually(lambda: owners(zk) == dict.fromkeys("0123", "g_two-0"))
+        eventually(lambda: committed(zk) == count, seconds=60)
+        before = len(one.lines)
+        assert before < count / 2, "it was stopped too late: it has read everything"
+    finally:
+        one.child.send_signal(signal.SIGCONT)
+    eventually(lambda: owners(zk) == SHARED)
+    # One more for a line that was being written, and those that a pipe had not delivered.
+    assert len(one.lines) - before <= SLICE + 1
+    assert committed(zk) == count
+    one.child.terminate()
+    two.connector.shutdown()
 
 
 def test_a_broker_that_comes_back_is_read_on(connect: str, start: Start) -> None:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.broker_07 import BROKER_ID, Broker07, start_broker_07
-from harness.zookeeper import SESSION_MS, eventually
 from kazoo.client import KazooClient
 
 from kafkapy.client.original.partitioners import DefaultPartitioner
@@ -16,6 +14,8 @@ from kafkapy.client.original.simple_consumer import SimpleConsumer
 from kafkapy.log.offline.sets_07 import sets_of_07
 from kafkapy.record.batch import Record
 from kafkapy.record.legacy import iter_entries, messages_of
+from tests.harness.broker_07 import BROKER_ID, Broker07, start_broker_07
+from tests.harness.zookeeper import SESSION_MS, eventually
 
 Open = Callable[..., Producer]
 

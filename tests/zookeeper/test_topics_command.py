@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from harness.zookeeper import SESSION_MS, eventually
 
-from kafkapy.controller.through_zookeeper import TopicNodes
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.tree import Create, Operation, Set, Tree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.tools.main import main
+from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
+from tests.harness.zookeeper import SESSION_MS, eventually
 from tests.zookeeper.conftest import Start
 
 Call = Callable[..., tuple[int, str, str]]
@@ -130,7 +130,7 @@ def test_partitions_that_are_being_moved_are_not_added_to(nobody: Tree, topics: 
 def test_a_change_at_the_same_time_is_seen_and_kept(nobody: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when the controller gives a topic its id while partitions are added."""
     nobody.commit([Create("/brokers/ids/1", ephemeral=True)])
-    nodes = TopicNodes(nobody)
+    nodes = ZooKeeperTopics(nobody)
     commit = type(nobody).commit
 
     def commit_after_another(tree: Tree, operations: list[Operation]) -> list[Any]:
@@ -155,7 +155,7 @@ def test_the_brokers_own_topics_are_left_to_them(nobody: Tree, topics: Call) -> 
 
 def test_a_place_without_a_cluster_is_not_made_one(topics: Call, open_tree: Callable[..., Tree]) -> None:
     code, _, err = topics("list")
-    assert (code, err.startswith("kafkapy: there is no /kafka/")) == (1, True)
+    assert (code, err.startswith("kafkapy: the chroot /kafka/")) == (1, True)
     tree = open_tree()
     code, _, err = topics("list")
     assert (code, "is the chroot of the cluster missing" in err) == (1, True)

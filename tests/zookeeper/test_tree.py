@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import pytest
-from harness.tree_suite import Reopen, TreeSuite
-from harness.zookeeper import ZooKeeper, eventually
 
 from kafkapy.metadata.tree import Create, Delete, Tree
-from kafkapy.metadata.zookeeper import ZooKeeperTree
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from tests.harness.tree_suite import Reopen, TreeSuite
+from tests.harness.zookeeper import ZooKeeper, eventually
 
 OpenTree = Callable[..., ZooKeeperTree]
 

@@ -1,8 +1,8 @@
-"""Who of a group reads which partition: Kafka's four assignors, as pure functions.
+"""Kafka's four partition assignors, as pure functions.
 
-The leader of a group runs one of them over all members (`assign`); before that each member may have put something
-into its subscription for it (`user_data`). The answers are those of the Java clients 3.9, member for member: a test
-compares them. Racks are not looked at: what Java does for members without one is done for all.
+The group's leader runs an assignor over all members (`assign`). Each member may have put data for it into its
+subscription (`user_data`). The assignments are the same as those of the Java clients 3.9, member for member; a test
+compares them. Racks are ignored: all members are treated as Java treats members without a rack.
 
 Source: Kafka's ConsumerPartitionAssignor and its implementations; KIP-54, KIP-345, KIP-429, KIP-792.
 """
@@ -30,12 +30,12 @@ __all__ = [
 
 
 def assignors_of(wanted: Iterable[str | Assignor]) -> list[Assignor]:
-    """Assignors by their names, or as they are; raises ValueError for a name that there is none of."""
+    """Return the given assignors, looking names up. Raise ValueError for an unknown name."""
     found = []
     for one in [wanted] if isinstance(wanted, str) else wanted:
         if isinstance(one, str) and one not in ASSIGNORS:
-            raise ValueError(f"there is no assignor {one!r}; take one of {', '.join(ASSIGNORS)}")
+            raise ValueError(f"there is no assignor {one!r}; use one of {', '.join(ASSIGNORS)}")
         found.append(ASSIGNORS[one] if isinstance(one, str) else one)
     if not found:
-        raise ValueError(f"no assignor is given; take one or more of {', '.join(ASSIGNORS)}")
+        raise ValueError(f"no assignor is given; use one or more of {', '.join(ASSIGNORS)}")
     return found

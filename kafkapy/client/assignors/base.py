@@ -1,4 +1,4 @@
-"""What an assignor is given and what it gives."""
+"""The types of an assignor's input and output."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from kafkapy.client.cluster import TopicPartition
 
 NO_GENERATION = -1
 
-# Which partitions each member gets, in the order that Java's assignor names them.
+# The partitions of each member, in the same order as Java's assignor returns them.
 Assignment = dict[str, list[TopicPartition]]
 
 
 class Member(NamedTuple):
-    """A member of the group as its subscription describes it.
+    """A member of the group, as its subscription describes it.
 
-    owned, generation: what it still holds and since which generation (NO_GENERATION: it does not say); user_data:
-    what its own assignor put there.
+    owned, generation: The partitions that it owns, and the generation that assigned them (NO_GENERATION: not known).
+    user_data: The bytes that its own assignor has put there.
     """
 
     id: str
@@ -29,11 +29,13 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Assignor:
-    """One way to share partitions out.
+    """A partition assignor.
 
-    name: as the group protocol has it. assign: of all members and the number of partitions of each topic, topics that
-    are not there left out. user_data: what a member puts into its next subscription, of the partitions last assigned
-    (None: none yet) and their generation. cooperative: members keep what they hold while they join (KIP-429).
+    name: As in the group protocol.
+    assign: Returns the assignment for all members, given the number of partitions of each existing topic.
+    user_data: Returns the bytes for a member's next subscription, given the last assigned partitions (None: none yet)
+        and their generation.
+    cooperative: Members keep their partitions while they join (KIP-429).
     """
 
     name: str
@@ -43,10 +45,12 @@ class Assignor:
 
 
 def no_user_data(_assigned: Collection[TopicPartition] | None, _generation: int) -> None:
-    """Of an assignor that remembers nothing."""
+    """Return None: the `user_data` of an assignor without state."""
 
 
 def in_order(members: Sequence[Member]) -> list[Member]:
-    """Static members by their instance id, then the others by their member id: an order that restarts do not change
-    where there are instance ids (KIP-345)."""
+    """Return static members by instance id, then the others by member id (KIP-345).
+
+    With instance ids, restarts do not change the order.
+    """
     return sorted(members, key=lambda one: (one.instance_id is None, one.instance_id or one.id))

@@ -1,8 +1,7 @@
-"""The sticky assignment for members that keep reading while they join: what goes from one member to another is taken
-away first and given in the rebalance that follows.
+"""The cooperative sticky assignor. A partition that moves is first revoked, and assigned in the follow-up rebalance.
 
-Source: Kafka's CooperativeStickyAssignor (KIP-429); the generation comes in the subscription (KIP-792), from older
-clients in the user data.
+Source: Kafka's CooperativeStickyAssignor (KIP-429). The generation is in the subscription (KIP-792); older clients
+have it in the user data.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +16,7 @@ _GENERATION = Struct(">i")
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Shares all partitions out but those that another member has to let go of first."""
+    """Assign all partitions, except those that another member has to give up first."""
     assignment, moving = build(members, {member.id: _claim(member) for member in members}, partitions)
     if moving is None:
         moving = _moving(members, assignment)
@@ -27,11 +26,12 @@ def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignme
 
 
 def user_data(_assigned: Collection[TopicPartition] | None, generation: int) -> bytes:
-    """The generation; the partitions are in the subscription itself."""
+    """Return the encoded generation. The owned partitions are in the subscription itself."""
     return _GENERATION.pack(generation)
 
 
 def _claim(member: Member) -> Claim:
+    """Return the partitions that the member owns and the generation that it states."""
     if member.generation != NO_GENERATION:
         return Claim(member.owned, member.generation)
     if member.user_data is None:
@@ -42,13 +42,13 @@ def _claim(member: Member) -> Claim:
 
 
 def _moving(members: Sequence[Member], assignment: Assignment) -> dict[TopicPartition, str]:
-    """Partitions that one member has to let go of, and who is to get them."""
-    let_go = {one for member in members for one in set(member.owned).difference(assignment[member.id])}
+    """Return the partitions that one member has to give up, with the member that gets each."""
+    given_up = {one for member in members for one in set(member.owned).difference(assignment[member.id])}
     return {
         partition: member.id
         for member in members
         for partition in assignment[member.id]
-        if partition in let_go and partition not in set(member.owned)
+        if partition in given_up and partition not in set(member.owned)
     }
 
 

@@ -1,8 +1,8 @@
-"""The order in which Java's HashMap and HashSet go over what they hold.
+"""The iteration order of Java's HashMap and HashSet.
 
-Java's sticky assignors decide by that order where several choices are equally good; with the same order the choices
-are the same. A table's places are those of the hash codes, its size only grows, and what shares a place stays in the
-order in which it came (java.util.HashMap, up to eight in one place).
+Java's sticky assignors resolve ties by that order, so the same order gives the same assignment. Elements are ordered by
+the hash code's bucket, the number of buckets only grows, and elements of one bucket stay in insertion order
+(java.util.HashMap, with up to eight elements in a bucket).
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ _MASK = 0xFFFFFFFF
 
 
 def string_hash(text: str) -> int:
-    """String.hashCode, as an unsigned number."""
+    """Return Java's String.hashCode as an unsigned number."""
     found = 0
     data = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(data), 2):
@@ -26,19 +26,19 @@ def string_hash(text: str) -> int:
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """TopicPartition.hashCode, as an unsigned number."""
+    """Return Java's TopicPartition.hashCode as an unsigned number."""
     return (31 * (31 + partition[1]) + string_hash(partition[0])) & _MASK
 
 
 def in_java_order(names: Iterable[str]) -> list[str]:
-    """The names as a HashMap goes over them into which they were put in the order given."""
+    """Return the names in the iteration order of a HashMap into which they were put in the given order."""
     given = list(names)
     size = _table_size(len(given))
-    return sorted(given, key=lambda name: _place(string_hash(name), size))
+    return sorted(given, key=lambda name: _bucket(string_hash(name), size))
 
 
 class JavaSet(Generic[K]):
-    """A set whose first element is the one that a HashSet would give first."""
+    """A set that returns the same first element as Java's HashSet."""
 
     def __init__(self, hash_of: Callable[[K], int]) -> None:
         self._hash_of = hash_of
@@ -56,17 +56,19 @@ class JavaSet(Generic[K]):
         self._held.pop(one, None)
 
     def first(self) -> K:
-        """Raises ValueError when it is empty."""
+        """Return the first element. Raises ValueError if the set is empty."""
         size = _table_size(self._most)
-        return min(self._held, key=lambda one: _place(self._hash_of(one), size))
+        return min(self._held, key=lambda one: _bucket(self._hash_of(one), size))
 
 
 def _table_size(count: int) -> int:
+    """Return the number of buckets of a HashMap that has held `count` elements."""
     size = _SMALLEST
     while count > size * 3 // 4:
         size *= 2
     return size
 
 
-def _place(code: int, size: int) -> int:
+def _bucket(code: int, size: int) -> int:
+    """Return the bucket of a hash code in a table with `size` buckets."""
     return (code ^ code >> 16) & (size - 1)

@@ -1,7 +1,7 @@
-"""Which partitions went from which member to which while an assignment was balanced.
+"""The movements of partitions between members while an assignment is balanced.
 
-Where a partition of a topic would go from A to B although another one of that topic went from B to A before, that one
-goes back instead: fewer partitions move.
+If a partition should move from A to B, but another one of the same topic has moved from B to A before, that other one
+moves back instead, so that fewer partitions move.
 
 Source: Kafka's AbstractStickyAssignor.PartitionMovements.
 """
@@ -15,12 +15,14 @@ Pair = tuple[str, str]  # from, to
 
 
 class Movements:
+    """Records which partition has moved between which members."""
+
     def __init__(self) -> None:
         self._pair_of: dict[TopicPartition, Pair] = {}
         self._by_topic: defaultdict[str, dict[Pair, JavaSet[TopicPartition]]] = defaultdict(dict)
 
-    def note(self, partition: TopicPartition, old: str, new: str) -> None:
-        """The partition went from `old` to `new`; what counts is where it was first."""
+    def record(self, partition: TopicPartition, old: str, new: str) -> None:
+        """Record a movement. Several movements of a partition count as one from its first owner."""
         before = self._pair_of.pop(partition, None)
         if before is not None:
             old = before[0]
@@ -34,7 +36,7 @@ class Movements:
             of_topic.setdefault((old, new), JavaSet(partition_hash)).add(partition)
 
     def instead_of(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
-        """The partition to move where `partition` was to go from `old` to `new`."""
+        """Return the partition to move instead of `partition` from `old` to `new`: often `partition` itself."""
         if partition in self._pair_of:
             old = self._pair_of[partition][0]
         back = self._by_topic[partition[0]].get((new, old))

@@ -1,7 +1,7 @@
-"""What members held before, as far as it still counts: where two claim the same partition, the newer one has it.
+"""The partitions that members owned before. If two members claim the same one, the newer generation wins.
 
-Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual. Java shares out also what a member claims of a topic that
-has fewer partitions now; here that counts for nothing.
+Source: Kafka's AbstractStickyAssignor.allSubscriptionsEqual. Unlike Java, claims to partitions that no longer exist
+are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,24 +13,25 @@ from kafkapy.client.cluster import TopicPartition
 
 
 class Claim(NamedTuple):
-    """What a member says that it held; generation: None where it does not say since when."""
+    """The partitions that a member says it owned. generation: When they were assigned; None if it does not say."""
 
     partitions: Sequence[TopicPartition]
     generation: int | None
 
     @property
     def age(self) -> int:
+        """The generation as a number, for comparisons."""
         return NO_GENERATION if self.generation is None else self.generation
 
 
 class Ownership:
-    """The claims of all members, weighed against each other.
+    """The owned partitions of all members after conflicts are resolved.
 
     Attributes:
-        order: the member ids in the order in which Java goes over them.
-        held: by member id, what it holds, in its own order; the ids in `order`.
-        disputed: partitions that two members of one generation claim: neither has them.
-        newest: the highest generation of all claims.
+        order: The member ids in Java's iteration order.
+        held: The owned partitions by member id, in each member's own order; the ids in `order`.
+        disputed: Partitions that two members of the same generation claim. Neither of them owns these.
+        newest: The highest generation of all claims.
     """
 
     def __init__(self, members: Sequence[Member], claims: Mapping[str, Claim], topics: Mapping[str, int]) -> None:
@@ -47,7 +48,7 @@ class Ownership:
                     continue
                 other = owner.get(partition)
                 if other is not None:
-                    # Java asks the subscription of the other one, also where the claim came in its user data.
+                    # Like Java, compare with the other subscription's generation, even if its claim came as user data.
                     its_age = by_id[other].generation
                     if claims[member].age < its_age:
                         continue

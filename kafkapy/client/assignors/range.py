@@ -1,4 +1,4 @@
-"""Each topic on its own, in ranges: with equal subscriptions, partitions of equal number of all topics go together.
+"""The range assignor: it divides each topic on its own, so equal subscriptions get the same partition numbers.
 
 Source: Kafka's RangeAssignor, without racks.
 """
@@ -9,7 +9,7 @@ from kafkapy.client.assignors.base import Assignment, Assignor, Member, in_order
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """The first members of each topic get one partition more where it does not come out even."""
+    """Assign a range of each topic to each subscriber. If it does not divide evenly, the first ones get one more."""
     assignment: Assignment = {member.id: [] for member in members}
     ordered = in_order(members)
     for topic, count in partitions.items():

@@ -1,4 +1,4 @@
-"""All partitions of all topics in a row, dealt out member by member.
+"""The round-robin assignor: it assigns the partitions of all topics one by one to the members in turn.
 
 Source: Kafka's RoundRobinAssignor.
 """
@@ -10,7 +10,7 @@ from kafkapy.client.assignors.base import Assignment, Assignor, Member, in_order
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """A member that does not subscribe the topic is passed over."""
+    """Assign each partition to the next member that subscribes to its topic."""
     assignment: Assignment = {member.id: [] for member in members}
     wanted = {topic for member in members for topic in member.topics}
     turn = cycle(in_order(members))

@@ -1,6 +1,6 @@
-"""Members keep what they had as far as an even assignment allows; between generations they let go of everything, so
-what they had comes in their user data.
+"""The sticky assignor: members keep their partitions as far as an even assignment allows.
 
+Members give up all partitions before a rebalance, so their user data says what they owned.
 Source: Kafka's StickyAssignor (KIP-54); user data of version 1, and of version 0, which has no generation (KIP-341).
 """
 
@@ -17,14 +17,14 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 
 def assign(members: Sequence[Member], partitions: Mapping[str, int]) -> Assignment:
-    """Shares all partitions out; each member's claim is what its user data say."""
+    """Assign all partitions. Each member's previous partitions are decoded from its user data."""
     return build(members, {member.id: decode_claim(member.user_data) for member in members}, partitions)[0]
 
 
 def build(
     members: Sequence[Member], claims: Mapping[str, Claim], partitions: Mapping[str, int]
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """The assignment, and which partitions go from one member to another (None: to be found by comparing)."""
+    """Return the assignment, and the partitions that move with their new members (None: not computed)."""
     if not members:
         return {}, {}
     subscriptions = {frozenset(member.topics) for member in members}
@@ -37,7 +37,7 @@ def build(
 
 
 def encode_claim(assigned: Collection[TopicPartition] | None, generation: int) -> bytes | None:
-    """User data of version 1: partitions by topic, and the generation that they were assigned in."""
+    """Return user data of version 1: the partitions by topic, and the generation that assigned them."""
     if assigned is None:
         return None
     topics: dict[str, list[int]] = {}
@@ -53,7 +53,7 @@ def encode_claim(assigned: Collection[TopicPartition] | None, generation: int) -
 
 
 def decode_claim(data: bytes | None) -> Claim:
-    """What `encode_claim` made, here or in another client; what cannot be read claims nothing."""
+    """Return the claim in user data of this or another client; an empty claim if it cannot be decoded."""
     if not data:
         return Claim((), None)
     try:
@@ -66,7 +66,7 @@ def decode_claim(data: bytes | None) -> Claim:
 
 
 def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
-    """The partitions and where the generation begins. Raises struct.error, ValueError."""
+    """Return the partitions and the position of the generation. Raises struct.error or ValueError."""
     found = []
     (topics,) = _INT32.unpack_from(data)
     at = _INT32.size
@@ -87,6 +87,7 @@ def _decode_partitions(data: bytes) -> tuple[list[TopicPartition], int]:
 
 
 def _check(size: int, left: int) -> None:
+    """Raise ValueError if a size or count cannot be right."""
     if not 0 <= size <= left:
         raise ValueError(f"{size} elements or bytes where {left} bytes are left")
 

@@ -1,5 +1,6 @@
-"""The sticky assignment where all members subscribe the same topics: members keep what they held up to their share,
-the rest is dealt out.
+"""The sticky assignment if all members subscribe to the same topics.
+
+Members keep the partitions that they owned up to their even share, and the remaining partitions are distributed.
 
 Source: Kafka's AbstractStickyAssignor.ConstrainedAssignmentBuilder (KAFKA-9987), without racks.
 """
@@ -14,22 +15,23 @@ from kafkapy.client.cluster import TopicPartition
 class EqualSubscriptions:
     """Builds one assignment.
 
-    `moving` has, after `build`, the partitions that were taken from one member and given to another: a cooperative
-    member may have them only when the other one has let go.
+    After `build`, `moving` has the partitions that move from one member to another. With the cooperative protocol, the
+    new member may get them only after the old one has given them up.
     """
 
     def __init__(self, ownership: Ownership, partitions: Mapping[str, int]) -> None:
         self.moving: dict[TopicPartition, str] = {}
         self._ownership = ownership
         self._all = [(topic, index) for topic in sorted(partitions) for index in range(partitions[topic])]
-        # Every member gets `_share`, and `_with_more` of them one more.
+        # The even share. `_with_more` members get one more than `_share`.
         self._share, self._with_more = divmod(len(self._all), len(ownership.order))
         self._assignment: Assignment = {member: [] for member in ownership.order}
         self._taken: dict[TopicPartition, str] = {}
-        self._below: list[str] = []  # members that have less than their share
-        self._at_share: list[str] = []  # those that have it and may get one more
+        self._below: list[str] = []  # members with less than their share
+        self._at_share: list[str] = []  # members with exactly their share, which may get one more
 
     def build(self) -> Assignment:
+        """Return the assignment."""
         for member in self._ownership.order:
             self._keep(member)
         kept = {partition for held in self._assignment.values() for partition in held}
@@ -38,7 +40,7 @@ class EqualSubscriptions:
         return self._assignment
 
     def _keep(self, member: str) -> None:
-        """What the member held, up to its share; the lowest partition numbers stay."""
+        """Assign to the member what it owned, up to its share, preferring low partition numbers."""
         disputed = self._ownership.disputed
         held = sorted(
             (partition for partition in self._ownership.held[member] if partition not in disputed),
@@ -59,7 +61,7 @@ class EqualSubscriptions:
             self._at_share.append(member)
 
     def _deal(self, left: list[TopicPartition]) -> None:
-        """Members below their share get one in turn until they have it; then those at it get their one more."""
+        """Assign the remaining partitions in turn to members below their share, then one more each to members at it."""
         room = {member: self._share - len(self._assignment[member]) for member in sorted(self._below)}
         waiting = sorted(self._at_share)
         turns: list[str] = []

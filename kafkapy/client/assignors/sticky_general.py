@@ -1,8 +1,10 @@
-"""The sticky assignment where members subscribe different topics: members keep what they held, the rest goes to those
-that have least, and then partitions move as long as that makes the assignment more even.
+"""The sticky assignment if members subscribe to different topics.
 
-Source: Kafka's AbstractStickyAssignor.GeneralAssignmentBuilder (KIP-54), without racks. One thing is otherwise: a
-partition never goes back to a member that does not subscribe its topic any more.
+Members keep what they owned, remaining partitions go to the members with the fewest, and then partitions move as long
+as that makes the assignment more even.
+
+Source: Kafka's AbstractStickyAssignor.GeneralAssignmentBuilder (KIP-54), without racks. Unlike Java, a partition
+never moves back to a member that no longer subscribes to its topic.
 """
 
 from bisect import bisect_left, insort
@@ -31,7 +33,7 @@ class DifferentSubscriptions:
         for member in ownership.order:
             for topic in self._topics[member]:
                 self._readers[topic].append(member)
-        # Of topics that few can read first.
+        # Topics with few subscribers first.
         self._all = [
             (topic, index)
             for topic in sorted(partitions, key=lambda topic: (len(self._readers[topic]), topic))
@@ -46,10 +48,11 @@ class DifferentSubscriptions:
         self._owner = {partition: member for member, held in self._held.items() for partition in held}
         self._before = self._owners_before(claims, ownership)
         self._movements = Movements()
-        # (number of partitions, member id): who has least comes first.
+        # (number of partitions, member id), the member with the fewest first.
         self._by_load = sorted((len(held), member) for member, held in self._held.items())
 
     def build(self) -> Assignment:
+        """Return the assignment."""
         fresh = self._by_load[-1][0] == 0
         left = [partition for partition in self._all if partition not in self._owner]
         for partition in left:
@@ -65,7 +68,7 @@ class DifferentSubscriptions:
         return {member: list(held) for member, held in self._held.items()}
 
     def _owners_before(self, claims: Mapping[str, Claim], ownership: Ownership) -> dict[TopicPartition, str]:
-        """Who had a partition before the newest generation: a good place when it has to move."""
+        """Return the owners of partitions in older generations, which are preferred when a partition has to move."""
         found: dict[TopicPartition, tuple[int, str]] = {}
         for member in ownership.order:
             claim = claims[member]
@@ -76,6 +79,7 @@ class DifferentSubscriptions:
         return {one: member for one, (_, member) in found.items() if one[0] in self._topics[member]}
 
     def _assign(self, partition: TopicPartition) -> None:
+        """Assign the partition to its subscriber with the fewest partitions."""
         for at, (load, member) in enumerate(self._by_load):
             if partition[0] in self._topics[member]:
                 del self._by_load[at]
@@ -85,13 +89,13 @@ class DifferentSubscriptions:
                 return
 
     def _can_change(self, member: str) -> bool:
-        """Whether it could have more, or has something that another one could have."""
+        """Return True if the member could get more partitions, or has one that another member could get."""
         held = self._held[member]
         could = sum(self._partitions[topic] for topic in self._topics[member])
         return len(held) < could or any(len(self._readers[topic]) > 1 for topic, _ in held)
 
     def _balance(self, movable: Sequence[TopicPartition]) -> bool:
-        """Moves partitions until that makes nothing better; whether one was moved."""
+        """Move partitions until no move makes the assignment more even. Return True if one was moved."""
         changed = False
         while True:
             moved = False
@@ -113,10 +117,10 @@ class DifferentSubscriptions:
                 return changed
 
     def _is_balanced(self) -> bool:
-        """Whether all have the same, but for one, or nobody could take a partition from one that has two more."""
+        """Return True if loads differ by at most one, or no move between members that differ by two is possible."""
         if not self._by_load or self._by_load[0][0] >= self._by_load[-1][0] - 1:
             return True
-        most: dict[str, int] = {}  # of a topic, what the member with most partitions that reads some of it has
+        most: dict[str, int] = {}  # topic -> the highest load of a member that has one of its partitions
         for load, member in self._by_load:
             for topic, _ in self._held[member]:
                 most[topic] = load
@@ -125,11 +129,12 @@ class DifferentSubscriptions:
         )
 
     def _move(self, wanted: TopicPartition, new: str) -> None:
+        """Move `wanted`, or a partition of the same topic that moved the other way, to the member `new`."""
         partition = self._movements.instead_of(wanted, self._owner[wanted], new)
         old = self._owner[partition]
         for member in {old, new}:
             del self._by_load[bisect_left(self._by_load, (len(self._held[member]), member))]
-        self._movements.note(partition, old, new)
+        self._movements.record(partition, old, new)
         del self._held[old][partition]
         self._held[new][partition] = None
         self._owner[partition] = new
@@ -140,6 +145,6 @@ class DifferentSubscriptions:
         return {member: dict(held) for member, held in self._held.items()}
 
     def _unevenness(self, held: Mapping[str, Mapping[TopicPartition, None]]) -> int:
-        """The differences between all pairs of members that can change, summed up."""
+        """Return the sum of the load differences of all pairs of members that can change."""
         loads = sorted(len(held[member]) for _, member in self._by_load)
         return sum(load * (2 * at - len(loads) + 1) for at, load in enumerate(loads))

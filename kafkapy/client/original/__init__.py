@@ -1,6 +1,6 @@
-"""What Kafka's original clients offered (0.7 to 0.10), by their names and properties, for brokers old and new.
+"""Kafka's original clients (0.7 to 0.10) with their class names and properties, for old and new brokers.
 
-The consumer that finds its group in ZooKeeper: its subscriptions and their assignment.
-The producer, sync and async: `producer.Producer`, what it sends in `producer_messages`.
-The consumer without a group: `simple_consumer.SimpleConsumer`.
+connector: The consumer that forms groups through ZooKeeper.
+producer: The producer, sync and async.
+simple_consumer: The consumer without a group.
 """

@@ -1,7 +1,7 @@
-"""Who reads what: the rebalance of the original consumer, as functions of what all members of a group can see.
+"""The partition assignment of the original consumer, as pure functions of a group's znodes.
 
-Every member computes it for all, from the same znodes, and so needs no coordinator. A partition is (topic, name of the
-partition as the layout has it); a consumer thread is CONSUMER-NUMBER.
+Every member computes the assignment of all members from the same znodes, so no coordinator is needed. A partition is
+(topic, name of the partition in the layout); a consumer thread is written CONSUMER-NUMBER.
 Source: RangeAssignor and RoundRobinAssignor of Kafka 0.8.2 and 0.10.2, ZookeeperConsumerConnector of 0.7.2.
 """
 
@@ -17,6 +17,8 @@ Partition = tuple[str, str]
 
 
 class Thread(NamedTuple):
+    """A thread of a consumer, which reads one stream."""
+
     consumer: str
     number: int
 
@@ -25,18 +27,18 @@ class Thread(NamedTuple):
 
     @property
     def order(self) -> bytes:
-        """Threads sort as texts, -10 before -2, and texts as Java sorts them, by their UTF-16."""
+        """The sort key: like Java, compare the texts in UTF-16, so that -10 sorts before -2."""
         return str(self).encode("utf-16-be", "surrogatepass")
 
 
-# Streams by topic, of each consumer; and the partitions of each topic in their order.
+# The number of streams by topic, for each consumer; and the partitions of each topic, in order.
 Streams = Mapping[str, Mapping[str, int]]
 Partitions = Mapping[str, Sequence[str]]
 Assignment = dict[Partition, Thread]
 
 
 def threads_by_topic(streams: Streams) -> dict[str, list[Thread]]:
-    """In their order."""
+    """Return the threads that read each topic, sorted."""
     found: dict[str, list[Thread]] = {}
     for consumer, its_streams in streams.items():
         for topic, count in its_streams.items():
@@ -47,7 +49,7 @@ def threads_by_topic(streams: Streams) -> dict[str, list[Thread]]:
 
 
 def range_assignment(streams: Streams, partitions: Partitions) -> Assignment:
-    """Topic by topic: each thread gets equally many neighbours, the first ones one more where it does not divide."""
+    """Assign each topic in ranges. If it does not divide evenly, the first threads get one partition more."""
     found: Assignment = {}
     for topic, threads in threads_by_topic(streams).items():
         names = partitions.get(topic, ())
@@ -61,9 +63,9 @@ def range_assignment(streams: Streams, partitions: Partitions) -> Assignment:
 
 
 def round_robin_assignment(streams: Streams, partitions: Partitions) -> Assignment:
-    """All partitions of all topics in turn to all threads; a thread that does not want a topic is passed over.
+    """Assign the partitions of all topics in turn to the threads that read them.
 
-    Members of Kafka 0.8.2 refuse to go on where subscriptions differ; those of 0.10 agree with this in all cases.
+    Members of Kafka 0.8.2 refuse to rebalance if subscriptions differ. Those of 0.10 always compute this assignment.
     """
     by_topic = threads_by_topic(streams)
     wanted = {topic: set(threads) for topic, threads in by_topic.items()}
@@ -82,6 +84,6 @@ STRATEGIES: dict[str, Callable[[Streams, Partitions], Assignment]] = {
 
 
 def _java_order(topic: str, name: str) -> int:
-    """TopicAndPartition.toString.hashCode, a signed int: so that the partitions of a topic are not neighbours."""
+    """Return Java's TopicAndPartition.toString.hashCode as a signed int, which separates a topic's partitions."""
     code = string_hash(f"[{topic},{name}]")
     return code - (1 << 32) if code >> 31 else code

@@ -1,7 +1,7 @@
-"""Brokers of Kafka 0.7 as the fetchers of the original consumer meet them.
+"""Brokers of Kafka 0.7 for the fetchers of the original consumer.
 
-A partition's name says which broker has it. A fetch is answered at once, also when there is nothing: the waiting is
-done here. Offsets are positions of bytes. What comes is handed on as messages of format 0.
+A partition's name says which broker has it. The broker responds to a fetch at once, even without data, so the client
+does the waiting. Offsets are byte positions. Fetched messages are converted to format 0.
 Source: Fetcher, FetcherRunnable and ZookeeperConsumerConnector of Kafka 0.7.2. Imports kazoo.
 """
 
@@ -24,6 +24,8 @@ from kafkapy.record.kafka07 import LENGTH, CorruptMessage
 
 
 class Brokers07:
+    """Implements `fetch_wire.Brokers` for Kafka 0.7."""
+
     def __init__(self, settings: ConsumerSettings, tree: ClusterTree) -> None:
         self._settings = settings
         self._tree = tree
@@ -33,7 +35,7 @@ class Brokers07:
         try:
             self._addresses = self._tree.brokers()
         except (KazooException, KazooTimeoutError) as error:
-            raise ConnectionFailed(f"ZooKeeper does not tell of the brokers: {type(error).__name__}") from None
+            raise ConnectionFailed(f"the brokers cannot be read from ZooKeeper: {type(error).__name__}") from None
 
     def leader(self, owned: OwnedPartition) -> Address | None:
         return self._addresses.get(int(owned.partition[1].partition("-")[0]))
@@ -57,6 +59,8 @@ class Brokers07:
 
 
 class Wire07:
+    """Implements `fetch_wire.FetchWire` for Kafka 0.7."""
+
     def __init__(self, address: Address, settings: ConsumerSettings) -> None:
         self._connection = Connection07(*address, settings.socket_timeout_ms / 1000)
         self._max_bytes = settings.fetch_message_max_bytes
@@ -76,6 +80,7 @@ class Wire07:
 
 
 def _fetched(owned: OwnedPartition, asked: Asked, code: int, data: memoryview) -> Fetched:
+    """Return the Fetched for a partition, with messages converted to format 0."""
     if code or not data:
         return Fetched(owned.where, code, data, asked.offset)
     try:

@@ -1,4 +1,4 @@
-"""The znodes of brokers and topics, as the original clients read them, in the two layouts that Kafka has had.
+"""The znodes of brokers and topics, as the original clients read them, in both layouts that Kafka has had.
 
 Source: ZkUtils of Kafka 0.8.2 and 0.7.2. Imports kazoo.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from kafkapy.client.original.keeper_nodes import KeeperNodes, Watch
 from kafkapy.client.original.layouts import Layout, layout_of_broker, partitions_07, partitions_in
+from kafkapy.client.original.znodes import Watch, Znodes
 from kafkapy.errors import KafkaError
 
 BROKERS = "/brokers/ids"
@@ -19,23 +19,29 @@ Address = tuple[str, int]
 
 
 class ClusterTree(Protocol):
-    """Calls wait, and raise, as those of KeeperNodes."""
+    """Reads the znodes of brokers and topics. Methods wait and raise like those of Znodes."""
 
     layout: Layout
 
-    def topics(self, watch: Watch | None = None) -> list[str]: ...
+    def topics(self, watch: Watch | None = None) -> list[str]:
+        """Return the names of all topics."""
 
     def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
-        """Their names, in their order; none of a topic that is not there or whose znode is broken."""
+        """Return the names of a topic's partitions, in order; none if its znode is missing or malformed."""
 
     def brokers(self, watch: Watch | None = None) -> dict[int, Address]:
-        """Host and port of those that listen in plain text, in the order of their ids. What is broken is named in the
-        log, and left out."""
+        """Return host and port of each broker's plaintext listener, ordered by broker id.
+
+        Malformed registrations are logged and ignored.
+        """
 
 
-def cluster_tree(nodes: KeeperNodes) -> ClusterTree:
-    """By what the first broker has written that can be read; without one by the topics: it is of 0.7 if there are
-    some, and none has anything in its znode."""
+def cluster_tree(nodes: Znodes) -> ClusterTree:
+    """Return the tree in the layout that is in use.
+
+    The first well-formed broker registration decides. Without brokers, the layout is 0.7's if there are topics and none
+    of them has data in its znode.
+    """
     for name in nodes.children(BROKERS):
         data = nodes.data(f"{BROKERS}/{name}") or b""
         try:
@@ -48,9 +54,11 @@ def cluster_tree(nodes: KeeperNodes) -> ClusterTree:
 
 
 class _Shared:
+    """The parts that both layouts share."""
+
     layout: Layout
 
-    def __init__(self, nodes: KeeperNodes) -> None:
+    def __init__(self, nodes: Znodes) -> None:
         self._nodes = nodes
 
     def topics(self, watch: Watch | None = None) -> list[str]:
@@ -62,16 +70,16 @@ class _Shared:
             path = f"{BROKERS}/{name}"
             data = self._nodes.data(path)
             if data is None:
-                continue  # it has left
+                continue  # the broker has stopped meanwhile
             try:
                 found[int(name)] = address_of(data)
             except ValueError:
-                self._nodes.say_once(path, data, f"{data[:200]!r} has no address of a broker that can be used")
+                self._nodes.log_once(path, data, f"{data[:200]!r} has no usable broker address")
         return found
 
 
 class ClusterTree08(_Shared):
-    """Topics have JSON with the partitions, which are numbers."""
+    """The layout since 0.8: a topic's znode has JSON with the partitions, which are numbers."""
 
     layout = Layout.V08
 
@@ -83,12 +91,12 @@ class ClusterTree08(_Shared):
         try:
             return partitions_in(path, data)
         except KafkaError as error:
-            self._nodes.say_once(path, data, str(error))
+            self._nodes.log_once(path, data, str(error))
             return []
 
 
 class ClusterTree07(_Shared):
-    """Topics have a child for each broker, with how many partitions it has: BROKER-0, BROKER-1, ..."""
+    """The layout of 0.7: a topic has a child for each broker with its number of partitions: BROKER-0, BROKER-1, ..."""
 
     layout = Layout.V07
 
@@ -98,11 +106,11 @@ class ClusterTree07(_Shared):
         for broker in self._nodes.children(path, watch):
             data = self._nodes.data(f"{path}/{broker}")
             if data is None:
-                continue  # it has left
+                continue  # deleted meanwhile
             try:
                 found += partitions_07(path, {broker: data})
             except KafkaError as error:
-                self._nodes.say_once(f"{path}/{broker}", data, str(error))
+                self._nodes.log_once(f"{path}/{broker}", data, str(error))
         return sorted(found)
 
 
@@ -113,7 +121,7 @@ _OF: dict[Layout, type[ClusterTree08] | type[ClusterTree07]] = {
 
 
 def address_of(data: bytes) -> Address:
-    """Of a broker's znode: JSON since 0.8, creator:host:port in 0.7. Raises ValueError where there is none."""
+    """Return the address in a broker's znode: JSON since 0.8, creator:host:port in 0.7. Raises ValueError."""
     text = data.decode(errors="replace")
     try:
         if not text.startswith("{"):
@@ -126,4 +134,4 @@ def address_of(data: bytes) -> Address:
         host, _, port = plain.partition("://")[2].rpartition(":")
         return host.strip("[]"), int(port)
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
-        raise ValueError(f"{text[:200]!r} has no address of a broker that can be used") from None
+        raise ValueError(f"{text[:200]!r} has no usable broker address") from None

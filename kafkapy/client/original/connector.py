@@ -1,6 +1,6 @@
-"""The high-level consumer of Kafka 0.7 to 0.10: a group whose members find each other in ZooKeeper.
+"""The high-level consumer of Kafka 0.7 to 0.10, whose groups are formed through ZooKeeper.
 
-Source: ZookeeperConsumerConnector of Kafka 0.8.2, in whose groups it can be. Imports kazoo.
+Source: ZookeeperConsumerConnector of Kafka 0.8.2; both can be members of the same group. Imports kazoo.
 """
 
 from __future__ import annotations
@@ -23,49 +23,57 @@ from kafkapy.client.original.assignment import Partition, Thread
 from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
 from kafkapy.client.original.fetchers import Fetchers
 from kafkapy.client.original.filters import TopicFilter
+from kafkapy.client.original.problem_log import ProblemLog
 from kafkapy.client.original.rebalance import Rebalancer
+from kafkapy.client.original.session_clock import SessionClock
 from kafkapy.client.original.settings import consumer_settings
 from kafkapy.client.original.source_cluster import SourceCluster
 from kafkapy.client.original.streams import Decoder, OwnedPartition, Stream
 from kafkapy.client.original.subscriptions import Subscription
 from kafkapy.errors import KafkaError
+from kafkapy.metadata.zookeeper_client import named
 
 log = logging.getLogger(__name__)
 
-# What may be over at the next try.
-_Passing = (KazooException, KazooTimeoutError, ClientError, KafkaError)
+# Errors that may be gone at the next attempt.
+_TRANSIENT = (KazooException, KazooTimeoutError, ClientError, KafkaError)
+
+_NOT_COMMITTED = "offsets are not committed"
+_NOT_BALANCED = "rebalancing failed"
 
 
 class RebalanceListener(Protocol):
-    """Is told of partitions that are about to be given up: at a rebalance and at shutdown, by the thread that does it.
+    """A callback for partitions that are about to be given up, in a rebalance or at shutdown.
 
-    No chunk or record of them is handed out any more, but they are ours still, so that what is under way can be ended
-    and committed. Not called when the session with ZooKeeper is over, and they are others' already.
+    No further record or chunk of them is returned, but this member still owns them, so that work in progress can be
+    finished and committed. Not called after a session expiry, when other members may already own the partitions.
     Source: ConsumerRebalanceListener of Kafka 0.8.2.
     """
 
     def before_release(self, partitions: list[TopicPartition]) -> None:
-        """What it raises is logged; then nothing is committed for these partitions by auto.commit.enable."""
+        """Finish the work on these partitions. Errors are logged, and prevent the auto-commit of these partitions."""
 
 
 class ConsumerConnector:
-    """A member of a group, from its first streams on until `shutdown`.
+    """A member of a group, from the creation of its streams until `shutdown`.
 
-    Its methods may be called by any thread; each stream is for one. Streams may be made once.
+    Its methods may be called by any thread; each stream is for one thread. Streams can be created once.
 
     Args:
-        properties: as in Kafka's consumer.properties: zookeeper.connect, group.id, ...
+        properties: As in Kafka's consumer.properties: zookeeper.connect, group.id, ...
     Raises:
-        ConfigError: a setting that cannot be used.
-        KeeperError: nobody answers at zookeeper.connect, or no cluster lives there.
+        ConfigError: A setting is not valid.
+        ZooKeeperError: ZooKeeper cannot be reached at zookeeper.connect, or has no Kafka cluster there.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:
         self.settings = settings = consumer_settings(properties)
         self.consumer_id = f"{settings.group_id}_{settings.consumer_id or _unique()}"
+        self._problems = ProblemLog(log, self.consumer_id)
         self._rebalancer: Rebalancer | None = None
         self._source = SourceCluster(settings, self._on_state)
         self._tree = self._source.tree
+        self._clock = SessionClock(self.consumer_id, settings.zookeeper_session_timeout_ms / 1000, self._session_lives)
         self._fetchers = Fetchers(settings, self._source.brokers())
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None
@@ -73,8 +81,8 @@ class ConsumerConnector:
         self._streams: list[Stream] = []
         self._closing = threading.Event()
         self._threads: list[threading.Thread] = []
-        # While it is held nothing that is ours becomes another's, so that no commit is behind that of the next owner.
-        self._holding = threading.RLock()
+        # Hold this lock to keep the set of owned partitions unchanged, so that no commit overwrites a new owner's.
+        self._ownership = threading.RLock()
         self._held: dict[Partition, OwnedPartition] = {}
         self._committed: dict[Partition, int] = {}
 
@@ -92,14 +100,14 @@ class ConsumerConnector:
         value_decoder: Decoder | None = None,
         rebalance_listener: RebalanceListener | None = None,
     ) -> dict[str, list[Stream]]:
-        """So many streams of each topic, which begin when the partitions are ours.
+        """Join the group. Return the given number of streams for each topic.
 
         Raises:
-            RebalanceFailed: another consumer does not let go of what we are to have.
-            ConsumerIdTaken: consumer.id is another's.
+            RebalanceFailed: Another consumer does not give up partitions that are assigned to this one.
+            ConsumerIdTaken: Another consumer has the same consumer.id.
         """
         if wrong := [f"{topic!r}: {count}" for topic, count in counts.items() if count < 1]:
-            raise ValueError(f"a topic needs 1 stream at least, not {', '.join(wrong)}")
+            raise ValueError(f"a topic needs at least 1 stream, not {', '.join(wrong)}")
         made = {topic: self._make(count, key_decoder, value_decoder) for topic, count in counts.items()}
         self._listener = rebalance_listener
         self._join(Subscription(dict(counts)), lambda topic, number: made[topic][number])
@@ -115,50 +123,53 @@ class ConsumerConnector:
         rebalance_listener: RebalanceListener | None = None,
         on_claim: Callable[[list[OwnedPartition]], None] | None = None,
     ) -> list[Stream]:
-        """Streams of all topics that the filter allows, also of those that are made later. Raises as the other.
+        """Join the group. Return streams of all topics that the filter allows, now and later.
+
+        Raises the errors of `create_message_streams`.
 
         Args:
-            on_claim: is told of partitions that have become ours, by the thread that claims them. They are not read
-                then until `seek` says where; it must not wait, nor call the connector. Kafka's beforeStartingFetchers
-                of 0.10 is near to it.
+            on_claim: Called with newly owned partitions by the thread that claims them. They are not read before `seek`
+                sets their position. Must neither block nor call the connector. Similar to beforeStartingFetchers of
+                Kafka 0.10.
         """
         if count < 1:
-            raise ValueError(f"a consumer needs 1 stream at least, not {count}")
+            raise ValueError(f"a consumer needs at least 1 stream, not {count}")
         made = self._make(count, key_decoder, value_decoder)
         self._listener, self._on_claim = rebalance_listener, on_claim
         self._join(Subscription({}, topics, count), lambda _, number: made[number])
         return made
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Everything that the streams have handed out is done; or, given `offsets`, in each of these partitions what
-        is before the offset, and nothing more (auto.commit.enable should be false then). Those that are not ours now
-        are left out.
+        """Commit the positions after everything that the streams have returned, or the given offsets.
+
+        Given offsets are those of the next records to read; use them with auto.commit.enable=false. Partitions that
+        this member does not own are skipped.
 
         Raises KafkaError, ClientError or KazooException, among them OwnershipLost.
         """
-        with self._holding:
+        with self._ownership:
             self._check_session()
             if offsets is None:
                 self._commit(list(self._held.values()))
                 return
-            self._source.refuse_07("commit offsets that are given")
+            self._source.refuse_07("commit given offsets")
             named = {(topic, str(number)): offset for (topic, number), offset in offsets.items()}
-            ours = {where: offset for where, offset in named.items() if where in self._held}
-            for where, offset in ours.items():
+            owned = {where: offset for where, offset in named.items() if where in self._held}
+            for where, offset in owned.items():
                 self._held[where].stream.mark(self._held[where], offset)
-            self._commit_at(ours)
+            self._commit_at(owned)
 
     def seek(self, where: TopicPartition, offset: int | None) -> OwnedPartition | None:
-        """Reads a partition from there on, or no more (None), and hands out nothing that was read of it before.
+        """Continue a partition at an offset, or stop reading it (None). Chunks fetched before are dropped.
 
-        Returns what the chunks are of from now on, which takes the place of what `on_claim` told; None when the
-        partition is not ours any more.
+        Returns the new OwnedPartition, which replaces the one passed to `on_claim`; None if this member no longer owns
+        the partition.
         """
-        with self._holding:
+        with self._ownership:
             before = self._held.get((where[0], str(where[1])))
-            if before is None or before.taken_away:
+            if before is None or before.revoked:
                 return None
-            before.stream.take_away([before])
+            before.stream.revoke([before])
             owned = OwnedPartition(before.partition, before.stream, before.consumed)
             self._held[owned.partition] = owned
             if offset is not None:
@@ -167,13 +178,23 @@ class ConsumerConnector:
             return owned
 
     def positions(self) -> dict[Partition, int | None]:
-        """Behind what was handed out of each partition that is ours; None until it is known where to begin."""
-        with self._holding:
+        """Return the position after the last returned record of each owned partition; None if not known yet."""
+        with self._ownership:
             return {owned.partition: owned.consumed for owned in self._held.values()}
 
+    @property
+    def waits_for(self) -> str | None:
+        """The owner of a partition that is assigned to this member, for log messages; empty if none blocks.
+
+        None if this member owns partitions.
+        """
+        if self._held:
+            return None
+        return self._rebalancer.blocked if self._rebalancer is not None else ""
+
     def end_offsets(self) -> dict[Partition, int]:
-        """Where the partitions that are ours end now. Raises ClientError, KafkaError."""
-        with self._holding:
+        """Return the end offsets of the owned partitions. Raises ClientError, KafkaError."""
+        with self._ownership:
             held = list(self._held.values())
         brokers = self._source.brokers()
         try:
@@ -183,49 +204,50 @@ class ConsumerConnector:
             brokers.close()
 
     def shutdown(self) -> None:
-        """Ends all streams, commits if auto.commit.enable, and leaves the group. Does nothing the second time."""
+        """Close all streams, commit if auto.commit.enable, and leave the group. A second call does nothing."""
         if self._closing.is_set():
             return
         self._closing.set()
         if self._rebalancer is not None:
-            self._rebalancer.news.set()
+            self._rebalancer.wake_up.set()
         for thread in self._threads:
             thread.join(self.settings.socket_timeout_ms / 1000)
-        self.let_go(list(self._held), lost=False)
+        self.stop_reading(list(self._held), lost=False)
         for stream in self._streams:
             stream.close()
         self._source.close()
         self._fetchers.close()
 
     def open_cluster(self) -> Cluster:
-        """Connects to the brokers that are there now, for who wants to ask them more. Raises ConnectionFailed;
-        UnsupportedByBroker for those of Kafka 0.7."""
+        """Return a Cluster for the registered brokers. Raises ConnectionFailed; UnsupportedByBroker for Kafka 0.7."""
         return self._source.open()
 
-    # What the rebalancer asks for
+    # PartitionReader, for the rebalancer
 
-    def let_go(self, partitions: list[Partition], *, lost: bool) -> None:
-        with self._holding:
+    def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
+        """Stop reading partitions. Unless they are lost, call the listener and auto-commit."""
+        with self._ownership:
             gone = [self._held[partition] for partition in partitions if partition in self._held]
             for stream in {owned.stream for owned in gone}:
-                stream.take_away([owned for owned in gone if owned.stream is stream])
-        # Without the lock: the listener may wait for a thread that is about to commit.
+                stream.revoke([owned for owned in gone if owned.stream is stream])
+        # Not under the lock: the listener may wait for a thread that is about to commit.
         ended = not lost and self._tell_listener(gone)
-        with self._holding:
+        with self._ownership:
             try:
                 if ended and self.settings.auto_commit_enable:
                     self._check_session()
                     self._commit(gone)
-            except _Passing as error:
-                log.error("%s: offsets are not committed: %s", self.consumer_id, error)
+            except _TRANSIENT as error:
+                self._problems.report(_NOT_COMMITTED, _message(error))
             for partition in partitions:
                 self._held.pop(partition, None)
                 self._committed.pop(partition, None)
 
-    def take_over(self, partitions: Mapping[Partition, Thread]) -> None:
+    def start_reading(self, partitions: Mapping[Partition, Thread]) -> None:
+        """Start reading partitions at their committed offsets."""
         if not partitions:
             return
-        with self._holding:
+        with self._ownership:
             found = self._source.offsets().fetch(partitions)
             begun = []
             for partition, thread in partitions.items():
@@ -245,45 +267,50 @@ class ConsumerConnector:
                 self._fetchers.start(begun)
         log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
 
-    # The member's own threads
+    # The member's threads
 
     def _join(self, subscription: Subscription, stream_of: Callable[[str, int], Stream]) -> None:
+        """Start the threads and do the first rebalance."""
         if self._rebalancer is not None:
             raise RuntimeError("a ConsumerConnector makes message streams once")
         self._stream_of = stream_of
         self._rebalancer = Rebalancer(self._tree, self.settings, self.consumer_id, subscription, self)
         try:
+            self._start(self._keep_clock)
             self._rebalance(self._rebalancer)
+            self._start(self._keep_balanced)
+            if self.settings.auto_commit_enable:
+                self._start(self._keep_committing)
         except BaseException:
             self.shutdown()
             raise
-        work: list[Callable[[], None]] = [self._keep_balanced]
-        if self.settings.auto_commit_enable:
-            work.append(self._keep_committing)
-        for one in work:
-            thread = threading.Thread(target=one, name=f"kafkapy{one.__name__}-{self.consumer_id}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        """Run `work` in a thread."""
+        thread = threading.Thread(target=work, name=f"kafkapy{work.__name__}-{self.consumer_id}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     def _rebalance(self, rebalancer: Rebalancer) -> None:
-        """Raises RebalanceFailed when no try succeeds."""
+        """Rebalance, with retries. Raise RebalanceFailed if no attempt succeeds."""
         problem = ""
         tries = 0
         backoff_s = self.settings.rebalance_backoff_ms / 1000
-        # News cut the back-off short, and many of them are not to use up the time that a former owner has.
+        # Changes cut the back-off short. The deadline gives the previous owner its time even if there are many.
         deadline = time.monotonic() + self.settings.rebalance_max_retries * backoff_s
         while tries < self.settings.rebalance_max_retries or time.monotonic() < deadline:
             tries += 1
             try:
                 if rebalancer.attempt():
+                    self._problems.resolved(_NOT_BALANCED)
                     return
                 problem = rebalancer.blocked or problem
             except ConsumerIdTaken:
                 raise
-            except _Passing as error:
-                problem = str(error) or type(error).__name__
-                log.info("%s: rebalancing failed: %s", self.consumer_id, problem)
-            rebalancer.news.wait(backoff_s)
+            except _TRANSIENT as error:
+                problem = _message(error)
+                self._problems.report(_NOT_BALANCED, problem, level=logging.INFO)
+            rebalancer.wake_up.wait(backoff_s)
             if self._closing.is_set():
                 return
         raise RebalanceFailed(
@@ -291,55 +318,86 @@ class ConsumerConnector:
         )
 
     def _keep_balanced(self) -> None:
+        """Rebalance after every change, until shutdown."""
         rebalancer = self._rebalancer
         assert rebalancer is not None
+        failed = False
         while True:
-            rebalancer.news.wait()
+            rebalancer.wake_up.wait()
             if self._closing.is_set():
                 return
             try:
                 self._rebalance(rebalancer)
+                failed = False
             except ClientError as error:
-                log.error("%s It goes on trying.", error)
-                rebalancer.news.set()
+                log.log(logging.DEBUG if failed else logging.ERROR, "%s Retrying.", error)
+                failed = True
+                rebalancer.wake_up.set()
 
     def _keep_committing(self) -> None:
+        """Auto-commit at intervals, until shutdown."""
         while not self._closing.wait(self.settings.auto_commit_interval_ms / 1000):
             try:
                 self.commit_offsets()
-            except _Passing as error:
-                log.error("%s: offsets are not committed: %s", self.consumer_id, error)
+                self._problems.resolved(_NOT_COMMITTED)
+            except _TRANSIENT as error:
+                self._problems.report(_NOT_COMMITTED, _message(error))
+
+    def _keep_clock(self) -> None:
+        """Run the session clock, until shutdown."""
+        self._clock.run(self._closing)
+
+    def _session_lives(self) -> bool:
+        """Return True if ZooKeeper still has the session that owns the partitions."""
+        try:
+            self._tree.has_brokers()  # any request will do: ZooKeeper does not respond to an expired session
+        except _TRANSIENT:
+            return False
+        return self._rebalancer is None or self._rebalancer.session in (None, self._tree.session)
 
     def _on_state(self, _state: str) -> None:
+        """Rebalance after the ZooKeeper connection is lost or re-established."""
         if self._rebalancer is not None:
-            self._rebalancer.news.set()
+            self._rebalancer.wake_up.set()
 
     def _tell_listener(self, gone: list[OwnedPartition]) -> bool:
-        """Whether it is done with them."""
+        """Call the rebalance listener. Return False if it failed."""
         if self._listener is None or not gone:
             return True
         try:
             self._listener.before_release([owned.where for owned in gone])
-        except Exception:  # it is the user's: it must not keep others from what is to be theirs
+        except Exception:  # the user's code must not stop other members from getting these partitions
             log.exception("%s: the rebalance listener failed", self.consumer_id)
             return False
         return True
 
     def _check_session(self) -> None:
+        """Raise OwnershipLost unless this member surely owns its partitions."""
         if self._held and self._rebalancer is not None and self._rebalancer.session != self._tree.session:
-            raise OwnershipLost(f"{self.consumer_id} has lost its session with ZooKeeper, and joins the group anew")
+            raise OwnershipLost(f"{self.consumer_id} has lost its ZooKeeper session and rejoins the group")
+        if self._held and not self._clock.is_good():
+            raise OwnershipLost(
+                f"{self.consumer_id} was stopped for a while, and does not know yet whether its ZooKeeper session is "
+                "still alive"
+            )
 
     def _commit(self, owned: list[OwnedPartition]) -> None:
+        """Commit the consumed positions of partitions."""
         self._commit_at({one.partition: one.consumed for one in owned if one.consumed is not None})
 
     def _commit_at(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets that differ from those committed last."""
         new = {where: at for where, at in offsets.items() if self._committed.get(where) != at}
         if new:
             self._source.offsets().commit(new)
             self._committed.update(new)
 
     def _make(self, count: int, key_decoder: Decoder | None, value_decoder: Decoder | None) -> list[Stream]:
-        made = [Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder) for _ in range(count)]
+        """Return new streams."""
+        made = [
+            Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder, self._clock.is_good)
+            for _ in range(count)
+        ]
         self._streams += made
         return made
 
@@ -348,5 +406,13 @@ def _no_streams(topic: str, number: int) -> Stream:
     raise LookupError(f"{topic}: no stream {number}")
 
 
+def _message(error: Exception) -> str:
+    """Return an error's text. kazoo's errors often have only a name."""
+    if isinstance(error, KazooException | KazooTimeoutError):
+        return f"ZooKeeper: {named(error)}"
+    return str(error)
+
+
 def _unique() -> str:
+    """Return a unique consumer id, like Kafka's."""
     return f"{socket.gethostname()}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

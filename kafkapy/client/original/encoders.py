@@ -1,4 +1,4 @@
-"""What makes bytes of keys and messages.
+"""Encoders for keys and messages.
 
 Source: kafka.serializer.Encoder.
 """
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 
 class Encoder(Protocol):
-    """`serializer.class`. One of your own is made with the producer's properties."""
+    """The interface of `serializer.class`. Your own class is constructed with the producer's properties."""
 
     def to_bytes(self, data: Any) -> bytes | None:
-        """The bytes of a message or key; what it raises becomes the failure of the message. None is not encoded."""
+        """Return a message's or key's bytes. An exception fails the message. Not called for None."""
 
 
 class DefaultEncoder:
-    """Bytes as they are."""
+    """Accepts bytes and does not change them."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass
@@ -35,14 +35,14 @@ class DefaultEncoder:
 
 
 class StringEncoder:
-    """Strings, in UTF-8 or as `serializer.encoding` says."""
+    """Encodes strings, as UTF-8 or as `serializer.encoding` says."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         self._encoding = str((properties or {}).get("serializer.encoding", "UTF8"))
         try:
             codecs.lookup(self._encoding)
         except LookupError:
-            raise ValueError(f"serializer.encoding is {self._encoding!r}, which is no encoding; UTF-8 is one") from None
+            raise ValueError(f"serializer.encoding is {self._encoding!r}, which is no encoding; try UTF-8") from None
 
     def to_bytes(self, data: Any) -> bytes:
         if not isinstance(data, str):
@@ -51,7 +51,7 @@ class StringEncoder:
 
 
 class NullEncoder:
-    """Nothing, whatever it is given: for keys that only choose the partition."""
+    """Encodes everything as null: for keys that only choose the partition."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Where partitions of Kafka 0.7 end, as their brokers say it: positions of bytes."""
+"""The end offsets of Kafka 0.7's partitions, which are byte positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkapy.client.original.wire_07 import LATEST, Connection07
 def ends_07(
     brokers: Mapping[int, tuple[str, int]], partitions: Iterable[Partition], timeout_s: float
 ) -> dict[Partition, int]:
-    """Of (topic, "BROKER-NUMBER"); those of brokers that are not there are left out. Raises ClientError."""
+    """Return the ends of (topic, "BROKER-NUMBER"), except those of unregistered brokers. Raises ClientError."""
     found: dict[Partition, int] = {}
     connections: dict[int, Connection07] = {}
     try:

@@ -1,19 +1,19 @@
-"""What the original consumer raises."""
+"""Errors that the original consumer raises."""
 
 from kafkapy.client.errors import ClientError
 
 
 class ConsumerTimeout(ClientError):
-    """No record came within `consumer.timeout.ms`; the stream may be read on."""
+    """No record came within `consumer.timeout.ms`. The stream can still be read."""
 
 
 class ConsumerIdTaken(ClientError):
-    """Another consumer of the group is registered under this id."""
+    """Another consumer of the group is registered with this id."""
 
 
 class OwnershipLost(ClientError):
-    """The session with ZooKeeper is over, and what was ours may be another's: nothing is committed."""
+    """The ZooKeeper session has expired. Other members may own the partitions, so nothing is committed."""
 
 
 class RebalanceFailed(ClientError):
-    """The partitions that this consumer is to have are still another's after all retries."""
+    """Partitions that are assigned to this consumer are still owned by other consumers after all retries."""

@@ -1,4 +1,4 @@
-"""What sends a batch of the original producer: encodes, chooses partitions, sends to their leaders, tries again.
+"""The original producer's event handler: encodes messages, chooses partitions, sends to the leaders, and retries.
 
 Source: kafka.producer.async.DefaultEventHandler of Kafka 0.8.2.
 """
@@ -14,12 +14,12 @@ from typing import Protocol
 
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
+from kafkapy.client.original.batch_sender import BatchSender, KafkaBatchSender, may_retry
+from kafkapy.client.original.batch_sender_07 import BatchSender07, Cluster07
 from kafkapy.client.original.encoders import Encoder
-from kafkapy.client.original.event_handler_07 import Cluster07, Post07
-from kafkapy.client.original.event_handler_parcels import Item, Parcel, parcels_of
-from kafkapy.client.original.event_handler_post import KafkaPost, Post, heals
 from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.partitioners import Partitioner
+from kafkapy.client.original.producer_batch import Item, ProducerBatch, split_into_batches
 from kafkapy.client.original.producer_brokers import ZooKeeperBrokers
 from kafkapy.client.original.producer_config import ProducerConfig
 from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage, counted
@@ -27,24 +27,26 @@ from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 5.0  # an answer may take this much longer than the broker was told to take
+GRACE_S = 5.0  # added to the request's own time-out when waiting for the response
 
 
 class EventHandler(Protocol):
-    """`event.handler`. One of your own is made with the properties of `event.handler.props`, else the producer's."""
+    """The interface of `event.handler`. Constructed with `event.handler.props`, or with the producer's properties."""
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
-        """Sends them; FailedToSendMessage, with those that were lost, when not all could be sent."""
+        """Send messages. Raise FailedToSendMessage, with the lost messages, if not all could be sent."""
 
     def close(self) -> None:
-        """No more comes."""
+        """Called after the last `handle`."""
 
 
 class DefaultEventHandler:
-    """For one thread at a time. A message that cannot be encoded is lost alone; in a sync producer nothing is sent
-    then, and the encoder's exception raised.
+    """The default event handler. For one thread at a time.
 
-    stats: resends, and serialization_errors, are counted in it.
+    If a message cannot be encoded, an async producer loses only that message; a sync producer sends nothing and raises
+    the encoder's exception.
+
+    stats: Its counts of resends and serialization_errors are incremented.
     """
 
     def __init__(
@@ -74,12 +76,12 @@ class DefaultEventHandler:
         self._cluster: Cluster | Cluster07
         if config.brokers_07 or (self._discovery is not None and self._discovery.layout is Layout.V07):
             self._cluster = Cluster07(config, self._discovery)
-            self._post: Post = Post07(self._cluster, config)
+            self._sender: BatchSender = BatchSender07(self._cluster, config)
         else:
             self._cluster = Cluster(
                 brokers, client_id=config.client_id, timeout_s=config.request_timeout_s + GRACE_S, old_brokers=True
             )
-            self._post = KafkaPost(self._cluster, config)
+            self._sender = KafkaBatchSender(self._cluster, config)
         self._refreshed = time.monotonic()
 
     def close(self) -> None:
@@ -88,8 +90,8 @@ class DefaultEventHandler:
             self._discovery.close()
 
     def handle(self, messages: Sequence[KeyedMessage]) -> None:
-        """Returns when they are acknowledged (acks=0: sent). FailedToSendMessage: the others are."""
-        self._keep_informed()
+        """Send messages and wait until they are acknowledged (acks=0: sent), with retries."""
+        self._update_brokers()
         lost: list[KeyedMessage] = []
         reason: Exception | None = None
         items, broken = self._encoded(messages)
@@ -97,32 +99,33 @@ class DefaultEventHandler:
             lost.append(message)
             reason = reason or error
         tries = self._config.retries
-        parcels = self._placed(items, patient=True)
-        while parcels:
-            again: list[Parcel] = []
-            for parcel in self._post.send(parcels):
-                if tries and heals(parcel.error):
-                    again.append(parcel)
+        batches = self._placed(items, wait=True)
+        while batches:
+            again: list[ProducerBatch] = []
+            for batch in self._sender.send(batches):
+                if tries and may_retry(batch.error):
+                    again.append(batch)
                 else:
-                    self._post.give_up(parcel)
-                    lost += [item.message for item in parcel.items]
-                    reason = reason or parcel.error
+                    self._sender.give_up(batch)
+                    lost += [item.message for item in batch.items]
+                    reason = reason or batch.error
             if again:
                 tries -= 1
                 self._stats["resends"] += 1
-                log.info("Sends again, %d tries left: %s", tries, again[0].error)
+                log.info("Resending, %d retries left: %s", tries, again[0].error)
                 time.sleep(self._config.backoff_s)
-                for topic in {parcel.where[0] for parcel in again}:
+                for topic in {batch.where[0] for batch in again}:
                     self._cluster.topics.pop(topic, None)
-                self._keep_informed()
-            # A numbered batch has to come again as it was. What has not been one yet may find a better place.
-            parcels = [parcel for parcel in again if parcel.numbers is not None]
-            parcels += self._placed([item for parcel in again if parcel.numbers is None for item in parcel.items])
+                self._update_brokers()
+            # A batch with sequence numbers has to be resent unchanged. Other messages may be sent to another partition.
+            batches = [batch for batch in again if batch.numbers is not None]
+            batches += self._placed([item for batch in again if batch.numbers is None for item in batch.items])
         if lost:
             raise FailedToSendMessage(f"{counted(lost)} not stored: {reason}", lost, reason)
 
     def _encoded(self, messages: Sequence[KeyedMessage]) -> tuple[list[Item], list[tuple[KeyedMessage, Exception]]]:
-        encode, encode_key, refuses = self._encoder.to_bytes, self._key_encoder.to_bytes, self._post.refuses
+        """Return the encoded messages, and the messages that can never be stored with their errors."""
+        encode, encode_key, refuses = self._encoder.to_bytes, self._key_encoder.to_bytes, self._sender.refuses
         items: list[Item] = []
         broken: list[tuple[KeyedMessage, Exception]] = []
         for message in messages:
@@ -143,9 +146,9 @@ class DefaultEventHandler:
                 broken.append((message, refusal))
         return items, broken
 
-    def _placed(self, items: Iterable[Item], *, patient: bool = False) -> list[Parcel]:
-        """By partition, in order. What has no place gets partition -1, and why."""
-        misplaced: list[Parcel] = []
+    def _placed(self, items: Iterable[Item], *, wait: bool = False) -> list[ProducerBatch]:
+        """Return batches by partition, in order. Without a partition, the batch has partition -1 and an error."""
+        misplaced: list[ProducerBatch] = []
         groups: dict[str, dict[int, list[Item]]] = {}
         places: dict[str, tuple[int, int, ClientError | KafkaError | None]] = {}
         choose = self._partitioner.partition
@@ -153,7 +156,7 @@ class DefaultEventHandler:
             topic, _, key, other = item.message
             place = places.get(topic)
             if place is None:
-                place = places[topic] = self._look_up(topic, patient)
+                place = places[topic] = self._look_up(topic, wait)
                 groups[topic] = {}
             count, any_partition, error = place
             key = key if other is None else other
@@ -167,7 +170,7 @@ class DefaultEventHandler:
                     if not 0 <= partition < count:
                         raise ValueError(f"the partitioner chose {partition} for the key {key!r} and 0 to {count - 1}")
                 except Exception as failure:
-                    misplaced.append(Parcel((topic, -1), [item], failure))
+                    misplaced.append(ProducerBatch((topic, -1), [item], failure))
                     continue
             group = groups[topic].get(partition)
             if group is None:
@@ -175,16 +178,18 @@ class DefaultEventHandler:
             else:
                 group.append(item)
         return misplaced + [
-            parcel
+            batch
             for topic, partitions in groups.items()
             for partition, group in partitions.items()
-            for parcel in parcels_of((topic, partition), group, places[topic][2])
+            for batch in split_into_batches((topic, partition), group, places[topic][2])
         ]
 
-    def _look_up(self, topic: str, patient: bool) -> tuple[int, int, ClientError | KafkaError | None]:
-        """How many partitions, and one by chance that has a leader; or why not. A topic that is not there may be
-        being made, for which the first look waits."""
-        deadline = time.monotonic() + (self._config.request_timeout_s if patient else 0.0)
+    def _look_up(self, topic: str, wait: bool) -> tuple[int, int, ClientError | KafkaError | None]:
+        """Return the number of partitions, and a random one with a leader; or an error.
+
+        With `wait`, wait for a topic that does not exist yet, as it may be being created.
+        """
+        deadline = time.monotonic() + (self._config.request_timeout_s if wait else 0.0)
         while True:
             try:
                 known = self._cluster.topics.get(topic)
@@ -193,21 +198,21 @@ class DefaultEventHandler:
                     known = self._cluster.topics.get(topic)
             except (ClientError, KafkaError) as error:
                 return 0, -1, error
-            led = [] if known is None else [p.index for p in known.partitions.values() if p.leader >= 0]
-            if known is not None and led:
-                return len(known.partitions), random.choice(led), None
+            available = [] if known is None else [p.index for p in known.partitions.values() if p.leader >= 0]
+            if known is not None and available:
+                return len(known.partitions), random.choice(available), None
             self._cluster.topics.pop(topic, None)
             code = Errors.LEADER_NOT_AVAILABLE if known is None or not known.error_code else known.error_code
             if not is_retriable(code) or time.monotonic() >= deadline:
                 return 0, -1, KafkaError(code, f"topic {topic!r}: {message_of(code)}")
             time.sleep(self._config.backoff_s)
 
-    def _keep_informed(self) -> None:
-        """Asks for leaders anew when it is time, or ZooKeeper has news of brokers or topics."""
-        if self._discovery is not None and self._discovery.has_news():
+    def _update_brokers(self) -> None:
+        """Forget cached leaders when they are too old, or when brokers or topics have changed in ZooKeeper."""
+        if self._discovery is not None and self._discovery.has_changed():
             try:
                 self._cluster.ask_first(self._discovery.addresses())
-            except ClientError as error:  # the brokers that are known may do
+            except ClientError as error:  # the known brokers may still work
                 log.warning("%s The brokers known before are used.", error)
         now = time.monotonic()
         if now - self._refreshed > self._config.refresh_s:

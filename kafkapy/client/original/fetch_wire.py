@@ -1,6 +1,6 @@
-"""How the original consumer's fetchers meet brokers: who leads what, where a partition begins, what a fetch brings.
+"""The original consumer's access to brokers: leaders, first and last offsets, fetches.
 
-Two kinds: brokers of Kafka 0.8 and later here, those of 0.7 in `brokers_07`.
+This module is for brokers of Kafka 0.8 and later; `brokers_07` for those of 0.7.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Address = tuple[str, int]
 
 
 class Fetched(NamedTuple):
-    """What a fetch brought of a partition: batches, of which the last may be cut off.
+    """The batches of one partition from one fetch. The last batch may be incomplete.
 
-    after: where to fetch next; None: nothing is whole, for the first batch is larger than the fetch.
-    size: of that batch, 0 where that is not known.
-    problem: what is wrong with the data, if it is known already.
+    after: The offset of the next fetch. None: no batch is complete, as the first one is larger than the fetch.
+    size: The size of that batch, 0 if it is not known.
+    problem: What is wrong with the data, if that is already known.
     """
 
     where: TopicPartition
@@ -39,33 +39,38 @@ class Fetched(NamedTuple):
 
 
 class FetchWire(Protocol):
-    """A connection to one broker, made when it is first needed. For one thread."""
+    """A connection to one broker, opened on first use. For one thread."""
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
-        """Raises ClientError, KafkaError; the connection is to be closed then."""
+        """Return the fetched data. Raises ClientError or KafkaError; then close the connection."""
 
     def close(self) -> None: ...
 
 
 class Brokers(Protocol):
-    """Those of one cluster. For one thread, but `wire`, whose connections are for a thread each."""
+    """The brokers of one cluster. For one thread, except the connections that `wire` returns: one thread each."""
 
     def look_up(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Learns who leads them. Raises ClientError, KafkaError, ValueError when nobody tells."""
+        """Look up the leaders of partitions. Raises ClientError, KafkaError or ValueError if that fails."""
 
     def leader(self, owned: OwnedPartition) -> Address | None:
-        """None while there is none."""
+        """Return the address of the partition's leader, None if it has none."""
 
     def edge(self, owned: OwnedPartition, at: int) -> int:
-        """The offset at EARLIEST or LATEST. Raises ClientError, KafkaError."""
+        """Return the offset at EARLIEST or LATEST. Raises ClientError, KafkaError."""
 
-    def wire(self, address: Address) -> FetchWire: ...
+    def wire(self, address: Address) -> FetchWire:
+        """Return a new connection to a broker."""
 
     def close(self) -> None: ...
 
 
 class KafkaBrokers:
-    """Args: open_cluster: connects to the brokers that are there now; raises ClientError, also when there are none."""
+    """Brokers of Kafka 0.8 and later.
+
+    Args:
+        open_cluster: Returns a Cluster for the registered brokers. Raises ClientError, also if there are none.
+    """
 
     def __init__(self, settings: ConsumerSettings, open_cluster: Callable[[], Cluster]) -> None:
         self._settings = settings
@@ -102,6 +107,8 @@ class KafkaBrokers:
 
 
 class KafkaWire:
+    """A connection to a broker of Kafka 0.8 or later."""
+
     def __init__(self, address: Address, settings: ConsumerSettings) -> None:
         self._address = address
         self._settings = settings
@@ -117,7 +124,7 @@ class KafkaWire:
                 timeout_s=settings.socket_timeout_ms / 1000,
                 old_brokers=True,
             )
-        # Brokers fill an answer in the order asked: another partition comes first each time, so that none starves.
+        # Brokers fill a response in the order of the request: start at another partition each time, to starve none.
         self._first = (self._first + 1) % len(partitions)
         topics: dict[str, list[Any]] = {}
         for owned in (*partitions[self._first :], *partitions[: self._first]):
@@ -150,8 +157,9 @@ class KafkaWire:
 
 
 def _fetched(where: TopicPartition, error_code: int, records: bytes | None) -> Fetched:
+    """Return the Fetched for a partition's part of a Fetch response."""
     data = memoryview(records or b"")
     whole, size, after = entries_end(data)
-    # What is no batch is for the stream to refuse, when it comes to it.
+    # Malformed data passes: the stream refuses it after the chunks before it.
     cut = bool(data) and whole == 0 and size >= 0
     return Fetched(where, error_code, data, None if cut else after, max(size, 0))

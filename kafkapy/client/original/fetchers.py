@@ -1,4 +1,4 @@
-"""Which broker each owned partition is fetched from: leaders are found, and found again when they move.
+"""Assigns each owned partition to the fetcher of its leader, and again when the leader changes.
 
 Source: Kafka's ConsumerFetcherManager and its LeaderFinderThread.
 """
@@ -21,49 +21,51 @@ log = logging.getLogger(__name__)
 
 
 class Fetchers:
-    """A thread that looks for leaders, and one for each broker that leads something."""
+    """A thread that looks up leaders, and a BrokerFetcher for each broker that leads owned partitions."""
 
     def __init__(self, settings: ConsumerSettings, brokers: Brokers) -> None:
         self._settings = settings
         self._brokers = brokers
         self._by_address: dict[tuple[str, int], BrokerFetcher] = {}
-        self._homeless: list[OwnedPartition] = []
-        self._again: list[OwnedPartition] = []  # a moment later: a leader may be about to move
-        self._news = threading.Condition()
+        self._without_leader: list[OwnedPartition] = []
+        self._retry_later: list[OwnedPartition] = []  # after a pause, as their leaders may be about to change
+        self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="kafkapy-leader-finder", daemon=True)
         self._thread.start()
 
     def start(self, partitions: Iterable[OwnedPartition]) -> None:
-        """Fetches them from now on, until their streams have taken them away."""
-        with self._news:
-            self._homeless += partitions
-            self._news.notify()
+        """Fetch these partitions from now on, until their streams revoke them."""
+        with self._changed:
+            self._without_leader += partitions
+            self._changed.notify()
 
     def try_again(self, partitions: Iterable[OwnedPartition]) -> None:
-        """The same, after refresh.leader.backoff.ms."""
-        with self._news:
-            self._again += partitions
-            self._news.notify()
+        """Fetch these partitions after refresh.leader.backoff.ms."""
+        with self._changed:
+            self._retry_later += partitions
+            self._changed.notify()
 
     def close(self) -> None:
-        with self._news:
+        """Stop all threads."""
+        with self._changed:
             self._closed = True
-            self._news.notify()
+            self._changed.notify()
         self._thread.join(self._settings.socket_timeout_ms / 1000)
 
     def _run(self) -> None:
+        """Run the leader finder's thread."""
         while True:
-            with self._news:
-                while not self._closed and not self._homeless and not self._again:
-                    self._news.wait()
-                if self._again:
-                    self._news.wait_for(lambda: self._closed, self._settings.refresh_leader_backoff_ms / 1000)
+            with self._changed:
+                while not self._closed and not self._without_leader and not self._retry_later:
+                    self._changed.wait()
+                if self._retry_later:
+                    self._changed.wait_for(lambda: self._closed, self._settings.refresh_leader_backoff_ms / 1000)
                 if self._closed:
                     break
-                wanted = self._again + self._homeless
-                self._again, self._homeless = [], []
-            self.try_again(self._find([owned for owned in wanted if not owned.taken_away]))
+                wanted = self._retry_later + self._without_leader
+                self._retry_later, self._without_leader = [], []
+            self.try_again(self._find([owned for owned in wanted if not owned.revoked]))
         for fetcher in self._by_address.values():
             fetcher.close()
         for fetcher in self._by_address.values():
@@ -71,28 +73,29 @@ class Fetchers:
         self._brokers.close()
 
     def _find(self, wanted: list[OwnedPartition]) -> list[OwnedPartition]:
-        """Hands partitions to those who fetch from their leaders; returns those that are to be tried again."""
+        """Assign partitions to their leaders' fetchers. Return those to try again later."""
         if not wanted:
             return []
         try:
             self._brokers.look_up(wanted)
         except (ClientError, KafkaError, ValueError) as error:
-            log.info("no broker tells who leads what: %s", error)
+            log.info("the leaders of partitions cannot be looked up: %s", error)
             return wanted
         again = []
         for owned in wanted:
             try:
-                if not self._place(owned):
+                if not self._assign(owned):
                     again.append(owned)
             except (ClientError, KafkaError) as error:
-                log.info("%s: tries again: %s", owned, error)
+                log.info("%s: retrying: %s", owned, error)
                 if isinstance(error, KafkaError) and not is_retriable(error.code):
                     owned.stream.fail(owned, error)
                 else:
                     again.append(owned)
         return again
 
-    def _place(self, owned: OwnedPartition) -> bool:
+    def _assign(self, owned: OwnedPartition) -> bool:
+        """Assign a partition to its leader's fetcher, at its start offset. Return False without a leader."""
         address = self._brokers.leader(owned)
         if address is None:
             return False

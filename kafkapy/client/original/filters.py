@@ -1,7 +1,7 @@
-"""Which topics a consumer takes whose subscription is a regular expression.
+"""Topic filters: subscriptions by regular expression.
 
-Source: Kafka 0.8.2's TopicFilter. The expressions are Java's in the znodes and Python's here; they agree in what topic
-names can have.
+Source: Kafka 0.8.2's TopicFilter. Znodes have Java's regular expressions and Python evaluates them; both agree for the
+characters that topic names can have.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-# Topics that Kafka keeps for itself.
+# Kafka's internal topics.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class TopicFilter:
-    """`regex` is what goes into the znode. Raises ValueError for what is no regular expression."""
+    """A regular expression for topic names. `regex` is what is written to ZooKeeper. Raises ValueError if invalid."""
 
-    pattern: ClassVar[str]  # the word for it in a registration of Kafka 0.8 and later
-    marker: ClassVar[str]  # the same in one of Kafka 0.7
+    pattern: ClassVar[str]  # its name in a registration of Kafka 0.8 and later
+    marker: ClassVar[str]  # the same in a registration of Kafka 0.7
 
     def __init__(self, raw: str) -> None:
-        # Lists with commas are taken too, and property files may bring quotes.
+        # Like Kafka, accept lists with commas, and quotes from property files.
         self.regex = raw.strip().replace(",", "|").replace(" ", "").strip("\"'")
         try:
             self._matches = re.compile(self.regex, re.ASCII).fullmatch
@@ -37,6 +37,7 @@ class TopicFilter:
         return f"{type(self).__name__}({self.regex!r})"
 
     def allows(self, topic: str, *, exclude_internal: bool = True) -> bool:
+        """Return True if the filter selects the topic."""
         if exclude_internal and topic in INTERNAL_TOPICS:
             return False
         return self._wants(self._matches(topic) is not None)
@@ -46,7 +47,7 @@ class TopicFilter:
 
 
 class Whitelist(TopicFilter):
-    """The topics whose whole name matches."""
+    """Selects the topics whose whole name matches."""
 
     pattern = "white_list"
     marker = "*"
@@ -56,7 +57,7 @@ class Whitelist(TopicFilter):
 
 
 class Blacklist(TopicFilter):
-    """All topics but those whose whole name matches."""
+    """Selects the topics whose whole name does not match."""
 
     pattern = "black_list"
     marker = "!"

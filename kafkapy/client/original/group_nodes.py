@@ -1,7 +1,7 @@
-"""Groups in ZooKeeper seen from outside: who is in them, who owns what, what is committed; offsets set, groups deleted.
+"""Consumer groups in ZooKeeper, for the tools: members, owners and offsets; setting offsets and deleting groups.
 
-Nodes that cannot be read are left out, and `problems` names them. Every call waits for ZooKeeper and raises
-KazooException or KazooTimeoutError where it does not answer. Imports kazoo: load it only where there is a ZooKeeper.
+Malformed nodes are ignored and named in `problems`. All methods wait for ZooKeeper and raise KazooException or
+KazooTimeoutError if it does not respond. Imports kazoo: import this module only if ZooKeeper is used.
 
 Source: ZkConsumerGroupService, AdminUtils and ZkUtils of Kafka 0.10.2; ConsumerOffsetChecker of 0.8.2.
 """
@@ -20,18 +20,22 @@ from kafkapy.client.original.group_tree import GroupTree
 from kafkapy.client.original.layouts import Layout, layout_of_topic, partitions_07, partitions_in
 from kafkapy.client.original.subscriptions import Subscription, read_subscription
 from kafkapy.errors import KafkaError
+from kafkapy.metadata.cache_refresh import pipelined
 from kafkapy.metadata.paths import BROKER_IDS, CONSUMERS, TOPICS
-from kafkapy.metadata.refresh import ahead
 
-# ZooKeeper takes 1 MiB in one change, and a path is some hundred bytes long.
+# ZooKeeper limits a transaction to 1 MiB; a path has some hundred bytes.
 _MAX_OPERATIONS = 500
-_WINDOW = 64  # reads under way at once
+_WINDOW = 64  # pipelined reads
 _LARGEST = 2**63 - 1
 
 
 class OldGroup(NamedTuple):
-    """`members` are the registrations by consumer id, None for one that cannot be read; `owners` are consumer threads.
-    `partitions` are those of all topics that the group has owned, and those with an offset, in their order."""
+    """A consumer group in ZooKeeper.
+
+    members: The subscriptions by consumer id; None if a registration is malformed.
+    owners: The consumer thread that owns each partition.
+    partitions: All partitions of the topics that the group has owned, and those with an owner or an offset, in order.
+    """
 
     name: str
     members: dict[str, Subscription | None]
@@ -40,43 +44,48 @@ class OldGroup(NamedTuple):
     partitions: list[Partition]
 
     def member_of(self, partition: Partition) -> str | None:
-        """The consumer id in the name of the thread that owns it."""
+        """Return the id of the consumer whose thread owns the partition, or None."""
         owner = self.owners.get(partition)
         return None if owner is None else owner.rpartition("-")[0]
 
 
 class GroupNodes:
-    def __init__(self, client: Any, *, patience_s: float) -> None:
-        """`patience_s` is how long each answer may take."""
+    """Reads and changes the znodes of all groups."""
+
+    def __init__(self, client: Any, *, timeout_s: float) -> None:
+        """Set a time limit for each response of ZooKeeper, after which methods raise KazooTimeoutError."""
         self.problems: list[str] = []
         self._client = client
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
     def is_a_cluster(self) -> bool:
-        """Whether a cluster lives here, or has lived here."""
+        """Return True if a Kafka cluster uses, or has used, this part of ZooKeeper."""
         return self._wait(self._client.exists_async(BROKER_IDS)) is not None
 
     def cluster(self) -> ClusterTree:
-        """Its brokers, in the layout that is found."""
-        return GroupTree(self._client, "", patience_s=self._patience_s).cluster
+        """Return the tree of the cluster's brokers and topics, in the layout that it has."""
+        return GroupTree(self._client, "", timeout_s=self._timeout_s).cluster
 
     def topics(self) -> list[str]:
-        """Of the cluster."""
+        """Return the cluster's topics."""
         return self._children(TOPICS)
 
     def names(self) -> list[str]:
+        """Return the groups."""
         return self._children(CONSUMERS)
 
     def exists(self, group: str) -> bool:
+        """Return True if the group exists."""
         return self._wait(self._client.exists_async(_home(group))) is not None
 
     def member_ids(self, groups: Iterable[str]) -> dict[str, list[str]]:
-        """Of those that are registered now in each group, whether their registration can be read or not."""
+        """Return the ids of the registered members of each group, including malformed registrations."""
         paths = {group: f"{_home(group)}/ids" for group in groups}
         found = self._ask(paths.values(), self._client.get_children_async)
         return {group: sorted(found.get(path, ())) for group, path in paths.items()}
 
     def describe(self, group: str) -> OldGroup:
+        """Return the group's members, owners and offsets."""
         home = _home(group)
         registered = self._data(f"{home}/ids/{member}" for member in self._children(f"{home}/ids"))
         members = {path.rpartition("/")[2]: self._subscription(path, data) for path, data in registered.items()}
@@ -87,18 +96,18 @@ class GroupNodes:
         return OldGroup(group, members, owners, offsets, sorted({*found, *owners, *offsets}, key=partition_order))
 
     def offsets(self, group: str) -> dict[Partition, int]:
-        """What is committed in ZooKeeper."""
+        """Return the offsets that the group has committed to ZooKeeper."""
         home = f"{_home(group)}/offsets"
         found = {}
         for (topic, name), data in self._below(home, self._children(home)):
             if data.isdigit() and int(data) <= _LARGEST:
                 found[topic, name] = int(data)
             else:
-                self.problems.append(f"{home}/{topic}/{name} in ZooKeeper has {data[:100]!r}, which is no offset")
+                self.problems.append(f"{home}/{topic}/{name} in ZooKeeper has {data[:100]!r}, which is not an offset")
         return found
 
     def partitions(self, topics: Iterable[str]) -> dict[str, list[str]]:
-        """The names of the topics' partitions in their order, in either layout; none of a topic that is not there."""
+        """Return the partition names of each existing topic, in order, in either layout."""
         found: dict[str, list[str]] = {}
         for path, data in self._data(f"{TOPICS}/{topic}" for topic in topics).items():
             try:
@@ -114,7 +123,7 @@ class GroupNodes:
         return found
 
     def set_offsets(self, group: str, offsets: Mapping[Partition, int]) -> None:
-        """Up to 500 are set as a whole."""
+        """Set offsets, in transactions of up to 500."""
         home = f"{_home(group)}/offsets"
         for topic in {topic: None for topic, _ in offsets}:
             self._ensure(f"{home}/{topic}")
@@ -130,21 +139,23 @@ class GroupNodes:
             self._commit(change)
 
     def delete(self, group: str) -> bool:
-        """False, and nothing is changed, where members are registered."""
+        """Delete the group. Return False, with nothing changed, if it has registered members."""
         home = _home(group)
         members = f"{home}/ids"
-        # The members' node goes first: it cannot while one is registered, also one that has just come.
+        # Delete the node of the members first: that fails if one is registered, even if it has only just joined.
         return self._delete(sorted(self._all(home), key=lambda path: path != members))
 
     def delete_topic(self, group: str, topic: str) -> bool:
-        """What is committed for the topic, and that it was owned. False where something has come to it meanwhile."""
+        """Delete a group's owners and offsets of a topic. Return False if nodes were added meanwhile."""
         home = _home(group)
         return self._delete([*self._all(f"{home}/owners/{topic}"), *self._all(f"{home}/offsets/{topic}")])
 
     def delete_offsets(self, group: str, partitions: Iterable[Partition]) -> None:
+        """Delete the group's offsets of these partitions."""
         self._delete([f"{_home(group)}/offsets/{topic}/{name}" for topic, name in partitions])
 
     def _delete(self, paths: list[str]) -> bool:
+        """Delete nodes in transactions. Return False if one of them has children."""
         for batch in _batches(paths):
             change = self._client.transaction()
             for path in batch:
@@ -156,15 +167,16 @@ class GroupNodes:
         return True
 
     def _commit(self, change: Any) -> None:
-        """Raises the error of the operation that was refused; then none of them was made."""
+        """Commit a transaction. If an operation fails, raise its error; then none of them is applied."""
         results = self._wait(change.commit_async())
         for result in results:
             if isinstance(result, KazooException) and not isinstance(result, RolledBackError | NotTried):
                 raise result
 
     def _ensure(self, path: str) -> None:
+        """Create the node and its parents, unless they exist."""
         try:
-            self._wait(self._client.create_async(path, None))  # null, as Kafka's are
+            self._wait(self._client.create_async(path, None))  # null data, like Kafka's
         except NoNodeError:
             self._ensure(path.rpartition("/")[0])
             self._ensure(path)
@@ -172,7 +184,7 @@ class GroupNodes:
             pass
 
     def _all(self, path: str) -> list[str]:
-        """A node and all below it, children before their parents; empty where there is none."""
+        """Return a node and all nodes below it, children before parents; empty if it does not exist."""
         if self._wait(self._client.exists_async(path)) is None:
             return []
         found, level = [path], [path]
@@ -183,30 +195,32 @@ class GroupNodes:
         return found[::-1]
 
     def _below(self, home: str, topics: Iterable[str]) -> Iterator[tuple[Partition, bytes]]:
-        """What the nodes HOME/TOPIC/PARTITION hold."""
+        """Yield partition and data of each node HOME/TOPIC/PARTITION."""
         names = self._ask([f"{home}/{topic}" for topic in topics], self._client.get_children_async)
         for path, data in self._data(f"{parent}/{name}" for parent in names for name in names[parent]).items():
             topic, name = path.rsplit("/", 2)[1:]
             yield (topic, name), data
 
     def _subscription(self, path: str, data: bytes) -> Subscription | None:
+        """Return a member's subscription, or None if it is malformed."""
         try:
             return read_subscription(data)
         except ValueError as error:
-            self.problems.append(f"{path} in ZooKeeper is left out: {error}")
+            self.problems.append(f"{path} in ZooKeeper is ignored: {error}")
             return None
 
     def _data(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Of those that are there."""
+        """Return the data of the existing nodes by path."""
         return {path: data or b"" for path, (data, _) in self._ask(paths, self._client.get_async).items()}
 
     def _children(self, path: str) -> list[str]:
+        """Return the names of a node's children, sorted; empty if it does not exist."""
         return sorted(self._ask([path], self._client.get_children_async).get(path, ()))
 
     def _ask(self, paths: Iterable[str], ask: Any) -> dict[str, Any]:
-        """The answers for those nodes that are there."""
+        """Return the results of pipelined kazoo calls by path, without nodes that do not exist."""
         found = {}
-        for path, asked in ahead(paths, ask, _WINDOW):
+        for path, asked in pipelined(paths, ask, _WINDOW):
             try:
                 found[path] = self._wait(asked)
             except NoNodeError:
@@ -214,17 +228,19 @@ class GroupNodes:
         return found
 
     def _wait(self, asked: Any) -> Any:
-        return asked.get(timeout=self._patience_s)
+        """Return the result of a pending kazoo call."""
+        return asked.get(timeout=self._timeout_s)
 
 
 def partition_order(partition: Partition) -> tuple[str, bool, int, str]:
-    """By topic and number; partitions of Kafka 0.7, BROKER-NUMBER, as texts."""
+    """Return a sort key: by topic and partition number; Kafka 0.7's BROKER-NUMBER partitions sort as text."""
     topic, name = partition
     is_number = name.isascii() and name.isdigit()
     return topic, not is_number, int(name) if is_number else 0, name
 
 
 def _home(group: str) -> str:
+    """Return the path of a group's node."""
     return f"{CONSUMERS}/{group}"
 
 

@@ -1,7 +1,7 @@
-"""How partitions are named in ZooKeeper, in the two layouts that Kafka has had.
+"""Partition names in ZooKeeper, in both layouts that Kafka has had.
 
 0.8 and later: a topic's znode has JSON with the partitions, which are numbers. 0.7: a topic's znode has a child for
-each broker, whose data is how many partitions that broker has; a partition is called BROKER-NUMBER and sorts as a text.
+each broker, whose data is the number of partitions on that broker. Partitions are named BROKER-NUMBER and sort as text.
 """
 
 from __future__ import annotations
@@ -14,24 +14,26 @@ from kafkapy.errors import Errors, KafkaError
 
 
 class Layout(enum.Enum):
+    """A layout of the znodes of brokers and topics."""
+
     V08 = "0.8 and later"
     V07 = "0.7"
 
 
 def layout_of_topic(data: bytes) -> Layout:
-    """By what the znode /brokers/topics/TOPIC holds: in 0.7 it is empty."""
+    """Return the layout of the znode /brokers/topics/TOPIC, which has no data in 0.7."""
     return Layout.V08 if data.strip() else Layout.V07
 
 
 def layout_of_broker(data: bytes) -> Layout:
-    """By what the znode /brokers/ids/ID holds: JSON, or creator:host:port."""
+    """Return the layout of the znode /brokers/ids/ID: JSON, or creator:host:port in 0.7."""
     return Layout.V08 if data.lstrip().startswith(b"{") else Layout.V07
 
 
 def partitions_in(path: str, data: bytes) -> list[str]:
-    """The names of a topic's partitions in their order, from its znode of the layout of 0.8 and later.
+    """Return the names of a topic's partitions, in order, from the topic's znode of 0.8 and later.
 
-    Raises KafkaError that names the path and what is there.
+    Raises KafkaError, with the path and the data.
     """
     try:
         found = json.loads(data)["partitions"]
@@ -46,7 +48,7 @@ def partitions_in(path: str, data: bytes) -> list[str]:
 
 
 def partitions_07(path: str, counts: Mapping[str, bytes]) -> list[str]:
-    """The same from what the children of a topic's znode hold, by the brokers' ids, in the layout of 0.7."""
+    """Return the names of a topic's partitions, sorted, from the data of the topic's children in 0.7, by broker."""
     found = []
     for broker, data in counts.items():
         try:

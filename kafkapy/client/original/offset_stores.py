@@ -1,7 +1,7 @@
-"""Where a group's offsets are kept: in ZooKeeper, in Kafka, or in both while a group moves from one to the other.
+"""The stores of a group's committed offsets: ZooKeeper, Kafka, or both while a group moves from one to the other.
 
-Moving, as Kafka's documentation has it: offsets.storage=kafka with dual.commit.enabled=true in all consumers, one after
-the other; then, when all have it, without the second. Back: first dual commits again, then offsets.storage=zookeeper.
+To move to Kafka, as Kafka's documentation says: set offsets.storage=kafka and dual.commit.enabled=true in one consumer
+after the other; when all have both, remove the second. To move back: dual commits first, then zookeeper alone.
 Source: fetchOffsets and commitOffsets of Kafka 0.8.2's ZookeeperConsumerConnector.
 """
 
@@ -20,20 +20,22 @@ from kafkapy.errors import KafkaError
 
 T = TypeVar("T")
 
-# Offsets by partition: None where nothing is committed, an error where what is there is no offset.
+# Offsets by partition: None if nothing is committed, an error if the stored value is not an offset.
 Found = dict[Partition, "int | KafkaError | None"]
 
 
 class OffsetStore(Protocol):
-    """Calls wait; they raise KafkaError, ClientError or KazooException where nobody answers. For one thread."""
+    """A store of committed offsets. Methods wait and raise KafkaError, ClientError or KazooException."""
 
-    def fetch(self, partitions: Iterable[Partition]) -> Found: ...
+    def fetch(self, partitions: Iterable[Partition]) -> Found:
+        """Return the committed offsets."""
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None: ...
+    def commit(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets."""
 
 
 class ZooKeeperOffsets:
-    """/consumers/GROUP/offsets/TOPIC/PARTITION."""
+    """Offsets in the znodes /consumers/GROUP/offsets/TOPIC/PARTITION."""
 
     def __init__(self, tree: GroupTree) -> None:
         self._tree = tree
@@ -53,7 +55,7 @@ class ZooKeeperOffsets:
 
 
 class KafkaOffsets:
-    """What the group's coordinator keeps; waited for while it loads or moves."""
+    """Offsets at the group's coordinator. Retries while the coordinator is loading or moving."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._admin = GroupAdmin(cluster)
@@ -70,7 +72,7 @@ class KafkaOffsets:
             self._twice(lambda: self._admin.commit(self._group, wire))
 
     def _twice(self, ask: Callable[[], T]) -> T:
-        """Where the coordinator has hung up, or is not there any more, the one that there is now is asked."""
+        """Return the result of `ask`, retried once if the coordinator's connection is closed or it has moved."""
         try:
             return ask()
         except BrokerTimedOut:
@@ -80,7 +82,7 @@ class KafkaOffsets:
 
 
 class DualOffsets:
-    """Reads the greater of both, writes Kafka's and then ZooKeeper's."""
+    """Offsets in both stores: reads the larger offset, commits to Kafka and then to ZooKeeper."""
 
     def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore) -> None:
         self._kafka = kafka
@@ -97,7 +99,7 @@ class DualOffsets:
 
 
 def _later(one: int | KafkaError | None, other: int | KafkaError | None) -> int | KafkaError | None:
-    """Something broken is never taken for nothing: the later offset may have been there."""
+    """Return the larger offset. An error in either store wins: the larger offset may be the unreadable one."""
     for found in (one, other):
         if isinstance(found, KafkaError):
             return found

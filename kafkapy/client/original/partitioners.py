@@ -1,4 +1,4 @@
-"""What chooses the partition of a key. A message without one goes to any partition.
+"""Partitioners, which choose the partition of a key. A message without a key goes to a random partition.
 
 Source: kafka.producer.{Partitioner, DefaultPartitioner, ByteArrayPartitioner}, of Kafka 0.8.2.
 """
@@ -15,17 +15,17 @@ _INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
 
 
 class Partitioner(Protocol):
-    """`partitioner.class`. One of your own is made with the producer's properties."""
+    """The interface of `partitioner.class`. Your own class is constructed with the producer's properties."""
 
     def partition(self, key: Any, partitions: int) -> int:
-        """A number from 0 to `partitions` - 1; the key is as it was given, not encoded."""
+        """Return a partition from 0 to `partitions` - 1. The key is not encoded."""
 
 
 def java_hash(key: Any) -> int:
-    """What `hashCode` of the same key is in Java: 32 bits with sign.
+    """Return Java's `hashCode` of the same key as a signed 32-bit number.
 
-    Strings: that of String. Bytes: Arrays.hashCode (a byte[] itself has one that is by chance). Whole numbers: that of
-    Integer, or of Long where they do not fit. TypeError for another key.
+    str: String's. Bytes: Arrays.hashCode, as a byte[]'s own hashCode depends on its address. int: Integer's, or Long's
+    if it does not fit. Raises TypeError for other types.
     """
     if isinstance(key, str):
         return hash_of_string(key)
@@ -39,13 +39,13 @@ def java_hash(key: Any) -> int:
         folded = (key ^ (key & (1 << 64) - 1) >> 32) & 0xFFFFFFFF
         return folded - (1 << 32) if folded > _INT_MAX else folded
     raise TypeError(
-        f"the key {key!r} is of type {type(key).__name__}, of which the default partitioner knows no hash: "
+        f"the key {key!r} is of type {type(key).__name__}, which the default partitioner cannot hash: "
         "give bytes, a string or a whole number, or set partitioner.class"
     )
 
 
 class DefaultPartitioner:
-    """Java's hash without its sign, modulo the partitions: where the original producers put the same key."""
+    """Partitions by Java's hash code modulo the number of partitions, like the original producers."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass
@@ -56,7 +56,7 @@ class DefaultPartitioner:
 
 
 class Murmur2Partitioner:
-    """Where Kafka's clients since 0.8.2 put the same bytes; of a string those in UTF-8."""
+    """Partitions by murmur2 like Kafka's clients since 0.8.2. Strings are hashed as UTF-8."""
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass

@@ -1,4 +1,4 @@
-"""The original producer: sends at once, or through a queue and a thread of its own.
+"""The original producer: sends at once (sync), or through a queue and a background thread (async).
 
 Source: kafka.producer.Producer of Kafka 0.8.2, kafka.producer.async.AsyncProducer of 0.7.
 """
@@ -34,21 +34,21 @@ Message = KeyedMessage | ProducerData
 
 
 class Producer:
-    """For many threads. What is given as an argument goes before the property that names its class.
+    """A producer that many threads may use. Its arguments override the properties that name their classes.
 
-    `producer.type=sync` (the default): `send` returns when the messages are stored (as `request.required.acks` has it;
-    1 unless given, where the originals had 0). `async`: it returns when they are in the queue, from where they go in
-    batches of `batch.num.messages`, or after `queue.buffering.max.ms`. When it is full `send` waits, for
-    `queue.enqueue.timeout.ms` if that is given (0: not at all), and then raises QueueFull.
+    `producer.type=sync` (the default): `send` returns when the messages are stored, as `request.required.acks` says
+    (default 1; the original has 0). `producer.type=async`: `send` returns when the messages are in the queue.
+    They are sent in batches of `batch.num.messages`, or after `queue.buffering.max.ms`. If the queue is full, `send`
+    waits for `queue.enqueue.timeout.ms` (not set: without limit; 0: not at all) and then raises QueueFull.
 
-    Each message that is lost is counted, in `stats`, and handed to the callback handler's `lost`.
+    Every lost message is counted in `stats` and passed to the callback handler's `lost`.
 
     Args:
-        properties: of Kafka's producer, by the names of 0.8 or 0.7.
-        callback_handler: its hooks are those of the queue; in a sync producer `before_sending`, `stored`, `lost` and
-            `close`.
+        properties: Kafka's producer properties, by their names of 0.8 or 0.7.
+        callback_handler: Its hooks are called at each stage of the queue; a sync producer calls only `before_sending`,
+            `stored`, `lost` and `close`.
     Raises:
-        ValueError: a property that cannot be, named with its value.
+        ValueError: A property is not valid. The message has its name and value.
         ConnectionFailed: `zk.connect` leads to no broker.
     """
 
@@ -74,7 +74,7 @@ class Producer:
             partitioner or chosen_partitioner(properties),
             self.stats,
         )
-        self._lock = threading.RLock()  # a hook may send what is lost to another topic
+        self._lock = threading.RLock()  # reentrant, as a hook may send lost messages to another topic
         self._counting = threading.Lock()
         self._closed = False
         self._queue: BoundedQueue[KeyedMessage] | None = None
@@ -97,12 +97,12 @@ class Producer:
         self.close()
 
     def send(self, *messages: Message | Iterable[Message]) -> None:
-        """Messages, or lists of them.
+        """Send messages or lists of messages.
 
         Raises:
-            FailedToSendMessage: sync: those in it were lost.
-            QueueFull: async: those in it found no room in time; the ones before them did.
-            ProducerClosed: all of them came too late.
+            FailedToSendMessage: Sync: its messages were lost.
+            QueueFull: Async: its messages found no room in time. Those before them are in the queue.
+            ProducerClosed: The producer is closed; none of the messages is sent.
         """
         given = _flat(messages)
         if self._queue is None:
@@ -122,7 +122,7 @@ class Producer:
             self._enqueue(self._queue, given)
 
     def close(self) -> None:
-        """Sends what is in the queue, then closes the connections. What cannot be sent is lost, as ever."""
+        """Send what is in the queue, then close the connections. Messages that cannot be sent are lost."""
         if self._queue is not None:
             self._queue.close()
             self._thread.join()
@@ -136,12 +136,13 @@ class Producer:
             guarded(self._hooks.close, None)
 
     def _enqueue(self, queue: BoundedQueue[KeyedMessage], messages: list[KeyedMessage]) -> None:
+        """Put messages into the queue. Raise QueueFull or ProducerClosed for those that it does not take."""
         hooks = self._hooks
         if hooks is not None:
             messages = [guarded(hooks.before_enqueue, message, message) for message in messages]
         if queue.closed:
             raise self._late(messages)
-        # A hook may send in the thread that empties the queue, which would wait for itself.
+        # A hook may call `send` in the thread that empties the queue. Waiting for room there would be a deadlock.
         by_itself = threading.current_thread() is self._thread
         done = queue.put(messages, 0.0 if by_itself else self._config.enqueue_timeout_s)
         with self._counting:
@@ -158,11 +159,13 @@ class Producer:
             raise full
 
     def _late(self, messages: list[KeyedMessage]) -> ProducerClosed:
+        """Count messages as dropped and return the error for the caller."""
         error = ProducerClosed(f"The producer is closed; it did not take {counted(messages)}.", messages)
         self._lost("dropped", messages, error)
         return error
 
     def _handle(self, messages: Sequence[KeyedMessage]) -> None:
+        """Pass messages to the event handler and call the hooks."""
         if self._hooks is not None:
             messages = guarded(self._hooks.before_sending, messages, messages)
         if not messages:
@@ -180,7 +183,7 @@ class Producer:
             guarded(self._hooks.stored, None, messages)
 
     def _send_batch(self, messages: Sequence[KeyedMessage]) -> None:
-        """In the thread of the async producer: nobody is there to raise anything to."""
+        """Send a batch in the async producer's thread. Errors are logged, as no caller could get them."""
         try:
             self._handle(messages)
         except LostMessages as error:
@@ -191,6 +194,7 @@ class Producer:
             self._lost("failed", messages, error)
 
     def _lost(self, how: str, messages: Sequence[KeyedMessage], reason: Exception) -> None:
+        """Count lost messages and call the hook."""
         with self._counting:
             self.stats[how] += len(messages)
         if self._hooks is not None:
@@ -198,12 +202,13 @@ class Producer:
 
 
 def _one_of(left: Counter[int], message: KeyedMessage) -> bool:
-    """The same message may have been sent twice, and be lost once."""
+    """Return True if the message is counted in `left`, and count it down: an object may be sent twice and lost once."""
     left[id(message)] -= 1
     return left[id(message)] >= 0
 
 
 def _flat(given: Iterable[Message | Iterable[Message]]) -> list[KeyedMessage]:
+    """Return the messages in nested lists. Raise TypeError for other objects."""
     found: list[KeyedMessage] = []
     for one in given:
         if type(one) is KeyedMessage:

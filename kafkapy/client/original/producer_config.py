@@ -1,4 +1,4 @@
-"""The properties of the original producer, by the names of Kafka 0.8 and of 0.7.
+"""The properties of the original producer, by their names of Kafka 0.8 and 0.7.
 
 Source: kafka.producer.{ProducerConfig, SyncProducerConfig, async.AsyncProducerConfig} of both.
 """
@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 from kafkapy.client.cluster import parse_addresses
 from kafkapy.client.original.encoders import ENCODERS
-from kafkapy.client.original.old_names import NamedProperties
 from kafkapy.client.original.partitioners import PARTITIONERS
-from kafkapy.metadata.keeper_properties import TRUST, read_trust
+from kafkapy.client.original.property_names import NamedProperties
+from kafkapy.metadata.zookeeper_properties import SECURITY, read_security
 from kafkapy.record import compression
 from kafkapy.runtime.addresses import host_port
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 Properties = Mapping[str, Any]
 
-# Each property: its name since 0.8, then those of 0.7.
+# The names of each property: the name since 0.8 first, then those of 0.7.
 NAMES = (
     ("metadata.broker.list", "broker.list"),
     ("zookeeper.connect", "zk.connect"),
@@ -57,7 +57,7 @@ NAMES = (
     ("kafkapy.broker.version",),
     ("max.message.size",),
 )
-# Of sockets and of polling, which this client does its own way.
+# Properties of sockets and of polling that do not apply to this client.
 WITHOUT_EFFECT = {
     "send.buffer.bytes",
     "buffer.size",
@@ -74,14 +74,14 @@ _YES_NO = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class ProducerConfig:
-    """What the properties say; times in seconds. One of `brokers` (HOST:PORT) and `zookeeper` is there.
+    """The producer's settings. Times are in seconds. Either `brokers` (HOST:PORT) or `zookeeper` is set.
 
-    enqueue_timeout_s: how long a full queue is waited for; None: as long as it takes.
-    compressed_topics: none means all.
-    brokers_07: the listed ones are of Kafka 0.7; ZooKeeper tells by itself.
-    max_message_size: what these take.
-    trust: of ZooKeeper, as `keeper_properties` has it.
-    properties: as given, for classes of the caller's own.
+    enqueue_timeout_s: How long to wait while the queue is full. None: no limit.
+    compressed_topics: The topics to compress; empty: all.
+    brokers_07: True if `brokers` are of Kafka 0.7. With ZooKeeper, the version is detected.
+    max_message_size: The largest message that brokers of Kafka 0.7 accept.
+    trust: TLS and SASL settings for ZooKeeper; see `keeper_properties`.
+    properties: All given properties, for the user's own classes.
     """
 
     properties: Properties
@@ -109,20 +109,22 @@ class ProducerConfig:
 
 
 class _Reader:
-    """Looks properties up by any of their names."""
+    """Looks properties up by any of their names and checks their values."""
 
     def __init__(self, properties: Properties) -> None:
         self._named = NamedProperties(properties, NAMES)
         for name in self._named.unknown:
             if name in WITHOUT_EFFECT:
                 log.info("The property %s has no effect here.", name)
-            elif name not in TRUST:
-                log.warning("The property %s is not one of the producer's, and is left to its classes.", name)
+            elif name not in SECURITY:
+                log.warning("The property %s is not known to the producer; it is passed to its classes.", name)
 
     def text(self, name: str, default: str = "") -> str:
+        """Return a property as text."""
         return str(self._named.find(name)[1] or default).strip()
 
     def number(self, name: str, default: int, least: int, most: int = 0x7FFFFFFF) -> int:
+        """Return a property as a number. Raise ValueError if it is not between `least` and `most`."""
         known, value = self._named.find(name)
         if value is None:
             return default
@@ -131,10 +133,11 @@ class _Reader:
         except ValueError:
             number = least - 1
         if not least <= number <= most:
-            raise ValueError(f"{known} is {value!r}; it is a whole number from {least} to {most}")
+            raise ValueError(f"{known} is {value!r}; it must be a whole number from {least} to {most}")
         return number
 
     def one_of(self, name: str, words: Mapping[str, T], default: str) -> T:
+        """Return the value that `words` has for a property. Raise ValueError for other words."""
         known, value = self._named.find(name)
         word = default if value is None else str(value).strip().lower()
         if word not in words:
@@ -143,7 +146,7 @@ class _Reader:
 
 
 def read_config(properties: Properties) -> ProducerConfig:
-    """Raises ValueError, naming the property and its value."""
+    """Return the settings in the properties. Raises ValueError, with the property and its value."""
     read = _Reader(properties)
     listed, zookeeper = read.text("metadata.broker.list"), read.text("zookeeper.connect") or None
     if bool(listed) == bool(zookeeper):
@@ -159,7 +162,7 @@ def read_config(properties: Properties) -> ProducerConfig:
     queue_size = read.number("queue.buffering.max.messages", 10_000, 1)
     batch_size = read.number("batch.num.messages", 200, 1)
     if batch_size > queue_size:
-        raise ValueError(f"batch.num.messages is {batch_size}, more than the queue may have: {queue_size}")
+        raise ValueError(f"batch.num.messages is {batch_size}, more than queue.buffering.max.messages: {queue_size}")
     return ProducerConfig(
         properties=properties,
         brokers=_brokers(listed) if listed else [],
@@ -182,15 +185,15 @@ def read_config(properties: Properties) -> ProducerConfig:
         idempotent=idempotent,
         brokers_07=read.one_of("kafkapy.broker.version", {"": False, "0.7": True}, ""),
         max_message_size=read.number("max.message.size", 1_000_000, 1),
-        trust=read_trust(properties),
+        trust=read_security(properties),
     )
 
 
 def chosen(properties: Properties, name: str, known: Mapping[str, type[Any]], default: str = "") -> Any:
-    """An object of the class that a property names: one of those `known`, a class, or package.module.Class, made with
-    the properties, or with those of NAME.props (`a=b,c=d`); None where there is none.
+    """Return an instance of the class that a property names, or None if it is not set.
 
-    Raises ValueError for a class that cannot be had.
+    The value is one of `known`, a class, or package.module.Class. The class is constructed with the properties, or with
+    those of NAME.props (`a=b,c=d`). Raises ValueError if there is no such class.
     """
     what = properties.get(name) or default
     if not what:
@@ -206,30 +209,32 @@ def chosen(properties: Properties, name: str, known: Mapping[str, type[Any]], de
         return getattr(importlib.import_module(module), cls)(given)
     except (ImportError, AttributeError, ValueError) as error:
         choices = ", ".join([*known, "or a class of Python as package.module.Class"])
-        raise ValueError(f"{name} is {what!r}, which cannot be had ({error}); it can be {choices}") from error
+        raise ValueError(f"{name} is {what!r}, which cannot be loaded ({error}); it can be {choices}") from error
 
 
 def chosen_encoders(properties: Properties) -> tuple[Any, Any]:
-    """Of messages and of keys; for keys the same unless said otherwise."""
+    """Return the encoders of messages and of keys. The latter is the same unless key.serializer.class is set."""
     encoder = chosen(properties, "serializer.class", ENCODERS, "kafka.serializer.DefaultEncoder")
     return encoder, chosen(properties, "key.serializer.class", ENCODERS) or encoder
 
 
 def chosen_partitioner(properties: Properties) -> Any:
+    """Return the partitioner that `partitioner.class` names."""
     return chosen(properties, "partitioner.class", PARTITIONERS, "kafka.producer.DefaultPartitioner")
 
 
 def _brokers(listed: str) -> list[str]:
-    """Without the ids that 0.7 puts before them: the brokers tell them."""
+    """Return HOST:PORT of each broker, without the ids of 0.7's form ID:HOST:PORT."""
     texts = [text.strip() for text in listed.split(",")]
     plain = [match[1] if (match := _WITH_ID.fullmatch(text)) else text for text in texts]
     return [host_port(host, port) for host, port in parse_addresses(plain)]
 
 
 def _pairs(name: str, text: Any) -> Properties:
+    """Return the properties in `a=b,c=d`."""
     if isinstance(text, Mapping):
         return text
     pairs = [pair.partition("=") for pair in str(text).split(",")]
     if not all(equals for _, equals, _ in pairs):
-        raise ValueError(f"{name} is {text!r}; it is written NAME=VALUE,NAME=VALUE")
+        raise ValueError(f"{name} is {text!r}; write it as NAME=VALUE,NAME=VALUE")
     return {key.strip(): value.strip() for key, _, value in pairs}

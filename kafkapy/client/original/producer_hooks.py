@@ -1,7 +1,7 @@
-"""Hooks at each stage of the async producer's queue.
+"""Hooks of the original producer.
 
-Source: kafka.producer.async.CallbackHandler of Kafka 0.7; `stored` and `lost` are new. Each message that the producer
-has taken comes to one of these two, once, also in a sync producer.
+Source: kafka.producer.async.CallbackHandler of Kafka 0.7; `stored` and `lost` are additions. Every message that the
+producer has accepted is passed to exactly one of these two, also by a sync producer.
 """
 
 from __future__ import annotations
@@ -16,45 +16,48 @@ log = logging.getLogger(__name__)
 
 
 class CallbackHandler:
-    """`callback.handler`: override what is wanted. Made with the properties of `callback.handler.props`, else the
-    producer's. What a hook raises is logged, and the messages go on as they were."""
+    """Base class for `callback.handler`: override the hooks that you need.
+
+    Constructed with the properties of `callback.handler.props`, or with the producer's. An exception in a hook is
+    logged, and the messages continue unchanged.
+    """
 
     def __init__(self, properties: Mapping[str, Any] | None = None) -> None:
         pass
 
     def before_enqueue(self, message: KeyedMessage) -> KeyedMessage:
-        """What goes into the queue in its place; in the thread that sends."""
+        """Return the message to put into the queue instead. Called in the thread that calls `send`."""
         return message
 
     def after_enqueue(self, message: KeyedMessage, added: bool) -> None:
-        """Whether there was room for it."""
+        """Called after a message was put into the queue (`added`), or found no room."""
 
     def after_dequeuing(self, message: KeyedMessage | None) -> Sequence[KeyedMessage]:
-        """What joins the batch in its place; None: the time of the batch is up, and it is about to go."""
+        """Return the messages to add to the batch instead. None: the batch's time is up; it is sent next."""
         return () if message is None else (message,)
 
     def before_sending(self, messages: Sequence[KeyedMessage]) -> Sequence[KeyedMessage]:
-        """What the event handler gets in place of the batch."""
+        """Return the messages for the event handler instead of the batch."""
         return messages
 
     def last_batch_before_close(self) -> Sequence[KeyedMessage]:
-        """What is to be sent with the last batch."""
+        """Return messages to send with the last batch."""
         return ()
 
     def stored(self, messages: Sequence[KeyedMessage]) -> None:
-        """The broker has acknowledged them; with request.required.acks=0: they are on their way."""
+        """Called when the broker has acknowledged messages; with request.required.acks=0, when they are sent."""
 
     def lost(self, messages: Sequence[KeyedMessage], reason: Exception) -> None:
-        """They were given up: the queue was full, or sending them failed."""
+        """Called when messages are lost: the queue was full, or sending them failed."""
 
     def close(self) -> None:
-        """All is sent or lost."""
+        """Called when all messages are sent or lost."""
 
 
 def guarded(hook: Callable[..., Any], otherwise: Any, *given: Any) -> Any:
-    """What a hook returns; when it fails, `otherwise`."""
+    """Return the result of a hook, or `otherwise` if it raises."""
     try:
         return hook(*given)
     except Exception:
-        log.exception("The callback handler failed in %s; the messages go on as they were.", hook.__name__)
+        log.exception("The callback handler failed in %s; the messages continue unchanged.", hook.__name__)
         return otherwise

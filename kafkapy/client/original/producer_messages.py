@@ -1,4 +1,4 @@
-"""What is given to the original producer, and what it says of messages that it could not send.
+"""The original producer's messages, and its errors, which have the messages that were lost.
 
 Source: kafka.producer.{KeyedMessage, ProducerData}, kafka.common.{QueueFullException, FailedToSendMessageException}.
 """
@@ -12,8 +12,11 @@ from kafkapy.client.errors import ClientError
 
 
 class KeyedMessage(NamedTuple):
-    """One message. `partition_key` chooses the partition in the key's place and is not sent; without either the
-    message goes to any partition. A message of None deletes its key in a compacted topic."""
+    """A message.
+
+    `partition_key`, which is not sent, chooses the partition in place of `key`. Without both, it is random.
+    A `message` of None is a tombstone: it deletes the key in a compacted topic.
+    """
 
     topic: str
     message: Any
@@ -22,7 +25,7 @@ class KeyedMessage(NamedTuple):
 
 
 class ProducerData(NamedTuple):
-    """Kafka 0.7's form: several messages for one partition, chosen by a key that is not sent."""
+    """Several messages for one partition, chosen by a key that is not sent; the form of Kafka 0.7."""
 
     topic: str
     key: Any
@@ -30,7 +33,7 @@ class ProducerData(NamedTuple):
 
 
 class LostMessages(ClientError):
-    """Messages that were not stored, or are not known to be: `messages`, and `reason` why."""
+    """Messages were not stored, or are not known to be stored: `messages`. `reason` is the error."""
 
     def __init__(self, text: str, messages: Sequence[KeyedMessage], reason: Exception | None = None) -> None:
         super().__init__(text)
@@ -39,18 +42,18 @@ class LostMessages(ClientError):
 
 
 class QueueFull(LostMessages):
-    """The queue of the async producer had no room for them in time."""
+    """The async producer's queue had no room for the messages in time."""
 
 
 class ProducerClosed(LostMessages):
-    """They came when the producer was closed already."""
+    """The producer was already closed when the messages were sent."""
 
 
 class FailedToSendMessage(LostMessages):
-    """They were given up, after all retries."""
+    """The messages were not stored after all retries."""
 
 
 def counted(messages: Sequence[KeyedMessage]) -> str:
-    """`1 message for orders`, `3 messages for clicks, orders`."""
+    """Return a text such as `1 message for orders`, `3 messages for clicks, orders`."""
     topics = ", ".join(sorted({message.topic for message in messages}))
     return f"{len(messages)} message{'s' if len(messages) != 1 else ''} for {topics}"

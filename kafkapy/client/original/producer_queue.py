@@ -1,4 +1,4 @@
-"""The bounded queue between those who send and the thread that does it."""
+"""The bounded queue between the threads that call `send` and the background thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class BoundedQueue(Generic[T]):
-    """For many threads that put, and one that takes. Many are put and taken at the price of one."""
+    """A queue for several threads that put items and one that takes them, many at a time."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -27,11 +27,14 @@ class BoundedQueue(Generic[T]):
 
     @property
     def closed(self) -> bool:
+        """True if the queue takes no more items."""
         return self._closed
 
     def put(self, items: Sequence[T], timeout_s: float | None) -> int:
-        """Puts them in as room comes up, in order; how many went in before the time was up or the queue was closed.
-        0: only what there is room for now; None: as long as it takes."""
+        """Put items into the queue in order, waiting for room. Return how many were put.
+
+        `timeout_s` 0: only as many as there is room for now; None: no limit. Stops when the queue is closed.
+        """
         done = 0
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
@@ -50,7 +53,7 @@ class BoundedQueue(Generic[T]):
         return done
 
     def take(self, most: int, timeout_s: float | None) -> list[T]:
-        """Up to `most`, as soon as there is one; none when the time is up, or the queue is closed and empty."""
+        """Wait for items and return up to `most`. Empty when the time is up, or the queue is closed and empty."""
         with self._lock:
             if not self._items and not self._closed:
                 self._has_items.wait_for(lambda: self._items or self._closed, timeout_s)
@@ -59,7 +62,7 @@ class BoundedQueue(Generic[T]):
             return taken
 
     def close(self) -> None:
-        """Nothing goes in any more."""
+        """Refuse items from now on. Items in the queue can still be taken."""
         with self._lock:
             self._closed = True
             self._has_items.notify_all()

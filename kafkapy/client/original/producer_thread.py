@@ -1,4 +1,4 @@
-"""The thread of the async producer: takes messages from the queue and sends them batch by batch.
+"""The thread of the async producer, which takes messages from the queue and sends them in batches.
 
 Source: kafka.producer.async.ProducerSendThread.
 """
@@ -15,8 +15,10 @@ from kafkapy.client.original.producer_queue import BoundedQueue
 
 
 class SendThread(threading.Thread):
-    """A batch goes when it has `batch_size` messages, or when its first one has waited for `queue_time_s`. Ends when
-    the queue is closed and all of it is dealt with. `send` raises nothing."""
+    """Sends a batch when it has `batch_size` messages, or its first message has waited for `queue_time_s`.
+
+    Ends when the queue is closed and empty. `send` must not raise.
+    """
 
     def __init__(
         self,
@@ -27,7 +29,7 @@ class SendThread(threading.Thread):
         batch_size: int,
         queue_time_s: float,
     ) -> None:
-        # A program that forgets to close the producer must come to its end: the producer closes itself then.
+        # A daemon thread, so that a program which does not close the producer can exit; atexit closes it then.
         super().__init__(name="ProducerSendThread", daemon=True)
         self._queue = queue
         self._send = send
@@ -36,6 +38,7 @@ class SendThread(threading.Thread):
         self._queue_time_s = queue_time_s
 
     def run(self) -> None:
+        """Run the thread."""
         batch: list[KeyedMessage] = []
         due: float | None = None
         while True:
@@ -44,7 +47,7 @@ class SendThread(threading.Thread):
             batch += self._dequeued(taken)
             if taken and due is None:
                 due = time.monotonic() + self._queue_time_s
-            # In this order: something may have come, and the queue have been closed, since it was empty.
+            # In this order: since `take` found nothing, messages may have come and the queue may have been closed.
             over = not taken and self._queue.closed and not len(self._queue)
             expired = due is not None and time.monotonic() >= due
             if expired and self._hooks is not None:
@@ -59,6 +62,7 @@ class SendThread(threading.Thread):
                 return
 
     def _dequeued(self, taken: list[KeyedMessage]) -> Sequence[KeyedMessage]:
+        """Return the messages that the hook returns for those taken from the queue."""
         if self._hooks is None:
             return taken
         return [one for message in taken for one in guarded(self._hooks.after_dequeuing, (message,), message)]

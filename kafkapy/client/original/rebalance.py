@@ -1,14 +1,14 @@
-"""How a member comes to own partitions: it registers, computes what is its own, lets go, and claims.
+"""The rebalance of a member: register, compute the assignment, release partitions, claim partitions.
 
-1. It reads the members of the group, the topics and their partitions, and asks to be told when any of it changes.
-2. It computes who is to have what; all members come to the same.
-3. What it has and is not to have any more it stops reading, commits, and releases.
-4. What it is to have it claims with an ephemeral node. Where the former owner has not let go yet it gives back what it
-   has just claimed, waits until that node is gone or for the back-off, and begins anew: members may have changed.
-5. Only then it reads the committed offsets, which are those of the former owner, and begins to fetch.
+1. Read the members of the group, the topics and their partitions, with watches on all of them.
+2. Compute the assignment. All members compute the same one.
+3. Stop reading the partitions that this member has to give up, commit their offsets, and release them.
+4. Claim the new partitions with ephemeral nodes. If the previous owner has not released one yet, release the ones just
+   claimed, wait until its node is gone or for the back-off, and start again at 1, as the members may have changed.
+5. Read the committed offsets only then, so that they include the previous owner's last commit, and start to fetch.
 
-Source: ZKRebalancerListener of Kafka 0.8.2. Unlike it, partitions that stay where they are go on being read, and the
-offsets are read after the claim and not before it.
+Source: ZKRebalancerListener of Kafka 0.8.2. Unlike it, partitions that stay with a member are read without a pause, and
+offsets are read after the claim and not before.
 """
 
 from __future__ import annotations
@@ -27,80 +27,96 @@ from kafkapy.client.original.subscriptions import Subscription
 log = logging.getLogger(__name__)
 
 
-class Holder(Protocol):
-    """What reads the partitions that are owned."""
+class PartitionReader(Protocol):
+    """Reads the partitions that a member owns."""
 
-    def let_go(self, partitions: list[Partition], *, lost: bool) -> None:
-        """Reads them no more, and says where it stands before they are another's; `lost`: perhaps they are already."""
+    def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
+        """Stop reading partitions and commit their positions. `lost`: other members may own them already."""
 
-    def take_over(self, partitions: Mapping[Partition, Thread]) -> None:
-        """Reads them from now on. May raise, and then has none of them."""
+    def start_reading(self, partitions: Mapping[Partition, Thread]) -> None:
+        """Start reading partitions. If this raises, none of them is read."""
 
 
 class Rebalancer:
-    """One member of a group. `attempt` is for one thread at a time; `news` is set when it is to be called again."""
+    """The rebalance of one member. `attempt` is for one thread at a time; after `wake_up` is set it must be called."""
 
     def __init__(
-        self, tree: GroupTree, settings: ConsumerSettings, consumer: str, subscription: Subscription, holder: Holder
+        self,
+        tree: GroupTree,
+        settings: ConsumerSettings,
+        consumer: str,
+        subscription: Subscription,
+        reader: PartitionReader,
     ) -> None:
-        self.news = threading.Event()
+        self.wake_up = threading.Event()
         self.owned: dict[Partition, Thread] = {}
-        self.blocked = ""  # who has what we are to have, for a person
+        self.blocked = ""  # the current owner of a partition assigned to this member, for log messages
+        self._logged = ""  # the value of `blocked` that was logged last
         self._tree = tree
         self._settings = settings
         self._consumer = consumer
         self._subscription = subscription
-        self._holder = holder
+        self._reader = reader
         self._assign = STRATEGIES[settings.partition_assignment_strategy]
-        self.session: int | None = None  # to which registration and claims are bound
-        self._unreleased: set[Partition] = set()  # what is to be given back, if it is ours
+        self.session: int | None = None  # the session of the registration and of the claims
+        self._unreleased: set[Partition] = set()  # partitions to release, if this member owns them
 
     def attempt(self) -> bool:
-        """Whether all that we are to have is ours. Raises what ZooKeeper, or those who give offsets, raise."""
-        self.news.clear()
+        """Rebalance once. Return False if another member still owns a partition that is assigned to this one.
+
+        Raises the errors of ZooKeeper and of the offset store.
+        """
+        self.wake_up.clear()
         self.blocked = ""
         self._register()
         mine = self._mine()
         lost = [one for one, thread in self.owned.items() if mine.get(one) != thread]
         if lost:
-            self._holder.let_go(lost, lost=False)
+            self._reader.stop_reading(lost, lost=False)
             self._unreleased.update(lost)
             for partition in lost:
                 del self.owned[partition]
         self._release()
         gained = {one: thread for one, thread in mine.items() if one not in self.owned}
         for partition, thread in gained.items():
-            self._unreleased.add(partition)  # an answer that is lost leaves open whether it is ours
+            self._unreleased.add(partition)  # if the response is lost, it is not known whether the claim succeeded
             if not self._tree.claim(partition, thread):
                 self._blocked_by(partition)
                 self._release()
                 return False
-        self._holder.take_over(gained)
+        self._reader.start_reading(gained)
         self.owned.update(gained)
         self._unreleased.clear()
+        self._logged = ""
         return True
 
     def _release(self) -> None:
+        """Release the partitions that were given up or claimed in vain."""
         for partition in list(self._unreleased):
             self._tree.release(partition)
             self._unreleased.discard(partition)
 
     def _register(self) -> None:
-        """Anew when the session is another: then nothing is ours any more, and perhaps others' already."""
+        """Register, and register again after a session expiry.
+
+        The old session's claims are gone then, and other members may own those partitions by now.
+        """
         if self.session is not None and self._tree.session == self.session:
             return
-        patience_s = 0.0
+        timeout_s = 0.0
         if self.session is not None:
-            log.warning("%s: the session with ZooKeeper is over; joins the group anew", self._consumer)
-            patience_s = self._settings.zookeeper_session_timeout_ms / 1000
-            self._holder.let_go(list(self.owned), lost=True)
-            # The session may have become another in the middle of claiming: what was claimed since is to go back.
+            log.warning("%s: the ZooKeeper session expired; rejoining the group", self._consumer)
+            timeout_s = self._settings.zookeeper_session_timeout_ms / 1000
+            self._reader.stop_reading(list(self.owned), lost=True)
+            # The session may have expired while claiming. Claims made since then are the new session's and have to be
+            # released.
             self._unreleased.update(self.owned)
             self.owned.clear()
         data = self._subscription.written(self._tree.cluster.layout, round(time.time() * 1000))
-        self.session = self._tree.register(self._consumer, data, patience_s=patience_s)
+        self.session = self._tree.register(self._consumer, data, timeout_s=timeout_s)
 
     def _mine(self) -> dict[Partition, Thread]:
+        """Return this member's partitions in the assignment computed from the current znodes."""
         members = self._tree.members(self._changed)
         by_filter = any(one.filter is not None for one in members.values())
         topics = self._tree.cluster.topics(self._changed) if by_filter else []
@@ -112,13 +128,16 @@ class Rebalancer:
         return {partition: thread for partition, thread in found.items() if thread.consumer == self._consumer}
 
     def _blocked_by(self, partition: Partition) -> None:
+        """Record and log the owner of a partition that could not be claimed."""
         owner = self._tree.owner(partition, self._changed)
         if owner is None:
-            self.news.set()  # it has just let go
+            self.wake_up.set()  # it was released meanwhile
             return
         path = self._tree.owner_path(partition)
         self.blocked = f"{path} in ZooKeeper is still {owner.decode('utf-8', 'replace')!r}"
-        log.info("%s waits: %s", self._consumer, self.blocked)
+        if self.blocked != self._logged:
+            self._logged = self.blocked
+            log.info("%s waits: %s", self._consumer, self.blocked)
 
     def _changed(self, _event: Any) -> None:
-        self.news.set()
+        self.wake_up.set()

@@ -1,4 +1,4 @@
-"""The settings of the original consumer, under the names that they have had.
+"""The settings of the original consumer, by their names of Kafka 0.8 and 0.7.
 
 Source: ConsumerConfig and ZKConfig of Kafka 0.8.2 and 0.7.2.
 """
@@ -11,22 +11,25 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kafkapy.client.original.old_names import NamedProperties
-from kafkapy.metadata.keeper_properties import TRUST, read_trust
+from kafkapy.client.original.property_names import NamedProperties
+from kafkapy.metadata.zookeeper_properties import SECURITY, read_security
 from kafkapy.runtime.config_def import ConfigError, parse_value
 
 log = logging.getLogger(__name__)
 
-# What goes into a znode's name or a client id.
+# The characters allowed in the name of a znode and in a client id.
 _WORD = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
-_LARGEST = 0x7FFFFFFF  # they are Java's int
+_LARGEST = 0x7FFFFFFF  # the maximum of Java's int
 
 _NUMBER, _TEXT, _SWITCH = "LONG", "STRING", "BOOLEAN"
 
 
 class ConsumerSettings(NamedTuple):
-    """Times in ms, sizes in bytes. `consumer_timeout_ms` -1: streams wait for ever. `trust` is of ZooKeeper."""
+    """The consumer's settings. Times are in ms, sizes in bytes.
+
+    `consumer_timeout_ms` -1: streams wait without limit. `trust` has the TLS and SASL settings for ZooKeeper.
+    """
 
     zookeeper_connect: str
     group_id: str
@@ -51,15 +54,15 @@ class ConsumerSettings(NamedTuple):
     offsets_storage: str = "zookeeper"
     offsets_channel_socket_timeout_ms: int = 10_000
     dual_commit_enabled: bool = True
-    trust: Mapping[str, Any] = MappingProxyType(read_trust({}))
+    trust: Mapping[str, Any] = MappingProxyType(read_security({}))
 
     @property
     def dual_commit(self) -> bool:
-        """By default both homes are written while offsets are kept in Kafka, as Kafka does it."""
+        """True if offsets are committed to both Kafka and ZooKeeper, the default for offsets.storage=kafka."""
         return self.offsets_storage == "kafka" and self.dual_commit_enabled
 
 
-# Names by setting: that of Kafka 0.8 and later, then what it was called in 0.7.
+# Type and names of each setting: the name since Kafka 0.8 first, then that of 0.7.
 _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "zookeeper_connect": (_TEXT, ("zookeeper.connect", "zk.connect")),
     "group_id": (_TEXT, ("group.id", "groupid")),
@@ -90,36 +93,37 @@ _WORDS = {
     "offsets_storage": ("zookeeper", "kafka"),
     "partition_assignment_strategy": ("range", "roundrobin"),
 }
-# Of the original's, but without a meaning here: a request to the coordinator is tried again while there is time.
+# Settings of the original that have no effect here: requests to the coordinator are retried up to their time limit.
 _IGNORED = ("offsets.channel.backoff.ms", "offsets.commit.max.retries", "num.consumer.fetchers")
 _MAY_BE_ZERO = ("fetch_wait_max_ms", "rebalance_backoff_ms")
 
 
 def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
-    """The settings in `properties`; what is unknown is warned of. Raises ConfigError."""
+    """Return the settings in `properties`. Log a warning for unknown ones. Raises ConfigError."""
     read = NamedProperties(properties, (names for _, names in _NAMES.values()))
-    values: dict[str, Any] = {"trust": read_trust(properties)}
+    values: dict[str, Any] = {"trust": read_security(properties)}
     for field, (kind, names) in _NAMES.items():
         name, value = read.find(names[0])
         if value is not None:
             values[field] = _checked(field, name, kind, value)
     for field in ("zookeeper_connect", "group_id"):
         if not values.get(field):
-            raise ConfigError(_NAMES[field][1][0], values.get(field), "must be there")
-    for name in set(read.unknown) - TRUST.keys() - set(_IGNORED):
-        log.warning("the setting %s is not one of this consumer's, and has no effect", name)
+            raise ConfigError(_NAMES[field][1][0], values.get(field), "must be set")
+    for name in set(read.unknown) - SECURITY.keys() - set(_IGNORED):
+        log.warning("the setting %s is not known to this consumer and has no effect", name)
     return ConsumerSettings(**values)
 
 
 def _checked(field: str, name: str, kind: str, raw: Any) -> Any:
+    """Return the value in the setting's type. Raise ConfigError if it is not valid."""
     value = parse_value(name, kind, raw)
     if field in _WORDS and value not in _WORDS[field]:
         raise ConfigError(name, raw, f"must be {' or '.join(_WORDS[field])}")
     if field in ("group_id", "consumer_id") and not _WORD.fullmatch(value):
-        raise ConfigError(name, raw, "may have letters, digits and . _ - only")
+        raise ConfigError(name, raw, "may only have letters, digits and . _ -")
     if kind == _NUMBER and field == "consumer_timeout_ms":
         if value < -1:
-            raise ConfigError(name, raw, "must be -1 (for ever) or a time in ms")
+            raise ConfigError(name, raw, "must be -1 (no limit) or a time in ms")
     elif kind == _NUMBER and value < (0 if field in _MAY_BE_ZERO else 1):
         raise ConfigError(name, raw, "is too small")
     if kind == _NUMBER and value > _LARGEST:

@@ -1,4 +1,4 @@
-"""The original consumer without a group and without memory: it asks one broker for what it is told.
+"""The original consumer without a group, which fetches from one broker at given offsets.
 
     with SimpleConsumer("127.0.0.1", 9092) as consumer:
         messages = consumer.fetch("greetings", 0, 0, 100_000)
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafkapy.client.admin import EARLIEST, LATEST
 from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.original.simple_consumer_07 import SimpleWire07
@@ -21,7 +22,6 @@ from kafkapy.client.original.simple_consumer_messages import FetchRequest, Messa
 from kafkapy.client.original.simple_consumer_wire import KafkaSimpleWire, SimpleWire
 from kafkapy.errors import Errors, KafkaError
 
-LATEST, EARLIEST = -1, -2
 MAX_BUFFER = 64 << 20
 
 _RESETS = {
@@ -35,18 +35,18 @@ _RESETS = {
 
 
 class SimpleConsumer:
-    """For one thread. A connection that broke is made anew, once for each call.
+    """A consumer for one thread. If the connection is broken, a call reconnects once.
 
     Args:
-        max_buffer: a message that does not fit into `max_bytes` is fetched again with twice as much, up to this.
-        properties: of Kafka's consumer; `auto.offset.reset` (0.7: `autooffset.reset`) counts: with smallest or
-            largest `fetch` begins there when the partition does not have the offset, else it raises OffsetOutOfRange.
-        max_wait_ms, min_bytes: how long the broker waits for how much, when there is less.
-        broker_version: "0.7" for a broker of Kafka 0.7, whose offsets are positions of bytes in the log: messages that
-            were compressed together have one, and the next fetch begins at `next_offset`. It does not wait.
-    Raises, all calls:
-        ConnectionFailed: the broker cannot be reached, or does not answer.
-        KafkaError: what the broker says, such as NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
+        max_buffer: If a message does not fit into `max_bytes`, `fetch` doubles the size up to this limit.
+        properties: Kafka's consumer properties. Only `auto.offset.reset` (0.7: `autooffset.reset`) is used: with
+            smallest or largest, `fetch` continues there if the offset is out of range; else it raises OffsetOutOfRange.
+        max_wait_ms, min_bytes: How long the broker waits for at least `min_bytes` before it responds.
+        broker_version: "0.7" for a broker of Kafka 0.7. Its offsets are byte positions, messages that were compressed
+            together share one offset, and the next fetch starts at `next_offset`. Fetches do not wait there.
+    Raises (all methods):
+        ConnectionFailed: The broker cannot be reached or does not respond.
+        KafkaError: The broker's error, such as NOT_LEADER_OR_FOLLOWER or UNKNOWN_TOPIC_OR_PARTITION.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SimpleConsumer:
         if broker_version == "0.7":
             self._wire = SimpleWire07(host, port, timeout_s)
         elif broker_version:
-            raise ValueError(f"broker_version is {broker_version!r}; it can be 0.7, and is nothing for all later ones")
+            raise ValueError(f"broker_version is {broker_version!r}; it can be 0.7, or empty for later versions")
         else:
             self._wire = KafkaSimpleWire(host, port, client_id, timeout_s, max_wait_ms, min_bytes)
 
@@ -82,11 +82,11 @@ class SimpleConsumer:
         self._wire.close()
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> MessageSet:
-        """Messages from an offset on; empty at the end of the partition.
+        """Return the messages from an offset on; none at the end of the partition.
 
         Raises:
-            OffsetOutOfRange: with what the partition has; unless `auto.offset.reset` says where to go on.
-            MessageTooLarge: the first message does not fit into `max_buffer`.
+            OffsetOutOfRange: The offset is not in the log, and `auto.offset.reset` does not say where to continue.
+            MessageTooLarge: The first message does not fit into `max_buffer`.
         """
         request = FetchRequest(topic, partition, offset, max_bytes)
         while True:
@@ -105,10 +105,10 @@ class SimpleConsumer:
             request = request._replace(max_bytes=twice)
 
     def multifetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
-        """Several partitions of this broker in one request; a set for each, in that order.
+        """Fetch several partitions of this broker in one request. Return a set for each, in order.
 
-        An error of one partition is in its set, `error`, and the others are there all the same. So is a set of which
-        nothing is whole, `is_partial`: nothing is doubled here.
+        A partition's error is in its set's `error` and does not affect the others. If no message of a partition fits,
+        its set is empty and `is_partial`; the size is not doubled as in `fetch`.
         """
         wanted = {(one.topic, one.partition): one for one in requests}
         if len(wanted) < len(requests):
@@ -120,14 +120,18 @@ class SimpleConsumer:
         return found
 
     def get_offsets_before(self, topic: str, partition: int, time: int, max_offsets: int) -> list[int]:
-        """Where segments begin that were written by `time` (ms since 1970), and the end of the partition where that
-        is before it: the newest first, `max_offsets` at most. LATEST (-1): also the end; EARLIEST (-2): the first
-        offset alone."""
+        """Return the start offsets of the segments written by `time` (ms since 1970), newest first.
+
+        If the whole log was written by then, its end comes first. At most `max_offsets`. LATEST (-1): include the end;
+        EARLIEST (-2): only the first offset.
+        """
         return self._wire.offsets_before(topic, partition, time, max_offsets)
 
     def _fits(self, found: MessageSet, max_bytes: int) -> bool:
-        """Whether there is a whole message, or nothing at all. Brokers since 0.10.1 send the first one whole, however
-        small the buffer is: the maximum holds for them too."""
+        """Return True if the set has a complete message or is at the end of the log. Raise MessageTooLarge.
+
+        Brokers since 0.10.1 send the first message whole even if it exceeds `max_bytes`; `max_buffer` still applies.
+        """
         size = found.first_size
         if size > self._max_buffer or (not found.valid_bytes and found.is_partial and max_bytes >= self._max_buffer):
             raise MessageTooLarge(found.topic, found.partition, found.offset, size, self._max_buffer)
@@ -144,7 +148,7 @@ class SimpleConsumer:
 
 
 def _reset_of(properties: Mapping[str, Any]) -> int | None:
-    """Where to go on; None: nowhere."""
+    """Return the offset to reset to, EARLIEST or LATEST, or None."""
     for name in ("auto.offset.reset", "autooffset.reset"):
         word = properties.get(name)
         if word is not None:

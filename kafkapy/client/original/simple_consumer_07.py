@@ -1,4 +1,4 @@
-"""What the SimpleConsumer asks a broker of Kafka 0.7, and the message sets that it gets.
+"""The SimpleConsumer's requests to a broker of Kafka 0.7, and the message sets in the responses.
 
 Source: SimpleConsumer and ByteBufferMessageSet of Kafka 0.7.2.
 """
@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 
 class SimpleWire07:
+    """Implements `SimpleWire` for Kafka 0.7."""
+
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._connection = Connection07(host, port, timeout_s)
 
@@ -32,6 +34,7 @@ class SimpleWire07:
         return self._call(lambda: self._connection.offsets_before(topic, partition, time, most))
 
     def _call(self, ask: Callable[[], T]) -> T:
+        """Return the result of `ask`, retried once if it found the connection broken."""
         fresh = self._connection.closed
         try:
             return ask()
@@ -44,7 +47,7 @@ class SimpleWire07:
 
 
 class MessageSet07(MessageSet):
-    """Of bytes that end anywhere. Iterating raises CorruptMessage (ValueError) at a message that is damaged."""
+    """A message set of Kafka 0.7. Iterating raises CorruptMessage (ValueError) at a damaged message."""
 
     def _end(self, data: Buffer) -> tuple[int, int, int]:
         position = 0
@@ -65,6 +68,7 @@ class MessageSet07(MessageSet):
 
 
 def _set_of(request: FetchRequest, code: int, data: memoryview) -> MessageSet07:
+    """Return a partition's message set, or its error."""
     if code:
         return MessageSet07(request, error=partition_error(request.topic, request.partition, code))
     return MessageSet07(request, data)

@@ -1,4 +1,4 @@
-"""What a fetch of the SimpleConsumer brings: a set of messages, decoded one by one as they are asked for.
+"""The message sets that the SimpleConsumer returns, whose messages are decoded during iteration.
 
 Source: kafka.message.ByteBufferMessageSet, kafka.consumer.SimpleConsumer.
 """
@@ -19,11 +19,11 @@ from kafkapy.record.batch import Buffer, Record, payload_of
 from kafkapy.record.compression import NONE
 from kafkapy.record.legacy import check, iter_entries, set_of
 
-FIRST = 17  # bytes of an entry that tell its size and format
+FIRST = 17  # enough bytes of a batch or message to read its size and format
 
 
 class FetchRequest(NamedTuple):
-    """What is wanted of one partition."""
+    """A fetch of one partition."""
 
     topic: str
     partition: int
@@ -32,7 +32,7 @@ class FetchRequest(NamedTuple):
 
 
 class Message(NamedTuple):
-    """timestamp: in ms since 1970, -1 where there is none."""
+    """A message. timestamp: in ms since 1970, -1 if there is none."""
 
     value: bytes | None
     key: bytes | None
@@ -40,12 +40,12 @@ class Message(NamedTuple):
 
 
 class MessageTooLarge(ClientError):
-    """A message, or a compressed batch, that is larger than the consumer's buffer may become."""
+    """A message or compressed batch is larger than the consumer's largest buffer."""
 
     def __init__(self, topic: str, partition: int, offset: int, size: int, maximum: int) -> None:
         has = f"has {size} bytes" if size > 0 else "has more bytes"
         super().__init__(
-            f"What {topic}-{partition} has at offset {offset} {has}, and the buffer may have {maximum}: "
+            f"The message of {topic}-{partition} at offset {offset} {has}, more than max_buffer, {maximum}: "
             "set max_buffer higher."
         )
         self.topic = topic
@@ -58,15 +58,14 @@ class MessageTooLarge(ClientError):
 class MessageSet:
     """The messages of one partition from `offset` on. Iterable any number of times, as (offset, Message).
 
-    high_watermark: the offset behind the last message that consumers may see; -1 where the answer is an error, and
-        from brokers of Kafka 0.7, which do not tell it.
-    error: what the broker said of this partition; iterating raises it.
-    size_in_bytes, valid_bytes: of what came, and of the messages in it that are whole.
-    is_partial: whether the last message was cut off by the size of the fetch; it comes whole with a next one.
-    first_size: the bytes of the first message or batch, whole or not; 0 where not enough of it came to tell.
-    next_offset: where to fetch next.
+    high_watermark: The offset after the last message visible to consumers; -1 after an error, and with Kafka 0.7.
+    error: The broker's error for this partition; iterating raises it.
+    size_in_bytes, valid_bytes: The size of the response, and of the complete messages in it.
+    is_partial: True if the last message is incomplete because of the fetch size; the next fetch returns it.
+    first_size: The size of the first message or batch, complete or not; 0 if too little of it was fetched.
+    next_offset: The offset of the next fetch.
 
-    Iterating raises CorruptBatch or CorruptRecords (ValueError) at a message that is damaged.
+    Iterating raises CorruptBatch or CorruptRecords (ValueError) at a damaged message.
     """
 
     def __init__(
@@ -94,13 +93,15 @@ class MessageSet:
         yield from self._messages()
 
     def _end(self, data: Buffer) -> tuple[int, int, int]:
-        """As `entries_end` has it."""
+        """Return the valid bytes, the size of an incomplete entry (-1: malformed) and the next offset."""
         return entries_end(data)
 
     def _first_size(self, data: Buffer) -> int:
+        """Return the size of the first message or batch, 0 if it is not known."""
         return max(0, entries_end(data[:FIRST])[1])
 
     def _messages(self) -> Iterator[tuple[int, Message]]:
+        """Yield the messages from `offset` on."""
         for header in iter_entries(self._data):
             check(self._data, header)
             if header.is_control or header.last_offset < self.offset:
@@ -115,8 +116,10 @@ class MessageSet:
 
 
 def _of_message(data: Buffer, header: MessageHeader) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """The message, or those in a compressed one. In format 1 these count from the first, and the last has the
-    offset of the whole (KIP-31)."""
+    """Yield the message itself, or the messages in a compressed one.
+
+    In format 1, inner offsets are relative, and the outer message has the offset of the last inner one (KIP-31).
+    """
     if header.codec == NONE:
         record = decode_message(data, header, Record)
         yield record.offset, record.timestamp, record.key, record.value

@@ -1,4 +1,4 @@
-"""What the SimpleConsumer asks a broker of Kafka 0.8 or later."""
+"""The SimpleConsumer's requests to a broker of Kafka 0.8 or later."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
 
 
 class SimpleWire(Protocol):
-    """A connection that is made when it is needed, and once anew for a call that finds it broken."""
+    """A connection that is opened on first use, and reopened once by a call that finds it broken."""
 
     def fetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
-        """A set for each, in that order, with the error of its partition."""
+        """Return a message set for each request, in order, with its partition's error."""
 
     def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
-        """As SimpleConsumer.get_offsets_before has it."""
+        """Return the start offsets of segments; see SimpleConsumer.get_offsets_before."""
 
     def close(self) -> None: ...
 
 
 class KafkaSimpleWire:
+    """Implements `SimpleWire` for Kafka 0.8 and later."""
+
     def __init__(
         self, host: str, port: int, client_id: str, timeout_s: float, max_wait_ms: int, min_bytes: int
     ) -> None:
@@ -73,6 +75,7 @@ class KafkaSimpleWire:
         raise partition_error(topic, partition, Errors.UNKNOWN_SERVER_ERROR)
 
     def _call(self, api: Api, request: Any, *, at_most: int) -> Any:
+        """Return the response to a request, retried once if the connection was broken."""
         fresh = self._connection is None or self._connection.closed
         try:
             return self._connected().call(api, request, at_most=at_most)
@@ -93,6 +96,7 @@ class KafkaSimpleWire:
 
 
 def _set_of(request: FetchRequest, answer: Any) -> MessageSet:
+    """Return a partition's message set, or its error."""
     code = Errors.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
     if code:
         return MessageSet(request, error=partition_error(request.topic, request.partition, code))
@@ -100,4 +104,5 @@ def _set_of(request: FetchRequest, answer: Any) -> MessageSet:
 
 
 def partition_error(topic: str, partition: int, code: int) -> KafkaError:
+    """Return a partition's error."""
     return KafkaError(code, f"{topic}-{partition}: {message_of(code)}")

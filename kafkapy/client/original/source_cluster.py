@@ -1,4 +1,4 @@
-"""The cluster that a member of a group reads from, found in ZooKeeper: its znodes, its brokers, where offsets are kept.
+"""The cluster that a consumer of a ZooKeeper group reads from: its znodes, its brokers and its offset store.
 
 Imports kazoo.
 """
@@ -18,56 +18,56 @@ from kafkapy.client.original.group_tree import GroupTree
 from kafkapy.client.original.layouts import Layout
 from kafkapy.client.original.offset_stores import DualOffsets, KafkaOffsets, OffsetStore, ZooKeeperOffsets
 from kafkapy.client.original.settings import ConsumerSettings
-from kafkapy.metadata.keeper_client import KeeperError, KeeperSettings, close, connected
+from kafkapy.metadata.zookeeper_client import ZooKeeperError, ZooKeeperSettings, close, connected
 from kafkapy.runtime.config_def import ConfigError
 
 
 class SourceCluster:
-    """Connected to ZooKeeper until `close`.
+    """A ZooKeeper connection and what is found through it. Stays connected until `close`.
 
     Args:
-        on_state: is called by a thread of kazoo's when the connection is another, or lost.
+        on_state: Called by a kazoo thread when the connection is lost or re-established.
     Raises:
-        KeeperError: nobody answers, or no cluster lives there.
-        ConfigError: offsets.storage=kafka, and brokers that cannot keep any.
+        ZooKeeperError: ZooKeeper cannot be reached, or has no Kafka cluster at the given path.
+        ConfigError: offsets.storage=kafka with brokers of Kafka 0.7.
     """
 
     def __init__(self, settings: ConsumerSettings, on_state: Callable[[str], None]) -> None:
         self._settings = settings
-        keeper = KeeperSettings(
+        zookeeper = ZooKeeperSettings(
             settings.zookeeper_connect,
             settings.zookeeper_session_timeout_ms,
             settings.zookeeper_connection_timeout_ms,
-        ).with_trust(settings.trust)
-        self.client = connected(keeper, keeper.servers + keeper.chroot, on_state)
-        self.tree = GroupTree(self.client, settings.group_id, patience_s=settings.zookeeper_session_timeout_ms / 1000)
+        ).with_security(settings.trust)
+        self.client = connected(zookeeper, zookeeper.servers + zookeeper.chroot, on_state)
+        self.tree = GroupTree(self.client, settings.group_id, timeout_s=settings.zookeeper_session_timeout_ms / 1000)
         self._offsets_cluster: Cluster | None = None
         self._store: OffsetStore | None = None
         try:
             self._is_07 = self._layout() is Layout.V07
             if self._is_07 and settings.offsets_storage == "kafka":
-                raise ConfigError("offsets.storage", "kafka", "must be zookeeper: the brokers are of Kafka 0.7")
-        except (KeeperError, ConfigError):
+                raise ConfigError("offsets.storage", "kafka", "must be zookeeper for brokers of Kafka 0.7")
+        except (ZooKeeperError, ConfigError):
             self.close()
             raise
 
     def close(self) -> None:
-        """Ends the session, and with it the registration and what is owned."""
+        """End the session, which removes the registration and the ownership of partitions."""
         close(self.client)
         if self._offsets_cluster is not None:
             self._offsets_cluster.close()
 
     def brokers(self) -> Brokers:
-        """With connections of their own."""
+        """Return a new set of connections to the cluster's brokers."""
         return Brokers07(self._settings, self.tree.cluster) if self._is_07 else KafkaBrokers(self._settings, self.open)
 
     def open(self) -> Cluster:
-        """Connects to the brokers that are there now. Raises ConnectionFailed; UnsupportedByBroker for Kafka 0.7."""
-        self.refuse_07("be asked as later ones")
+        """Return a Cluster for the registered brokers. Raises ConnectionFailed; UnsupportedByBroker for Kafka 0.7."""
+        self.refuse_07("be used like later ones")
         try:
             brokers = self.tree.brokers()
         except (KazooException, KazooTimeoutError) as error:
-            raise ConnectionFailed(f"ZooKeeper does not tell of the brokers: {type(error).__name__}") from None
+            raise ConnectionFailed(f"the brokers cannot be read from ZooKeeper: {type(error).__name__}") from None
         if not brokers:
             raise ConnectionFailed("no broker is registered in ZooKeeper below /brokers/ids")
         timeout_s = self._settings.offsets_channel_socket_timeout_ms / 1000
@@ -79,7 +79,7 @@ class SourceCluster:
             ) from None
 
     def offsets(self) -> OffsetStore:
-        """Where offsets.storage says. Raises as `open`."""
+        """Return the offset store that offsets.storage names. Raises the errors of `open`."""
         if self._store is None:
             self._store = ZooKeeperOffsets(self.tree)
             if self._settings.offsets_storage == "kafka":
@@ -89,7 +89,7 @@ class SourceCluster:
         return self._store
 
     def refuse_07(self, what: str) -> None:
-        """Raises UnsupportedByBroker when the brokers are of Kafka 0.7."""
+        """Raise UnsupportedByBroker for brokers of Kafka 0.7. `what` completes "they cannot ..."."""
         if self._is_07:
             raise UnsupportedByBroker(
                 f"the brokers in ZooKeeper at {self._settings.zookeeper_connect} are of Kafka 0.7, and cannot {what}; "
@@ -97,10 +97,11 @@ class SourceCluster:
             )
 
     def _layout(self) -> Layout:
+        """Return the cluster's layout. Raise ZooKeeperError if there is no cluster."""
         try:
             if self.tree.has_brokers():
                 return self.tree.cluster.layout
-            problem = "has no /brokers/ids: no cluster lives there. Is the path at its end right?"
+            problem = "has no /brokers/ids: there is no Kafka cluster. Is the path at its end right?"
         except (KazooException, KazooTimeoutError) as error:
             problem = f"does not answer: {type(error).__name__}"
-        raise KeeperError(f"zookeeper.connect is {self._settings.zookeeper_connect!r}, which {problem}")
+        raise ZooKeeperError(f"zookeeper.connect is {self._settings.zookeeper_connect!r}, which {problem}")

@@ -1,4 +1,4 @@
-"""What a thread of the user's iterates over, and the bounded queue behind it, which the fetchers fill.
+"""The streams that the user's threads iterate over, with their bounded queues, which the fetchers fill.
 
 Source: Kafka's KafkaStream, ConsumerIterator, PartitionTopicInfo and FetchedDataChunk.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kafkapy.client.cluster import TopicPartition
@@ -20,30 +20,38 @@ from kafkapy.errors import Errors, KafkaError
 
 Decoder = Callable[[bytes], Any]
 
+# `may_read` is called once for this many records, as it takes longer than returning a record.
+SLICE = 64
+_POLL_S = 0.05  # how often a waiting thread calls `may_read`
+
+
+def _always() -> bool:
+    return True
+
 
 class OwnedPartition:
-    """A partition while one of our threads owns it. The stream's lock guards all but `fetch_from`.
+    """A partition that this member owns. The stream's lock guards everything except `fetch_from`.
 
-    position: what `consumed` is while no chunk of it is being handed out.
-    fetch_from: what the fetcher asks for next; None: where auto.offset.reset says.
+    position: The value of `consumed`, unless one of the partition's chunks is being returned.
+    fetch_from: The offset of the next fetch; None: as auto.offset.reset says.
     """
 
-    __slots__ = ("failed", "fetch_from", "partition", "position", "room", "stream", "taken_away", "waiting", "where")
+    __slots__ = ("failed", "fetch_from", "partition", "position", "revoked", "room", "stream", "waiting", "where")
 
     def __init__(self, partition: Partition, stream: Stream, offset: int | None) -> None:
         self.partition = partition
-        self.where: TopicPartition = (partition[0], int(partition[1].rpartition("-")[2]))  # in 0.7 on its broker
+        self.where: TopicPartition = (partition[0], int(partition[1].rpartition("-")[2]))  # 0.7: BROKER-NUMBER
         self.stream = stream
         self.position = offset
         self.fetch_from = offset
         self.waiting = 0  # chunks in the queue
-        self.taken_away = False
-        self.failed = False  # it is not read any further
-        self.room: Callable[[], None] = _nobody  # is told when a chunk leaves the queue
+        self.revoked = False
+        self.failed = False  # it is no longer read
+        self.room: Callable[[], None] = _no_callback  # called when a chunk leaves the queue
 
     @property
     def consumed(self) -> int | None:
-        """The offset behind the last record handed out; None until it is known where to begin."""
+        """The offset after the last returned record; None if the start is not known yet."""
         return self.stream.position(self)
 
     def __str__(self) -> str:
@@ -51,8 +59,11 @@ class OwnedPartition:
 
 
 class Chunk(NamedTuple):
-    """What one Fetch brought of a partition: batches, the first of which may begin before `start`, the offset that was
-    asked for, and the last of which may be cut off. The next Fetch is for `after`; -1: behind the last record."""
+    """The batches of one partition from one fetch.
+
+    The first batch may begin before `start`, the fetched offset; the last one may be incomplete. The next fetch is for
+    `after`; -1: the offset after the last record.
+    """
 
     owned: OwnedPartition
     data: memoryview
@@ -65,58 +76,70 @@ class Chunk(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether we still own the partition; no longer as soon as it is about to be given up."""
-        return not self.owned.taken_away
+        """True until the partition is about to be given up."""
+        return not self.owned.revoked
 
 
 class Failure(NamedTuple):
-    """Why a partition is read no further, behind the chunks that came before."""
+    """The error that ends the reading of a partition, queued after its last chunks."""
 
     owned: OwnedPartition
     error: KafkaError | ClientError
 
 
 class Stream(Iterator[ConsumerRecord]):
-    """Records of the partitions that one thread of the group owns, in order within each. For one thread.
+    """The records of the partitions that one thread of the group owns, in order within each. For one thread.
 
-    What is decoded and not yet handed out lies in a deque, and its first record tells where its partition stands, so
-    that one `popleft` hands out a record and moves the position, without a lock. Whoever takes a partition away empties
-    the deque from the other end, and stands before the last record that it got: those which the thread gets meanwhile
-    are in front of it, and count as handed out.
+    Decoded records that are not returned yet are in a deque, whose first record is the partition's position. So one
+    `popleft` returns a record and moves the position, without a lock. A thread that revokes a partition empties the
+    deque from the other end. The position is then the last record that it removed: records before that were returned.
+    The deque gets SLICE records of a chunk at a time.
 
     Args:
-        timeout_ms: how long to wait for a record before ConsumerTimeout is raised; -1: for ever.
-        key_decoder, value_decoder: what to make of keys and values that are not null; None: nothing, they are bytes.
+        timeout_ms: How long to wait for a record before ConsumerTimeout is raised. -1: no limit.
+        key_decoder, value_decoder: Decode keys and values that are not null. None: they stay bytes.
+        may_read: Returns False while this member may have lost its partitions. Nothing is returned meanwhile.
     """
 
     def __init__(
-        self, timeout_ms: int = -1, key_decoder: Decoder | None = None, value_decoder: Decoder | None = None
+        self,
+        timeout_ms: int = -1,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+        may_read: Callable[[], bool] = _always,
     ) -> None:
         self._timeout_s = None if timeout_ms < 0 else timeout_ms / 1000
         self._key_decoder = key_decoder
         self._value_decoder = value_decoder
         self._lock = threading.Lock()
-        self._news = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self._chunks: deque[Chunk | Failure] = deque()
-        self._ahead: deque[ConsumerRecord] = deque()  # of the partition `_current`, which then goes on at `_after`
+        self._may_read = may_read
+        self._ahead: deque[ConsumerRecord] = deque()  # records of the partition `_current`
+        self._decoded_chunk: Sequence[ConsumerRecord] = ()  # the records from index `_next` on follow those of `_ahead`
+        self._next = 0
         self._current: OwnedPartition | None = None
-        self._after = 0
+        self._after = 0  # position of `_current` after all of them
         self._decodes = key_decoder is not None or value_decoder is not None
         self._closed = False
 
     def __next__(self) -> ConsumerRecord:
-        """Raises ConsumerTimeout, or KafkaError for a partition that cannot be read; others may be read on then."""
+        """Return the next record.
+
+        Raises ConsumerTimeout, or KafkaError for a partition that cannot be read; other partitions can still be read.
+        """
         while True:
             if self._ahead:
                 try:
                     record = self._ahead.popleft()
-                except IndexError:  # it was taken away in between
+                except IndexError:  # the partition was revoked in between
                     continue
                 return self._decoded(record) if self._decodes else record
             with self._lock:
                 self._refill()
 
     def _decoded(self, record: ConsumerRecord) -> ConsumerRecord:
+        """Return the record with key and value decoded."""
         if self._key_decoder is not None and record.key is not None:
             record = record._replace(key=self._key_decoder(record.key))
         if self._value_decoder is not None and record.value is not None:
@@ -124,10 +147,10 @@ class Stream(Iterator[ConsumerRecord]):
         return record
 
     def next_chunk(self, timeout_s: float | None = None) -> Chunk | None:
-        """For who wants bytes and no records, and commits offsets that it knows itself: nothing counts as consumed.
+        """Return the next chunk as bytes, for callers that commit given offsets; it does not count as consumed.
 
-        A stream is read by chunks or by records, not by both. Returns None when nothing comes in time (None: for ever),
-        and from the connector's shutdown on. Raises KafkaError as the iteration does.
+        Use either this or the iteration. Returns None if no chunk comes within `timeout_s` (None: no limit), and after
+        the connector's shutdown. Raises KafkaError like the iteration.
         """
         with self._lock:
             deadline = _deadline(timeout_s)
@@ -135,105 +158,116 @@ class Stream(Iterator[ConsumerRecord]):
 
     @property
     def closed(self) -> bool:
-        """Whether nothing comes any more."""
+        """True after the connector's shutdown."""
         return self._closed
 
     def put(self, chunk: Chunk) -> bool:
-        """For fetchers: whether the partition is still read."""
+        """Queue a fetched chunk. Return False if the partition is no longer read."""
         with self._lock:
-            if chunk.owned.taken_away or chunk.owned.failed or self._closed:
+            if chunk.owned.revoked or chunk.owned.failed or self._closed:
                 return False
             self._chunks.append(chunk)
             chunk.owned.waiting += 1
-            self._news.notify()
+            self._changed.notify()
             return True
 
     def fail(self, owned: OwnedPartition, error: KafkaError | ClientError) -> None:
-        """The partition is read no further; the thread is told once, after what was there before."""
+        """Stop reading a partition. The reader gets the error once, after the chunks that are queued."""
         with self._lock:
-            if not owned.taken_away and not self._closed:
+            if not owned.revoked and not self._closed:
                 owned.failed = True
                 self._chunks.append(Failure(owned, error))
-                self._news.notify()
+                self._changed.notify()
 
     def begin(self, owned: OwnedPartition, offset: int) -> None:
-        """Where a partition begins, or goes on, that had no position, or one that is out of range."""
+        """Set the start of a partition that had no position, or whose position was out of range."""
         with self._lock:
             owned.fetch_from = offset
             if not owned.waiting and self._current is not owned:
                 owned.position = offset
 
     def mark(self, owned: OwnedPartition, offset: int) -> None:
-        """For who takes chunks: what is before the offset counts as consumed."""
+        """Set the position of a partition whose chunks are read with `next_chunk`."""
         with self._lock:
             owned.position = offset
 
     def position(self, owned: OwnedPartition) -> int | None:
+        """Return the offset of the next record to return."""
         with self._lock:
             if owned is not self._current:
                 return owned.position
             try:
-                # Not one more than the last: in Kafka 0.7 offsets are places, which messages compressed together share.
+                # Not last offset + 1: in Kafka 0.7, messages that were compressed together share one offset.
                 return self._ahead[0].offset
             except IndexError:
-                return self._after
+                return self._position_after_ahead()
 
-    def take_away(self, partitions: Iterable[OwnedPartition]) -> None:
-        """From now on no record of them is handed out, and where they stand stays as it is."""
+    def revoke(self, partitions: Iterable[OwnedPartition]) -> None:
+        """Return no further record of these partitions, and fix their positions."""
         gone = set(partitions)
         with self._lock:
             for owned in gone:
-                owned.taken_away = True
+                owned.revoked = True
             self._drop(gone)
             if self._current in gone:
-                self._stand_still()
+                self._drop_current()
 
     def close(self) -> None:
-        """The iteration ends."""
+        """End the iteration."""
         with self._lock:
             self._closed = True
             self._chunks.clear()
-            self._stand_still()
-            self._news.notify()
+            self._drop_current()
+            self._changed.notify()
 
     def _drop(self, gone: set[OwnedPartition]) -> None:
+        """Remove the queued chunks of partitions."""
         self._chunks = deque(one for one in self._chunks if one.owned not in gone)
 
-    def _stand_still(self) -> None:
-        """Hands out no more of the current chunk."""
+    def _drop_current(self) -> None:
+        """Drop the rest of the current chunk and fix its partition's position."""
         if self._current is None:
             return
-        position = self._after
+        position = self._position_after_ahead()
+        self._decoded_chunk, self._next = (), 0
         while self._ahead:
             try:
                 position = self._ahead.pop().offset
-            except IndexError:  # the thread was faster
+            except IndexError:  # the reading thread has taken the last record
                 break
         self._current.position = position
         self._current = None
 
+    def _position_after_ahead(self) -> int:
+        """Return the current partition's position after the records in `_ahead`."""
+        return self._decoded_chunk[self._next].offset if self._next < len(self._decoded_chunk) else self._after
+
     def _refill(self) -> None:
-        """Decodes the next chunk that has records, when it is there."""
+        """Fill `_ahead` from the current chunk or from the next chunk that has records, waiting for one if needed."""
         deadline = _deadline(self._timeout_s)
-        self._stand_still()
         while not self._ahead:
-            chunk = self._take_chunk(deadline)
-            if chunk is not None:
-                self._decode(chunk)
-            elif self._closed:
-                raise StopIteration
+            if self._next < len(self._decoded_chunk):
+                if self._may_read():
+                    self._ahead.extend(self._decoded_chunk[self._next : self._next + SLICE])
+                    self._next += SLICE
+                    return
+                if self._wait(deadline):
+                    continue
             else:
-                raise ConsumerTimeout(f"no record came within {self._timeout_s:g} s (consumer.timeout.ms)")
+                self._drop_current()
+                chunk = self._take_chunk(deadline)
+                if chunk is not None:
+                    self._decode(chunk)
+                    continue
+                if self._closed:
+                    raise StopIteration
+            raise ConsumerTimeout(f"no record came within {self._timeout_s:g} s (consumer.timeout.ms)")
 
     def _take_chunk(self, deadline: float | None) -> Chunk | None:
-        """Waits for the next one, with the lock."""
-        while not self._chunks:
-            if self._closed:
+        """Wait for the next chunk and return it. The caller holds the lock."""
+        while not self._chunks or not self._may_read():
+            if self._closed or not self._wait(deadline):
                 return None
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return None
-            self._news.wait(left)
         chunk = self._chunks.popleft()
         if isinstance(chunk, Failure):
             raise chunk.error
@@ -241,7 +275,18 @@ class Stream(Iterator[ConsumerRecord]):
         chunk.owned.room()
         return chunk
 
+    def _wait(self, deadline: float | None) -> bool:
+        """Wait for a change, but only shortly while reading is not allowed. Return False if the time is up."""
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            return False
+        if self._chunks or self._decoded_chunk:
+            left = _POLL_S if left is None else min(left, _POLL_S)
+        self._changed.wait(left)
+        return True
+
     def _decode(self, chunk: Chunk) -> None:
+        """Make a chunk the current one. Raise KafkaError if it is corrupt."""
         owned = chunk.owned
         try:
             records, after = read_records(owned.where, chunk.data, chunk.start)
@@ -251,7 +296,7 @@ class Stream(Iterator[ConsumerRecord]):
             self._drop({owned})
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"{owned} at offset {chunk.start}: {error}") from None
         if records:
-            self._ahead.extend(records)
+            self._decoded_chunk, self._next = records, 0
             self._current, self._after = owned, after
         else:
             owned.position = after
@@ -261,5 +306,5 @@ def _deadline(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
-def _nobody() -> None:
+def _no_callback() -> None:
     pass

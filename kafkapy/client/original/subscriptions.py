@@ -1,4 +1,4 @@
-"""What a consumer writes below /consumers/GROUP/ids: the topics that it wants, and how many streams of each.
+"""A consumer's registration below /consumers/GROUP/ids: its topics, and the number of streams of each.
 
 Source: Kafka's TopicCount, of 0.8.2 (JSON with a version) and of 0.7.2 (bare JSON, or *2*regex and !2!regex).
 """
@@ -15,27 +15,27 @@ from kafkapy.client.original.layouts import Layout
 
 STATIC = "static"
 _FILTERS: dict[str, type[TopicFilter]] = {kind.pattern: kind for kind in (Whitelist, Blacklist)}
-# What a topic cannot be called: it has no place in a path of ZooKeeper's.
+# Invalid topic names: they cannot be part of a ZooKeeper path.
 _NO_TOPIC = re.compile(r"\.{0,2}|.*[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff].*", re.DOTALL)
 _OLD_FILTER = re.compile(r"([*!])(\d+)\1(.*)", re.ASCII)
 
 
 class Subscription(NamedTuple):
-    """Either `counts`, streams by topic, or a `filter` with so many `streams` of each topic that it allows."""
+    """Either `counts`, the number of streams by topic, or a `filter` with `streams` for each matching topic."""
 
     counts: Mapping[str, int]
     filter: TopicFilter | None = None
     streams: int = 0
 
     def streams_of(self, topics: Iterable[str], *, exclude_internal: bool = True) -> dict[str, int]:
-        """Streams by topic, in a cluster that has these topics. Named topics need not be there."""
+        """Return the number of streams by topic. A filter selects from `topics`; topics in `counts` need not exist."""
         if self.filter is None:
             return dict(self.counts)
         allows = self.filter.allows
         return {topic: self.streams for topic in topics if allows(topic, exclude_internal=exclude_internal)}
 
     def written(self, layout: Layout, timestamp_ms: int) -> bytes:
-        """The data of the znode."""
+        """Return the registration's data in a layout."""
         if layout is Layout.V07:
             if self.filter is not None:
                 marker = self.filter.marker
@@ -48,7 +48,7 @@ class Subscription(NamedTuple):
 
 
 def read_subscription(data: bytes) -> Subscription:
-    """Of either layout. Raises ValueError, which says what is wrong with it."""
+    """Return the subscription in a registration of either layout. Raises ValueError, which says what is wrong."""
     text = data.decode("utf-8", "replace")
     if old := _OLD_FILTER.fullmatch(text):
         kind = Whitelist if old[1] == Whitelist.marker else Blacklist
@@ -56,14 +56,14 @@ def read_subscription(data: bytes) -> Subscription:
     try:
         shape = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError(f"{_short(text)} is not the subscription of a consumer: it is no JSON") from None
+        raise ValueError(f"{_short(text)} is not the subscription of a consumer: it is not JSON") from None
     if not isinstance(shape, dict):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer")
     if "subscription" not in shape and "pattern" not in shape:
         return Subscription(_of_topics(_counts(shape, text), text))
     pattern = shape.get("pattern")
     counts = _counts(shape.get("subscription"), text)
-    # As Kafka does it: any other word, and no topics at all, is a list of names.
+    # Like Kafka: with any other pattern, or without topics, it is a list of topic names.
     if not isinstance(pattern, str):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: it has no pattern")
     if pattern not in _FILTERS or not counts:
@@ -73,23 +73,27 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def _counts(found: object, text: str) -> dict[str, int]:
+    """Return the numbers of streams by topic or regex, checked."""
     if not isinstance(found, dict):
         raise ValueError(f"{_short(text)} is not the subscription of a consumer: it names no topics")
     return {topic: _count(count, text) for topic, count in found.items()}
 
 
 def _of_topics(counts: dict[str, int], text: str) -> dict[str, int]:
+    """Return `counts`. Raise ValueError for an invalid topic name."""
     for topic in counts:
         if _NO_TOPIC.fullmatch(topic):
-            raise ValueError(f"{_short(text)} is not the subscription of a consumer: no topic can be called {topic!r}")
+            raise ValueError(f"{_short(text)} is not the subscription of a consumer: {topic!r} is not a topic name")
     return counts
 
 
 def _count(count: object, text: str) -> int:
+    """Return `count`. Raise ValueError if it is not a valid number of streams."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count < 1 << 31:
-        raise ValueError(f"{_short(text)} is not the subscription of a consumer: {count!r} is no number of streams")
+        raise ValueError(f"{_short(text)} is not the subscription of a consumer: {count!r} is not a number of streams")
     return count
 
 
 def _short(text: str) -> str:
+    """Return the text for an error message, shortened if it is long."""
     return repr(text if len(text) <= 200 else text[:200] + "...")

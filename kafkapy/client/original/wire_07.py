@@ -1,15 +1,15 @@
-"""A connection to a broker of Kafka 0.7, and the five requests that it knows.
+"""A connection to a broker of Kafka 0.7, with its five requests.
 
-A request is its size, a number that says which it is (int16), and then, of each partition that it is about, topic
-(int16 and bytes), partition (int32) and
+A request is its size, its type (int16), and for each partition: topic (int16 and bytes), partition (int32) and
 
-    Produce 0, MultiProduce 3      the size of a message set (int32) and the set; no answer
-    Fetch 1, MultiFetch 2          offset (int64), most bytes (int32); error code (int16), the log from there on
-    Offsets 4                      time (int64), most offsets (int32); error code, count (int32), offsets (int64)
+    Produce 0, MultiProduce 3      the size of a message set (int32) and the set; no response
+    Fetch 1, MultiFetch 2          offset (int64), max bytes (int32); response: error code (int16), the log's bytes
+    Offsets 4                      time (int64), max offsets (int32); response: error code, count (int32), offsets
 
-Multi: a count (int16) of them, and in the answer a size and an error code before each. There are no versions, no
-correlation and no client ids. What a broker cannot do it answers by hanging up. Error codes are -1 for any, and 1 to 4,
-which mean what they mean today. Source: kafka.api and kafka.server.KafkaRequestHandlers of Kafka 0.7.2.
+Multi requests begin with the number of partitions (int16); their response has a size and an error code for each. There
+are no versions, correlation ids or client ids. The broker closes the connection on a request that it cannot serve.
+Error codes are -1 for any error, and 1 to 4 with their present meaning.
+Source: kafka.api and kafka.server.KafkaRequestHandlers of Kafka 0.7.2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkapy.client.errors import BrokerTimedOut, ClientError, ConnectionFailed
 from kafkapy.runtime.addresses import host_port
 
 PRODUCE, FETCH, MULTI_FETCH, MULTI_PRODUCE, OFFSETS = range(5)
-ANY_PARTITION = -1  # in Produce: the broker chooses
+ANY_PARTITION = -1  # in Produce: let the broker choose
 LATEST = -1
 CONNECT_S = 10.0
 
@@ -36,7 +36,7 @@ _SET = Struct(">ih")
 
 
 class Asked(NamedTuple):
-    """What to fetch of a partition: positions of bytes."""
+    """A fetch of one partition. Offsets are byte positions."""
 
     topic: str
     partition: int
@@ -45,10 +45,10 @@ class Asked(NamedTuple):
 
 
 class Connection07:
-    """For one thread. After an error it is closed; the next request opens it again.
+    """A connection for one thread. An error closes it; the next request opens it again.
 
-    Raises, all calls: ConnectionFailed when nobody is there, no answer comes, or the broker hangs up, which it does
-    for a partition that it does not have.
+    Raises (all methods): ConnectionFailed if the broker cannot be reached, does not respond, or closes the connection.
+    Kafka 0.7 closes it for a partition that it does not have.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
@@ -67,7 +67,7 @@ class Connection07:
             self._socket = None
 
     def fetch(self, wanted: Sequence[Asked]) -> list[tuple[int, memoryview]]:
-        """Error code and bytes of each, in that order; the bytes end anywhere, also in the middle of a message."""
+        """Return error code and data for each partition, in order. The data may end within a message."""
         asked = [_named(one.topic, one.partition) + _FROM.pack(one.offset, one.max_bytes) for one in wanted]
         if len(asked) == 1:
             return [self._ask(FETCH, asked[0])]
@@ -83,19 +83,21 @@ class Connection07:
         except error:
             at = -1
         if at != len(data):
-            raise self._broken("its answer to several fetches does not add up")
+            raise self._broken("its response to several fetches has wrong sizes")
         return found
 
     def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
-        """Where segments begin, and the end, as SimpleConsumer.get_offsets_before has it."""
+        """Return the start offsets of segments; see SimpleConsumer.get_offsets_before."""
         code, data = self._ask(OFFSETS, _named(topic, partition) + _FROM.pack(time, most))
         if code or len(data) < 4 or len(data) != 4 + 8 * (count := _SIZE.unpack_from(data)[0]):
-            raise self._broken(f"its answer about offsets of {topic}-{partition} is none (error code {code})")
+            raise self._broken(f"its response about offsets of {topic}-{partition} is malformed (error code {code})")
         return list(unpack_from(f">{count}q", data, 4))
 
     def produce(self, sets: Sequence[tuple[str, int, bytes]], *, wait: bool) -> None:
-        """Message sets for partitions. The broker says nothing; `wait`: until it has taken them, or hung up, which is
-        what answers, or does not, the request behind this one."""
+        """Send message sets for partitions. The broker does not respond to Produce.
+
+        With `wait`, return when the broker has processed the request: a second request, which has a response, follows.
+        """
         parts = [_named(topic, partition) + _SIZE.pack(len(data)) + data for topic, partition, data in sets]
         if len(parts) == 1:
             self._send(PRODUCE, parts[0])
@@ -106,15 +108,16 @@ class Connection07:
             self.offsets_before(topic, max(partition, 0), LATEST, 1)
 
     def _ask(self, key: int, body: bytes) -> tuple[int, memoryview]:
-        """Error code, and what is behind it."""
+        """Send a request. Return the response's error code and the bytes after it."""
         self._send(key, body)
         (size,) = _SIZE.unpack(self._receive(4))
         if not 2 <= size <= LARGEST_FRAME:
-            raise self._broken(f"its answer has a size of {size} bytes: is it one of Kafka 0.7?")
+            raise self._broken(f"its response has a size of {size} bytes: is it a broker of Kafka 0.7?")
         answer = memoryview(self._receive(size))
         return _KEY.unpack_from(answer)[0], answer[2:]
 
     def _send(self, key: int, body: bytes) -> None:
+        """Send a request, connecting if needed."""
         try:
             if self._socket is None:
                 self._socket = socket.create_connection(self.place, CONNECT_S)
@@ -125,6 +128,7 @@ class Connection07:
             raise self._failed(failure) from None
 
     def _receive(self, size: int) -> bytearray:
+        """Receive `size` bytes."""
         assert self._socket is not None
         data = bytearray(size)
         view, got = memoryview(data), 0
@@ -132,23 +136,26 @@ class Connection07:
             while got < size:
                 more = self._socket.recv_into(view[got:])
                 if not more:
-                    raise self._broken("it hung up")
+                    raise self._broken("it closed the connection")
                 got += more
         except OSError as failure:
             raise self._failed(failure) from None
         return data
 
     def _failed(self, failure: OSError) -> ClientError:
+        """Close the connection and return the exception for a socket error."""
         if isinstance(failure, TimeoutError) and self._socket is not None:
             self.close()
-            return BrokerTimedOut(f"The broker {self.address} of Kafka 0.7 gave no answer in {self._timeout_s:g} s.")
+            return BrokerTimedOut(f"The broker {self.address} of Kafka 0.7 did not respond in {self._timeout_s:g} s.")
         return self._broken(str(failure))
 
     def _broken(self, why: str) -> ConnectionFailed:
+        """Close the connection and return the exception."""
         self.close()
         return ConnectionFailed(f"The broker {self.address} of Kafka 0.7 cannot be used: {why}.")
 
 
 def _named(topic: str, partition: int) -> bytes:
+    """Return the encoded topic and partition."""
     name = topic.encode()
     return _KEY.pack(len(name)) + name + _WHERE.pack(partition)

@@ -1,7 +1,11 @@
-"""Consumer groups of the classic protocol: who is a member, which generation it is, who gets which assignment.
+"""Consumer groups of the classic protocol: members, generations and assignments.
 
-`member` and `group` are the state, `records` what of it is kept; `joining`, `syncing`, `leaving` and `sessions` are
-what happens to it, `rebalances` what follows; `shard_groups` holds the groups of one shard, `coordinator` is what the
-handlers call, `admin` answers those who only look, or delete. Source: Kafka's GroupCoordinator, GroupMetadata and
-GroupMetadataManager.
+  group.py, member.py      the state of a group
+  records.py               the part of the state that is stored in `__consumer_offsets`
+  joining.py, syncing.py, leaving.py   the steps for JoinGroup, SyncGroup and Heartbeat, LeaveGroup
+  rebalances.py            how a rebalance proceeds, and session expiry
+  deleting.py, views.py    DeleteGroups; DescribeGroups and ListGroups
+  coordinator.py           what the request handlers call
+
+Source: Kafka's GroupCoordinator, GroupMetadata and GroupMetadataManager.
 """

@@ -1,4 +1,4 @@
-"""Something to be done at a time, that can be put off or called off."""
+"""A timer of a shard that can be set again or cancelled."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ if TYPE_CHECKING:
 
 
 class Alarm:
-    """At most one step of a shard that is due at a time; used under the shard's lock."""
+    """Runs at most one delayed step of a shard at a time. Used under the shard's lock."""
 
-    __slots__ = ("_entry", "_turn")
+    __slots__ = ("_entry", "_version")
 
     def __init__(self) -> None:
         self._entry: TimerEntry | None = None
-        self._turn = 0
+        self._version = 0
 
     @property
     def is_set(self) -> bool:
         return self._entry is not None
 
     def set(self, shard: Shard[Any], delay_s: float, step: Callable[[], Effects | None]) -> None:
-        """Runs `step` in `delay_s` seconds, instead of what was to be run before."""
+        """Run `step` after `delay_s` seconds, replacing any step that was set before."""
         self.cancel()
-        turn = self._turn
+        version = self._version
 
-        def ring(_: object) -> Effects | None:
-            # The timer's thread may have waited for the lock while the alarm was called off or set anew.
-            if self._turn != turn:
+        def run(_: object) -> Effects | None:
+            # The timer's thread may already have been waiting for the shard's lock when the alarm was cancelled or set
+            # again: cancelling the entry came too late, so the old step is dropped here.
+            if self._version != version:
                 return None
             self._entry = None
             return step()
 
-        self._entry = shard.after(delay_s, ring)
+        self._entry = shard.after(delay_s, run)
 
     def cancel(self) -> None:
-        self._turn += 1
+        self._version += 1
         entry, self._entry = self._entry, None
         if entry is not None:
             entry.cancel()

@@ -1,4 +1,4 @@
-"""The group coordinator as handlers see it: finds a group's shard, runs the step, turns a refusal into an answer."""
+"""The group coordinator as the handlers call it: runs steps on the shard of a group and returns errors as responses."""
 
 from __future__ import annotations
 
@@ -8,68 +8,73 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.coordinator_log import coordinator_error
-from kafkapy.coordinator.groups.answers import heartbeat_answer, join_refused, leave_refused, sync_refused
 from kafkapy.coordinator.groups.deleting import delete
 from kafkapy.coordinator.groups.joining import Join, join
 from kafkapy.coordinator.groups.leaving import leave
-from kafkapy.coordinator.groups.looking import CLASSIC, described, listed
+from kafkapy.coordinator.groups.responses import heartbeat_response, join_error, leave_error, sync_error
 from kafkapy.coordinator.groups.syncing import Sync, heartbeat, sync
+from kafkapy.coordinator.groups.views import CLASSIC, described, listed
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.group_shard import GroupShard
+    from kafkapy.coordinator.group_machine import GroupMachine
     from kafkapy.coordinator.groups.member import Reply
     from kafkapy.coordinator.shard import Effects, Shard
     from kafkapy.coordinator.shards import Shards
 
 
 class GroupCoordinator:
-    """Every method but `describe` and `list` takes a `reply` that gets the response message, once: now or later."""
+    """Joins, syncs, heartbeats, leaves, and administration of groups.
 
-    def __init__(self, shards: Shards[GroupShard]) -> None:
+    All methods except `describe` and `list` call `reply` with the response once, now or later.
+    """
+
+    def __init__(self, shards: Shards[GroupMachine]) -> None:
         self._shards = shards
 
     def join(self, group_id: str, request: Join) -> None:
         try:
-            self._member_shard(group_id).run(lambda home: join(home.rebalances, group_id, request))
+            self._member_shard(group_id).run(lambda machine: join(machine.rebalances, group_id, request))
         except KafkaError as error:
-            request.reply(join_refused(error.code, request.member_id))
+            request.reply(join_error(error.code, request.member_id))
 
     def sync(self, group_id: str, request: Sync) -> None:
         try:
-            self._member_shard(group_id).run(lambda home: sync(home.rebalances, group_id, request))
+            self._member_shard(group_id).run(lambda machine: sync(machine.rebalances, group_id, request))
         except KafkaError as error:
-            # A client of any version knows that it is to join again; that a coordinator loads, old ones do not.
+            # All clients handle REBALANCE_IN_PROGRESS by joining again; old ones do not handle a loading coordinator
+            # here.
             loading = error.code == Errors.COORDINATOR_LOAD_IN_PROGRESS
-            request.reply(sync_refused(Errors.REBALANCE_IN_PROGRESS if loading else error.code))
+            request.reply(sync_error(Errors.REBALANCE_IN_PROGRESS if loading else error.code))
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int, reply: Reply) -> None:
         try:
             code = self._member_shard(group_id).read(
-                lambda home: heartbeat(home.rebalances, group_id, member_id, instance_id, generation)
+                lambda machine: heartbeat(machine.rebalances, group_id, member_id, instance_id, generation)
             )
         except KafkaError as error:
-            # While the group is loaded nobody's session is over.
+            # Sessions do not expire during a load, so the member may carry on.
             code = Errors.NONE if error.code == Errors.COORDINATOR_LOAD_IN_PROGRESS else error.code
-        reply(heartbeat_answer(code))
+        reply(heartbeat_response(code))
 
     def leave(self, group_id: str, leaving: Sequence[Any], reply: Reply) -> None:
         try:
-            self._member_shard(group_id).run(lambda home: leave(home.rebalances, group_id, leaving, reply))
+            self._member_shard(group_id).run(lambda machine: leave(machine.rebalances, group_id, leaving, reply))
         except KafkaError as error:
-            reply(leave_refused(error.code))
+            reply(leave_error(error.code))
 
-    def _member_shard(self, group_id: str) -> Shard[GroupShard]:
-        """Only groups with a name have members; without one there may be offsets."""
+    def _member_shard(self, group_id: str) -> Shard[GroupMachine]:
+        """Return the group's shard. Raises INVALID_GROUP_ID for an empty id: such a group may have offsets, but no
+        members."""
         if not group_id:
-            raise KafkaError(Errors.INVALID_GROUP_ID, "a group needs a name")
+            raise KafkaError(Errors.INVALID_GROUP_ID, "the group id is empty; members need one")
         return self._shards.of(group_id)
 
-    # --- for administrators
+    # --- administration
 
     def describe(self, group_ids: Sequence[str]) -> list[Any]:
-        """A DescribeGroups.Response.Groups for each."""
+        """Return a DescribeGroups.Response.Groups for each group id."""
         answers = []
         for group_id in group_ids:
             try:
@@ -83,33 +88,34 @@ class GroupCoordinator:
         return answers
 
     def list(self, states: Sequence[str], types: Sequence[str]) -> Any:
-        """Groups in one of the states and of one of the types, in whatever case they are written; none means all."""
+        """Return a ListGroups response with the groups in one of `states` and of one of `types`, in any case. Empty
+        means all."""
         wanted = {state.lower() for state in states}
         code = Errors.COORDINATOR_LOAD_IN_PROGRESS if self._shards.is_loading else Errors.NONE
         groups: list[Any] = []
         if not types or CLASSIC in {type.lower() for type in types}:
             for shard in self._shards.active():
                 try:
-                    # The messages are made without the lock, which others wait for: each shows one moment or the next.
-                    found = shard.read(lambda home: list(home.groups.values()))
-                except KafkaError:  # it has ended meanwhile: its groups are no longer ours
+                    # Only the list is copied under the lock; building the responses there would hold up other requests.
+                    found = shard.read(lambda machine: list(machine.groups.values()))
+                except KafkaError:  # the shard has ended: another broker may own its groups
                     continue
                 groups += [listed(group) for group in found if not wanted or group.state.lower() in wanted]
         return LIST_GROUPS.Response(error_code=code, groups=groups)
 
     def delete(self, group_ids: Sequence[str], reply: Reply) -> None:
-        """Empty groups, with all their offsets."""
-        _Deletion(self._shards, list(dict.fromkeys(group_ids)), reply).begin()
+        """Delete empty groups with all their offsets."""
+        _DeleteGroups(self._shards, list(dict.fromkeys(group_ids)), reply).begin()
 
 
-def _describe(group_id: str, home: GroupShard) -> Any:
-    return described(group_id, home.groups.get(group_id))
+def _describe(group_id: str, machine: GroupMachine) -> Any:
+    return described(group_id, machine.groups.get(group_id))
 
 
-class _Deletion:
-    """One request's groups, which end on several shards, each in its time."""
+class _DeleteGroups:
+    """One DeleteGroups request, whose groups may be on several shards that finish at different times."""
 
-    def __init__(self, shards: Shards[GroupShard], group_ids: Sequence[str], reply: Callable[[Any], object]) -> None:
+    def __init__(self, shards: Shards[GroupMachine], group_ids: Sequence[str], reply: Callable[[Any], object]) -> None:
         self._shards = shards
         self._group_ids = group_ids
         self._reply = reply
@@ -125,9 +131,9 @@ class _Deletion:
             except KafkaError as error:
                 self._done(group_id, error.code)
 
-    def _delete(self, group_id: str, home: GroupShard) -> Effects:
+    def _delete(self, group_id: str, machine: GroupMachine) -> Effects:
         return delete(
-            home,
+            machine,
             group_id,
             lambda error: self._done(group_id, Errors.NONE if error is None else coordinator_error(error)),
         )

@@ -1,4 +1,4 @@
-"""One group: its members, its state, and what follows from them. Nothing here waits, answers or writes."""
+"""A classic consumer group: its members, state and protocol. Nothing in this module blocks, replies or appends."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from kafkapy.protocol.consumer_protocol import PROTOCOL_TYPE
 if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
 
-EMPTY = "Empty"  # without members: kept for its offsets, or never had any
-PREPARING = "PreparingRebalance"  # its members join the next generation
-COMPLETING = "CompletingRebalance"  # its leader works out who is assigned what
-STABLE = "Stable"  # every member has its assignment, or can get it
-DEAD = "Dead"  # about to be deleted, or no longer here
+EMPTY = "Empty"  # without members, but may have offsets
+PREPARING = "PreparingRebalance"  # members are joining the next generation
+COMPLETING = "CompletingRebalance"  # the leader is computing the assignment
+STABLE = "Stable"  # every member has its assignment or can fetch it with SyncGroup
+DEAD = "Dead"  # being deleted, or its shard has ended
 
 NO_GENERATION = -1
 
 
 class Group:
-    """`members` are in the order in which they joined; `static` maps an instance to the id of its present member.
+    """A classic group. `members` is in order of joining; `static` maps an instance id to the present member id.
 
-    pending   ids that were given to members which have not joined with them yet, each with its deadline
-    unsynced  members of this generation that have not asked for their assignment
-    waiting   members that wait for the next generation
-    current_state_timestamp_ms   since when it is in its state; None where an old record does not say
+    pending     member ids handed out by the coordinator but not yet joined with (KIP-394), with their deadlines
+    unsynced    ids of members of this generation that have not sent SyncGroup
+    waiting     number of members waiting for a JoinGroup response
+    returning   by instance id: a static member that rejoined with a new id, whose record is still being appended
+    current_state_timestamp_ms   when the group entered its state; None if an old record does not say
     """
 
     def __init__(self, id: str, clock: Clock) -> None:
@@ -44,19 +45,21 @@ class Group:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static: dict[str, str] = {}
+        self.returning: dict[str, Member] = {}
         self.pending: dict[str, float] = {}
         self.unsynced: set[str] = set()
         self.waiting = 0
-        self._support: Counter[str] = Counter()  # members that support each protocol
+        self._support: Counter[str] = Counter()  # number of members that support each protocol
         self._topics: set[str] | None = None
 
-        # The first members of a group are waited for, and longer while more of them come.
-        self.delay_left_ms: int | None = None  # how much longer, at most; None: nobody is waited for in this way
-        self.more_came = False
+        # group.initial.rebalance.delay.ms: the first rebalance of a group waits for more members, longer while more
+        # join.
+        self.delay_left_ms: int | None = None  # the rest of the maximum delay; None outside the initial delay
+        self.joined_in_delay = False
         self.join_alarm = Alarm()
         self.sync_alarm = Alarm()
         self.session_alarm = Alarm()
-        self.next_look = float("inf")  # when the session alarm is due
+        self.next_session_check = float("inf")  # the monotonic time of session_alarm
 
     def __repr__(self) -> str:
         return f"Group({self.id!r}, {self.state}, generation {self.generation}, {len(self.members)} members)"
@@ -71,7 +74,7 @@ class Group:
 
     @property
     def rebalance_ms(self) -> int:
-        """The time that the slowest member asks for."""
+        """The longest rebalance time-out of any member."""
         return max((member.rebalance_ms for member in self.members.values()), default=0)
 
     def move_to(self, state: str) -> None:
@@ -96,7 +99,7 @@ class Group:
         self.pending.pop(member.id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """A member, or an id that is pending."""
+        """Remove a member or a pending member id, and return the member if there was one."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member.protocols, -1)
@@ -110,15 +113,15 @@ class Group:
         return member
 
     def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
-        """What it said in another join."""
-        self._support_instead(member.protocols, protocols)
+        """Store what the member sent in another JoinGroup."""
+        self._replace_support(member.protocols, protocols)
         member.protocols = protocols
         member.rebalance_ms = rebalance_ms
         member.session_ms = session_ms
 
     def rename(self, member: Member, new_id: str) -> None:
-        """A static member came back and got a new id; its place and its assignment are the old ones."""
-        self.members = {new_id if id == member.id else id: one for id, one in self.members.items()}
+        """Give a static member that rejoined its new id; it keeps its place and its assignment."""
+        self.members = {new_id if id == member.id else id: other for id, other in self.members.items()}
         if self.leader == member.id:
             self.leader = new_id
         if member.id in self.unsynced:
@@ -129,12 +132,12 @@ class Group:
         self.static[member.instance_id] = new_id
 
     def await_join(self, member: Member, reply: Reply | None) -> None:
-        """The member waits for the next generation; with None, no longer."""
+        """Set the reply of a JoinGroup that waits for the next generation; None if the member no longer waits."""
         self.waiting += (reply is not None) - (member.join_reply is not None)
         member.join_reply = reply
 
     def touch(self, member: Member) -> None:
-        """The member was heard of."""
+        """Extend the member's session."""
         member.deadline = self.clock.monotonic() + member.session_ms / 1000
 
     # --- protocols
@@ -145,13 +148,13 @@ class Group:
             if not self._support[name]:
                 del self._support[name]
 
-    def _support_instead(self, before: Protocols, after: Protocols) -> None:
-        if [name for name, _ in before] != [name for name, _ in after]:  # nearly always it is the metadata that changes
+    def _replace_support(self, before: Protocols, after: Protocols) -> None:
+        if [name for name, _ in before] != [name for name, _ in after]:  # usually only the metadata has changed
             self._count_support(before, -1)
             self._count_support(after, 1)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member that knows these may join: there is one that every other member knows too."""
+        """Return True if a member with these protocols may join: one of them is supported by all members."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -163,27 +166,27 @@ class Group:
         return False
 
     def choose_protocol(self) -> str:
-        """The one that most members prefer, out of those that all of them support."""
+        """Return the protocol that most members prefer among those that all members support."""
         candidates = {name for name, count in self._support.items() if count == len(self.members)}
         if len(candidates) == 1:
             return next(iter(candidates))
         return Counter(member.vote(candidates) for member in self.members.values()).most_common(1)[0][0]
 
     def would_choose(self, member: Member, protocols: Protocols) -> str:
-        """The choice if the member knew these instead."""
+        """Return the protocol the group would choose if `member` supported `protocols` instead."""
         present, member.protocols = member.protocols, protocols
-        self._support_instead(present, protocols)
+        self._replace_support(present, protocols)
         try:
             return self.choose_protocol()
         finally:
             member.protocols = present
-            self._support_instead(protocols, present)
+            self._replace_support(protocols, present)
 
     def subscribed_topics(self) -> set[str] | None:
-        """What the members of a consumer group want to read; None where nobody knows."""
+        """Return the topics the members of a consumer group subscribe to, or None if that is unknown."""
         return self._topics
 
-    def find_subscribed_topics(self) -> None:
+    def update_subscribed_topics(self) -> None:
         if self.protocol_type != PROTOCOL_TYPE:
             self._topics = None
         elif not self.members:
@@ -196,7 +199,7 @@ class Group:
     # --- generations
 
     def elect_joined_leader(self) -> bool:
-        """A leader that did not join gives way to a member that did. False if there is none."""
+        """Replace a leader that did not join by a member that did. Return False if no member joined."""
         if self.leader is None:
             return False
         if self.members[self.leader].join_reply is None:
@@ -209,20 +212,20 @@ class Group:
     def next_generation(self) -> None:
         self.generation += 1
         self.protocol = self.choose_protocol() if self.members else None
-        self.find_subscribed_topics()
+        self.update_subscribed_topics()
         self.unsynced.clear()
         self.move_to(COMPLETING if self.members else EMPTY)
 
-    # --- who may do what
+    # --- checks of requests
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
-        """Raises KafkaError FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID."""
+        """Raise KafkaError FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID unless this is a present member."""
         if instance_id is not None:
             present = self.static.get(instance_id)
             if present is not None and present != member_id:
                 raise KafkaError(
                     Errors.FENCED_INSTANCE_ID,
-                    f"{instance_id!r} in group {self.id!r} is now the member {present!r}, no longer {member_id!r}",
+                    f"instance {instance_id!r} of group {self.id!r} is now member {present!r}, no longer {member_id!r}",
                 )
             if present is None:
                 raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"group {self.id!r} has no instance {instance_id!r}")
@@ -230,24 +233,25 @@ class Group:
             raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"group {self.id!r} has no member {member_id!r}")
 
     def check_generation(self, generation: int) -> None:
-        """Raises KafkaError ILLEGAL_GENERATION."""
+        """Raise KafkaError ILLEGAL_GENERATION unless this is the present generation."""
         if generation != self.generation:
             raise KafkaError(
                 Errors.ILLEGAL_GENERATION, f"group {self.id!r} is in generation {self.generation}, not {generation}"
             )
 
     def check_alive(self) -> None:
-        """Raises KafkaError COORDINATOR_NOT_AVAILABLE: the client is to look for the coordinator again."""
+        """Raise KafkaError COORDINATOR_NOT_AVAILABLE, which makes clients find the coordinator again, if the group is
+        dead."""
         if self.state == DEAD:
             raise KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"group {self.id!r} is being deleted")
 
     def check_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> None:
-        """Whether offsets may be committed; a member that commits is alive.
+        """Raise KafkaError unless the group accepts this offset commit. A commit of a member extends its session.
 
-        A generation below 0 is no member's: that of an administrator, or of a consumer that manages its partitions
-        itself, which may commit while there are no members (in a transaction always: old clients do not say who they
-        are). Raises KafkaError COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
-        REBALANCE_IN_PROGRESS.
+        A generation below 0 means that no member commits: an administrator, or a consumer that assigns its own
+        partitions. Such commits need a group without members; in a transaction they are always accepted, because old
+        clients do not send the member there. Raises COORDINATOR_NOT_AVAILABLE, FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID,
+        ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS.
         """
         self.check_alive()
         if generation < 0 and self.state == EMPTY:

@@ -1,6 +1,6 @@
-"""JoinGroup: a member comes, comes back, or says something else than before.
+"""The step for JoinGroup: a member joins, rejoins, or changes its protocols.
 
-Source: GroupCoordinator, KIP-345 (static members), KIP-394 (an id first), KIP-814 (a static leader skips assigning).
+Source: GroupCoordinator, KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED), KIP-814 (skip_assignment).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkapy.coordinator.groups.answers import generation_of, join_refused, joined, members_of
 from kafkapy.coordinator.groups.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
 from kafkapy.coordinator.groups.member import Member, Protocols, Reply
 from kafkapy.coordinator.groups.records import group_record
+from kafkapy.coordinator.groups.responses import join_error, join_response, join_response_maker, members_for_leader
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.strings import fits
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.coordinator.groups")
 
-# A member that waits for its first generation cannot say that it is still there; a client that has given up and come
-# again under another id would be waited for. So it is forgotten after this time, and comes again if it still waits.
+# A member that waits for its first generation sends no heartbeats. If its client has given up and joined again under
+# another id, the rebalance would wait for the old id. So new members expire after this time (as in Kafka).
 NEW_MEMBER_TIMEOUT_S = 300.0
 
 
 class Join(NamedTuple):
-    """A request. member_id: empty for a new member. Times are milliseconds.
+    """A JoinGroup request. `member_id` is empty for a new member. Times are in milliseconds.
 
-    needs_id   a new member gets an id first and joins with it (from version 4)
-    may_skip   a static leader that comes back understands that it is not to assign anything (from version 9)
+    needs_id   a new member first gets an id in a MEMBER_ID_REQUIRED error, and joins with it (version 4+)
+    may_skip   the client understands skip_assignment in the response (version 9+)
     """
 
     member_id: str
@@ -48,21 +48,22 @@ class Join(NamedTuple):
 
 
 def join(rebalances: Rebalances, group_id: str, request: Join) -> Effects | None:
-    """Raises KafkaError: what is wrong with the request."""
+    """Handle a JoinGroup. Raises KafkaError if the request is refused."""
     settings = rebalances.settings()
     low, high = settings["group.min.session.timeout.ms"], settings["group.max.session.timeout.ms"]
     if not low <= request.session_ms <= high:
         raise KafkaError(
-            Errors.INVALID_SESSION_TIMEOUT, f"a session timeout of {request.session_ms} ms is not in {low} to {high}"
+            Errors.INVALID_SESSION_TIMEOUT,
+            f"a session timeout of {request.session_ms} ms is not between {low} and {high} ms",
         )
-    group = rebalances.home.groups.get(group_id)
+    group = rebalances.machine.groups.get(group_id)
     if group is None:
         if request.member_id:
             raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
-        group = Group(group_id, rebalances.home.shard.clock)
+        group = Group(group_id, rebalances.machine.shard.clock)
     if not _has_room(group, request.member_id, settings["group.max.size"]):
         group.remove(request.member_id)
-        request.reply(join_refused(Errors.GROUP_MAX_SIZE_REACHED))
+        request.reply(join_error(Errors.GROUP_MAX_SIZE_REACHED))
         return rebalances.try_complete(group)
     group.check_alive()
     if not group.supports(request.protocol_type, request.protocols):
@@ -77,7 +78,11 @@ def join(rebalances: Rebalances, group_id: str, request: Join) -> Effects | None
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
-    """While a group rebalances those count who have joined: with a smaller group.max.size the last ones must go."""
+    """Return True if the member may join a group limited to group.max.size.
+
+    During a rebalance only members that have joined it count, so after the limit was lowered the last to join are
+    refused.
+    """
     if group.state in (EMPTY, DEAD):
         return True
     member = group.members.get(member_id)
@@ -90,15 +95,16 @@ def _join_new(rebalances: Rebalances, group: Group, request: Join) -> Effects | 
     new_id = group.new_member_id(request.client_id, request.instance_id)
     if not fits(new_id):
         raise KafkaError(Errors.INVALID_REQUEST, "the client id or the instance id leaves no room for a member id")
-    rebalances.home.groups[group.id] = group
+    rebalances.machine.groups[group.id] = group
     if request.instance_id is not None:
         if request.instance_id in group.static:
-            return _come_back(rebalances, group, request, new_id)
+            return _rejoin_static(rebalances, group, request, new_id)
     elif request.needs_id:
-        # Had it joined at once, a client that never gets this answer would be a member that everybody waits for.
+        # If the client never gets this response, only a pending id is left, which expires. A member added now would
+        # make every rebalance wait for it.
         group.pending[new_id] = group.clock.monotonic() + request.session_ms / 1000
-        rebalances.watch(group, group.pending[new_id])
-        request.reply(join_refused(Errors.MEMBER_ID_REQUIRED, new_id))
+        rebalances.check_sessions_by(group, group.pending[new_id])
+        request.reply(join_error(Errors.MEMBER_ID_REQUIRED, new_id))
         return None
     return _add(rebalances, group, request, new_id)
 
@@ -108,20 +114,21 @@ def _join_known(rebalances: Rebalances, group: Group, request: Join) -> Effects 
         if request.instance_id is not None:
             raise KafkaError(
                 Errors.UNKNOWN_SERVER_ERROR,
-                f"{request.member_id!r} was given to a dynamic member, but comes as instance {request.instance_id!r}",
+                f"member id {request.member_id!r} is a dynamic member's, not of instance {request.instance_id!r}",
             )
         return _add(rebalances, group, request, request.member_id)
     group.check_member(request.member_id, request.instance_id)
     member = group.members[request.member_id]
     says_the_same = member.protocols == request.protocols
-    # It may not have got the last answer; or a follower looks whether something has changed. A leader that joins a
-    # stable group wants a rebalance: it has seen a change, of a topic for instance, that others do not see.
+    # The client may have missed the last response, or a follower checks for changes. A leader of a stable group that
+    # joins again wants a rebalance: it has noticed a change, for instance of a topic, that the coordinator does not
+    # see.
     if says_the_same and (group.state == COMPLETING or (group.state == STABLE and member.id != group.leader)):
-        request.reply(joined(group, member.id))
+        request.reply(join_response(group, member.id))
         return None
     group.update(member, request.protocols, request.rebalance_ms, request.session_ms)
     group.await_join(member, request.reply)
-    return rebalances.changed(group, member, f"joins again ({request.reason or 'no reason given'})")
+    return rebalances.members_changed(group, member, f"joins again ({request.reason or 'no reason given'})")
 
 
 def _add(rebalances: Rebalances, group: Group, request: Join, member_id: str) -> Effects | None:
@@ -137,50 +144,63 @@ def _add(rebalances: Rebalances, group: Group, request: Join, member_id: str) ->
     member.is_new = True
     member.deadline = group.clock.monotonic() + NEW_MEMBER_TIMEOUT_S
     if group.state == PREPARING and group.generation == 0:
-        group.more_came = True
+        group.joined_in_delay = True
     group.add(member, request.protocol_type, request.reply)
-    rebalances.watch(group, member.deadline)
-    return rebalances.changed(group, member, f"joins ({request.reason or 'no reason given'})")
+    rebalances.check_sessions_by(group, member.deadline)
+    return rebalances.members_changed(group, member, f"joins ({request.reason or 'no reason given'})")
 
 
-# --- a static member that comes back without its id
+# --- static members that rejoin without their member id
 
 
-def _come_back(rebalances: Rebalances, group: Group, request: Join, new_id: str) -> Effects | None:
-    """In a stable group nothing needs to change but its id, which is written down first."""
-    assert request.instance_id is not None
-    member = group.members[group.static[request.instance_id]]
+def _rejoin_static(rebalances: Rebalances, group: Group, request: Join, new_id: str) -> Effects | None:
+    """Give a returning static member its new id. In a stable group this needs no rebalance, only a record of the new
+    id."""
+    instance_id = request.instance_id
+    assert instance_id is not None
+    member = group.members[group.static[instance_id]]
     if group.state != STABLE or group.would_choose(member, request.protocols) != group.protocol:
-        return _replace(rebalances, group, request, new_id)
+        return _replace_static(rebalances, group, request, new_id)
     generation = group.generation
     replacement = Member(
         new_id,
-        member.instance_id,
+        instance_id,
         member.client_id,
         member.client_host,
         rebalance_ms=request.rebalance_ms,
         session_ms=request.session_ms,
         protocols=request.protocols,
     )
-    assignments = {one.id: one.assignment for one in group.members.values()}
+    # A record holds the whole group. Several members may rejoin before the first of their records is in the log; the
+    # last record must then have all the new ids, or a member left with its old id would be fenced after the next load.
+    group.returning[instance_id] = replacement
+    assignments = {other.id: other.assignment for other in group.members.values()}
 
     def then(error: KafkaError | None) -> None:
+        if group.returning.get(instance_id) is replacement:  # unless the instance has rejoined again since
+            del group.returning[instance_id]
         if error is not None:
-            request.reply(join_refused(rebalances.append_error(error)))
+            request.reply(join_error(rebalances.member_error(error)))
         else:
-            rebalances.home.shard.run(lambda _: _replace(rebalances, group, request, new_id, written=generation))
+            rebalances.machine.shard.run(
+                lambda _: _replace_static(rebalances, group, request, new_id, written=generation)
+            )
 
-    return Effects([group_record(group, assignments, returning=(member, replacement))], then)
+    return Effects([group_record(group, assignments, group.returning)], then)
 
 
-def _replace(
+def _replace_static(
     rebalances: Rebalances, group: Group, request: Join, new_id: str, *, written: int | None = None
 ) -> Effects | None:
-    """The new id takes the place of the old, which is fenced. `written`: the generation whose record has it."""
+    """Give a static member its new id and fence the old one.
+
+    `written`: the generation of the record that has the new id; if the group is still stable in it, no rebalance
+    follows.
+    """
     assert request.instance_id is not None
     present = group.static.get(request.instance_id)
-    if present is None:  # it has left while the record was on its way
-        request.reply(join_refused(Errors.UNKNOWN_MEMBER_ID))
+    if present is None:  # it has left during the append
+        request.reply(join_error(Errors.UNKNOWN_MEMBER_ID))
         return None
     member, former_leader = group.members[present], group.leader
     log.info("instance %r of group %r is now %r, no longer %r", request.instance_id, group.id, new_id, present)
@@ -188,19 +208,22 @@ def _replace(
     group.rename(member, new_id)
     group.update(member, request.protocols, request.rebalance_ms, request.session_ms)
     group.touch(member)
-    rebalances.watch(group, member.deadline)
+    rebalances.check_sessions_by(group, member.deadline)
     if group.state == STABLE and group.generation == written:
-        request.reply(_unchanged(group, new_id, request.may_skip, former_leader))
+        request.reply(_join_response_without_rebalance(group, new_id, request.may_skip, former_leader))
         return None
     group.await_join(member, request.reply)
-    return rebalances.changed(group, member, "came back")
+    return rebalances.members_changed(group, member, "rejoined")
 
 
-def _unchanged(group: Group, new_id: str, may_skip: bool, former_leader: str | None) -> Any:
-    """The generation goes on. An assignment that the leader made now would reach nobody: it is told not to make one,
-    or, where it would not understand, that the leader is another, which is its former self."""
-    answer = generation_of(group)
+def _join_response_without_rebalance(group: Group, new_id: str, may_skip: bool, former_leader: str | None) -> Any:
+    """Return the join response for a static member that rejoined in a stable group, which stays in its generation.
+
+    An assignment computed now would be discarded. Clients that understand skip_assignment (KIP-814) are told to skip
+    it; for older ones the response names their former id as the leader, so that they do not compute an assignment.
+    """
+    answer = join_response_maker(group)
     if not may_skip:
         return answer(member_id=new_id, leader=former_leader)
     is_leader = new_id == group.leader
-    return answer(member_id=new_id, skip_assignment=is_leader, members=members_of(group) if is_leader else [])
+    return answer(member_id=new_id, skip_assignment=is_leader, members=members_for_leader(group) if is_leader else [])

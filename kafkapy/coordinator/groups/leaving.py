@@ -1,4 +1,4 @@
-"""LeaveGroup: members go, one by one or, said by an administrator, many at a time (KIP-345)."""
+"""The step for LeaveGroup: removes one member, or several in the request of an administrator (KIP-345)."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 def leave(rebalances: Rebalances, group_id: str, leaving: Sequence[Any], reply: Reply) -> Effects | None:
-    """`leaving`: the request's members, each answered with an error code of its own. Raises KafkaError."""
-    group = rebalances.home.groups.get(group_id)
+    """Remove the request's members and reply with an error code for each. Raises KafkaError."""
+    group = rebalances.machine.groups.get(group_id)
     if group is not None:
         group.check_alive()
     answers = []
     left: list[Member] = []
-    for one in leaving:
+    for member in leaving:
         code = Errors.UNKNOWN_MEMBER_ID
         if group is not None:
-            code = _leave(rebalances, group, one.member_id, one.group_instance_id, left)
+            code = _leave(rebalances, group, member.member_id, member.group_instance_id, left)
         answers.append(
             LEAVE_GROUP.Response.Members(
-                member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
+                member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
             )
         )
     reply(LEAVE_GROUP.Response(error_code=Errors.NONE, members=answers))
     if group is None:
         return None
-    if not left:  # at most ids that nobody had joined with yet
+    if not left:  # at most pending ids were removed
         return rebalances.try_complete(group)
-    reasons = {one.reason for one in leaving if one.reason}
-    return rebalances.changed(group, named(left), f"left ({', '.join(sorted(reasons)) or 'no reason given'})")
+    reasons = {member.reason for member in leaving if member.reason}
+    return rebalances.members_changed(group, named(left), f"left ({', '.join(sorted(reasons)) or 'no reason given'})")
 
 
 def _leave(rebalances: Rebalances, group: Group, member_id: str, instance_id: str | None, left: list[Member]) -> int:
-    """The code; puts who had joined into `left`."""
-    if not member_id:  # by its instance alone: an administrator removes it
+    """Remove one member or pending id and return the error code; add a removed member to `left`."""
+    if not member_id:  # by instance id only: an administrator's request
         present = group.static.get(instance_id) if instance_id is not None else None
         if present is None:
             return Errors.UNKNOWN_MEMBER_ID

@@ -1,21 +1,20 @@
-"""One member of a group."""
+"""A member of a classic consumer group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Protocols = tuple[tuple[str, bytes], ...]  # what a member can do, the one preferred first: name, metadata
-Reply = Callable[[Any], object]  # takes the response message, once
+Protocols = tuple[tuple[str, bytes], ...]  # (name, metadata) in the member's order of preference
+Reply = Callable[[Any], object]  # gets the response, once
 
 
 class Member:
-    """What a member told at its last join, what it was assigned, and the answers it waits for.
+    """A member of a group: its last JoinGroup, its assignment, and the replies it waits for.
 
-    session_ms, rebalance_ms   its time-outs
-    deadline                   monotonic seconds: without a word from it until then, it is gone
-    is_new                     it has not been in a generation; until then it may leave by its deadline also while it
-                               waits for one, because nobody knows whether it still does
+    deadline   monotonic seconds at which the session expires
+    is_new     not in a generation yet; such a member expires even while it waits for a join response, because its
+               client may have given up
     """
 
     __slots__ = (
@@ -63,23 +62,23 @@ class Member:
 
     @property
     def is_static(self) -> bool:
-        """Whether it names an instance, and may come back as the same member (KIP-345)."""
+        """True if the member has an instance id (KIP-345)."""
         return self.instance_id is not None
 
     @property
-    def is_excused(self) -> bool:
-        """Whether it waits for us, so that no heartbeat is expected of it."""
+    def awaits_response(self) -> bool:
+        """True if the member waits for a join or sync response, so that no heartbeats are expected of it."""
         return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said with `protocol`, which it supports."""
+        """Return the member's metadata for a protocol. Raises ValueError if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
         raise ValueError(f"{self} does not support {protocol!r}")
 
     def vote(self, candidates: set[str]) -> str:
-        """The protocol that it prefers, out of those that every member supports."""
+        """Return the protocol the member prefers among `candidates`. Raises ValueError if it supports none of them."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name
@@ -87,5 +86,5 @@ class Member:
 
 
 def named(members: Sequence[Member]) -> str:
-    """For the log: who it was, or how many."""
+    """Return the members for a log line: the only member, or their number."""
     return repr(members[0]) if len(members) == 1 else f"{len(members)} members"

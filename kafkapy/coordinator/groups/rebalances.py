@@ -1,9 +1,8 @@
-"""From one generation of a group to the next: who is waited for and how long, and what everybody is told then.
+"""How a group goes from one generation to the next, and the expiry of sessions.
 
-The members of a group that rebalances join again (PREPARING); when all of them have, or the time of the slowest is
-over, the next generation begins without those that did not (COMPLETING); its leader sends the assignments, they are
-written to the log, and everybody who asks gets his (STABLE). Source: GroupCoordinator, DelayedJoin, InitialDelayedJoin,
-DelayedSync.
+In a rebalance the members join again (PREPARING). When all have joined, or the longest rebalance time-out is over, the
+next generation begins without the missing members (COMPLETING). Its leader sends the assignments; once they are in the
+log, each member gets its assignment (STABLE). Source: GroupCoordinator, DelayedJoin, InitialDelayedJoin, DelayedSync.
 """
 
 from __future__ import annotations
@@ -14,108 +13,85 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.coordinator.coordinator_log import coordinator_error
-from kafkapy.coordinator.groups.answers import (
-    NO_MEMBER,
-    Answers,
-    assignment_of,
-    generation_of,
-    join_refused,
-    members_of,
-    sync_refused,
-)
 from kafkapy.coordinator.groups.group import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, Group
 from kafkapy.coordinator.groups.member import Member, named
 from kafkapy.coordinator.groups.records import group_record
+from kafkapy.coordinator.groups.responses import (
+    NO_MEMBER,
+    ResponseQueue,
+    join_error,
+    join_response_maker,
+    members_for_leader,
+    sync_error,
+    sync_response_maker,
+)
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import SYNC_GROUP
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.group_counts import GroupCounts
-    from kafkapy.coordinator.shard import Record, Shard
+    from kafkapy.coordinator.group_machine import GroupMachine
 
-# Static members that are away may have asked for a rebalance timeout of nothing: waiting for them must not be a circle.
-_LEAST_WAIT_MS = 1000
+# The least wait for joins. Absent static members may have a rebalance time-out of 0: waiting again without delay would
+# be a busy loop.
+_MIN_JOIN_WAIT_MS = 1000
 
-# A look at the sessions of a group goes over all its members. So that a crowd which ends one by one (ids that nobody
-# joins with cost a client little) does not make looking a full-time job, the next look is later by this for each.
-_LOOK_PAUSE_S = 50e-6
+# The least time per member between two session checks of a group. A check goes over all members, and a client can
+# cheaply create many pending ids that expire one by one; checking at each expiry would take most of a core.
+_CHECK_PAUSE_S = 50e-6
 
 log = logging.getLogger("kafkapy.coordinator.groups")
 
 
-class Offsets(Protocol):
-    """The offsets of the shard's groups, as far as groups need them."""
-
-    def tombstones(self, group_id: str) -> list[Record]:
-        """What deletes all offsets of the group."""
-        ...
-
-    def count(self, group_id: str) -> int:
-        """How many offsets the group has, or is about to have."""
-        ...
-
-
-class Home(Protocol):
-    """What a shard of `__consumer_offsets` has."""
-
-    shard: Shard[Any]
-    groups: dict[str, Group]
-    counts: GroupCounts
-
-    @property
-    def offsets(self) -> Offsets: ...
-
-    def group(self, group_id: str, *, create: bool = False) -> Group | None: ...
-
-
 class Settings(Protocol):
-    """The broker's settings by name."""
+    """Broker settings by name."""
 
     def __getitem__(self, name: str) -> Any: ...
 
 
 class Rebalances:
-    """Of all groups of one shard. Everything here is part of a step, or a step itself."""
+    """The rebalances and sessions of all groups of one shard. All methods run under the shard's lock, as part of a
+    step."""
 
-    def __init__(self, home: Home, settings: Callable[[], Settings]) -> None:
-        self.home = home
+    def __init__(self, machine: GroupMachine, settings: Callable[[], Settings]) -> None:
+        self.machine = machine
         self.settings = settings
-        self._answers = Answers()
+        self._responses = ResponseQueue()
 
-    # --- life of the shard
+    # --- loading and unloading
 
     def loaded(self) -> None:
-        """The groups were read from the log: their members' sessions begin anew."""
-        for group in self.home.groups.values():
+        """Restart the sessions of all members after the groups were loaded from the log."""
+        for group in self.machine.groups.values():
             if len(group.members) > self.settings()["group.max.size"]:
-                self.prepare(group, f"{len(group.members)} members", "were loaded, more than group.max.size")
+                self.prepare(group, f"{len(group.members)} members", "were loaded, which exceeds group.max.size")
             for member in group.members.values():
                 group.touch(member)
-            self._watch_all(group)
+            self._schedule_session_check(group)
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Another broker may be the coordinator now: whoever waits is told to look for it."""
-        for group in self.home.groups.values():
+        """Answer all waiting members with `reason`: another broker may be the coordinator now."""
+        for group in self.machine.groups.values():
             group.state = DEAD
             for alarm in (group.join_alarm, group.sync_alarm, group.session_alarm):
                 alarm.cancel()
             for member in group.members.values():
                 self.refuse(group, member, reason.code, member.id)
-        self._answers.give_all()
+        self._responses.send_all()
 
     # --- joining
 
-    def changed(self, group: Group, who: object, reason: str) -> Effects | None:
-        """Members came, left or changed their minds: where no rebalance is under way, one begins."""
+    def members_changed(self, group: Group, who: object, reason: str) -> Effects | None:
+        """Begin a rebalance, unless one is in progress, because members joined, left or changed their protocols."""
         if group.state in (STABLE, COMPLETING) or (group.state == EMPTY and group.members):
             self.prepare(group, who, reason)
         return self.try_complete(group)
 
     def prepare(self, group: Group, who: object, reason: str) -> None:
+        """Begin a rebalance; `who` and `reason` are for the log."""
         log.info("group %r rebalances after generation %d: %.500s %.500s", group.id, group.generation, who, reason)
         if group.state == COMPLETING:
-            self.tell_synced(group, Errors.REBALANCE_IN_PROGRESS, {})
+            self.answer_syncs(group, Errors.REBALANCE_IN_PROGRESS, {})
         group.unsynced.clear()
         group.sync_alarm.cancel()
         is_first = group.state == EMPTY
@@ -128,14 +104,15 @@ class Rebalances:
             self._wait_for_joins(group)
 
     def _delay(self, group: Group, delay_ms: int) -> None:
-        group.join_alarm.set(self.home.shard, delay_ms / 1000, lambda: self._delay_is_over(group, delay_ms))
+        group.join_alarm.set(self.machine.shard, delay_ms / 1000, lambda: self._delay_is_over(group, delay_ms))
 
     def _delay_is_over(self, group: Group, delay_ms: int) -> Effects | None:
-        """Whoever comes to a new group brings others: as long as some do, they are waited for a little longer."""
+        """Extend the initial delay while more members join, up to the longest rebalance time-out, then begin the
+        generation."""
         left_ms = group.delay_left_ms
-        if not group.more_came or not left_ms:
+        if not group.joined_in_delay or not left_ms:
             return self._complete(group)
-        group.more_came = False
+        group.joined_in_delay = False
         group.delay_left_ms = max(left_ms - delay_ms, 0)
         self._delay(group, min(self.settings()["group.initial.rebalance.delay.ms"], left_ms))
         return None
@@ -143,10 +120,10 @@ class Rebalances:
     def _wait_for_joins(self, group: Group, at_least_ms: int = 0) -> None:
         group.delay_left_ms = None
         wait_ms = max(group.rebalance_ms, at_least_ms)
-        group.join_alarm.set(self.home.shard, wait_ms / 1000, lambda: self._complete(group))
+        group.join_alarm.set(self.machine.shard, wait_ms / 1000, lambda: self._complete(group))
 
     def try_complete(self, group: Group) -> Effects | None:
-        """The next generation begins if it has only waited for what has just happened."""
+        """Begin the next generation if the group is rebalancing and every member has now joined."""
         if group.state == PREPARING and group.delay_left_ms is None and group.all_have_joined:
             return self._complete(group)
         return None
@@ -154,22 +131,25 @@ class Rebalances:
     def _complete(self, group: Group) -> Effects | None:
         group.join_alarm.cancel()
         group.delay_left_ms = None
-        for member in [one for one in group.members.values() if one.join_reply is None and not one.is_static]:
-            log.info("group %r goes on without %r, which did not join in time", group.id, member)
+        for member in [it for it in group.members.values() if it.join_reply is None and not it.is_static]:
+            log.info("group %r removes %r, which did not rejoin in time", group.id, member)
             group.remove(member.id)
         if group.members and not group.elect_joined_leader():
-            log.info("group %r has static members only, and none joined: it waits for their sessions", group.id)
-            self._wait_for_joins(group, at_least_ms=_LEAST_WAIT_MS)
+            log.info(
+                "group %r has only static members and none rejoined: waiting until they do or their sessions expire",
+                group.id,
+            )
+            self._wait_for_joins(group, at_least_ms=_MIN_JOIN_WAIT_MS)
             return None
         group.next_generation()
         log.info("group %r begins generation %d, members: %d", group.id, group.generation, len(group.members))
         if group.state == EMPTY:
             return Effects([group_record(group, {})], lambda error: self._stored_empty(group, error))
-        self._tell_joined(group)
-        group.sync_alarm.set(self.home.shard, group.rebalance_ms / 1000, lambda: self._sync_is_due(group))
+        self._answer_joins(group)
+        group.sync_alarm.set(self.machine.shard, group.rebalance_ms / 1000, lambda: self._sync_is_due(group))
         return None
 
-    def _tell_joined(self, group: Group) -> None:
+    def _answer_joins(self, group: Group) -> None:
         now = group.clock.monotonic()
         waiting = []
         for member in group.members.values():
@@ -179,54 +159,55 @@ class Rebalances:
             member.is_new = False
             member.deadline = now + member.session_ms / 1000
         group.unsynced.update(group.members)
-        self.watch(group, min(member.deadline for member in group.members.values()))
-        waiting.sort(key=lambda one: one[1] != group.leader)  # the leader first: the others wait for what it says
-        answer, leader, members = generation_of(group), group.leader, members_of(group)
-        self._answers.give(
-            self.home.shard,
-            ((reply, answer(member_id=id, members=members if id == leader else [])) for reply, id in waiting),
+        self.check_sessions_by(group, min(member.deadline for member in group.members.values()))
+        waiting.sort(key=lambda entry: entry[1] != group.leader)  # the leader first: all wait for its assignment
+        response, leader, members = join_response_maker(group), group.leader, members_for_leader(group)
+        self._responses.send(
+            self.machine.shard,
+            ((reply, response(member_id=id, members=members if id == leader else [])) for reply, id in waiting),
         )
 
     def _stored_empty(self, group: Group, error: KafkaError | None) -> None:
-        # Nobody waits for it: at worst the last generation is loaded once more, and its members time out again.
+        # No reply depends on this record. If it is missing, a load finds the previous generation, whose members expire
+        # again.
         if error is not None:
-            log.warning("that group %r is empty could not be written: %s", group.id, error)
+            log.warning("the record of the empty group %r could not be written: %s", group.id, error)
 
     # --- assignments
 
     def _sync_is_due(self, group: Group) -> Effects | None:
-        """Members that never asked for their assignment do not consume: the group goes on without them."""
+        """Remove the members that sent no SyncGroup in time, and rebalance."""
         missing = [group.members[id] for id in group.unsynced]
         for member in missing:
             group.remove(member.id)
-        self.prepare(group, named(missing), "did not ask for their assignment in time")
+        self.prepare(group, named(missing), "sent no SyncGroup in time")
         return self.try_complete(group)
 
-    def has_synced(self, group: Group, member: Member) -> None:
+    def note_synced(self, group: Group, member: Member) -> None:
         group.unsynced.discard(member.id)
         if not group.unsynced:
             group.sync_alarm.cancel()
 
     def store(self, group: Group, assignments: Mapping[str, bytes]) -> Effects:
-        """The leader has decided."""
-        self.home.counts.rebalances += 1
+        """Append the leader's assignments; the members get them when they are in the log."""
+        self.machine.counts.rebalances += 1
         generation = group.generation
 
         def then(error: KafkaError | None) -> None:
-            # While the record was on its way another rebalance may have begun, or ended.
+            # During the append, another rebalance may have begun or even completed.
             if group.state != COMPLETING or group.generation != generation:
                 return
             if error is None:
-                self.tell_synced(group, Errors.NONE, assignments)
+                self.answer_syncs(group, Errors.NONE, assignments)
                 group.move_to(STABLE)
             else:
-                self.tell_synced(group, self.append_error(error), {})
+                self.answer_syncs(group, self.member_error(error), {})
                 self.prepare(group, "its assignments", f"could not be written: {error}")
 
         return Effects([group_record(group, assignments)], then)
 
-    def tell_synced(self, group: Group, code: int, assignments: Mapping[str, bytes]) -> None:
-        """Everybody who waits for his assignment gets it, or the error."""
+    def answer_syncs(self, group: Group, code: int, assignments: Mapping[str, bytes]) -> None:
+        """Send each waiting member its assignment, or the error `code`."""
         now = group.clock.monotonic()
         waiting = []
         for member in group.members.values():
@@ -235,57 +216,62 @@ class Rebalances:
                 waiting.append((member.sync_reply, member.assignment))
                 member.sync_reply = None
                 member.deadline = now + member.session_ms / 1000
-        self._watch_all(group)
-        answer = assignment_of(group) if code == Errors.NONE else partial(SYNC_GROUP.Response, error_code=code)
-        self._answers.give(self.home.shard, ((reply, answer(assignment=mine)) for reply, mine in waiting))
+        self._schedule_session_check(group)
+        response = sync_response_maker(group) if code == Errors.NONE else partial(SYNC_GROUP.Response, error_code=code)
+        self._responses.send(
+            self.machine.shard, ((reply, response(assignment=assignment)) for reply, assignment in waiting)
+        )
 
-    def append_error(self, error: KafkaError) -> int:
-        """What members are told when a group's record could not be written: after a time-out they join again."""
+    def member_error(self, error: KafkaError) -> int:
+        """Return the code for members when a group's record could not be written. After a time-out they join again."""
         return Errors.REBALANCE_IN_PROGRESS if error.code == Errors.REQUEST_TIMED_OUT else coordinator_error(error)
 
     # --- one member
 
     def refuse(self, group: Group, member: Member, code: int, member_id: str = NO_MEMBER) -> None:
-        """Whatever the member waits for is answered with the error."""
+        """Answer the member's pending join and sync with the error."""
         if member.join_reply is not None:
-            member.join_reply(join_refused(code, member_id))
+            member.join_reply(join_error(code, member_id))
             group.await_join(member, None)
         if member.sync_reply is not None:
-            member.sync_reply(sync_refused(code))
+            member.sync_reply(sync_error(code))
             member.sync_reply = None
 
     def remove(self, group: Group, member: Member) -> None:
-        """The member is gone; if it waits after all, it may come as a new one."""
+        """Remove a member. If it still waits for a response, UNKNOWN_MEMBER_ID makes it join as a new member."""
         self.refuse(group, member, Errors.UNKNOWN_MEMBER_ID)
         group.remove(member.id)
 
     # --- sessions
 
-    def watch(self, group: Group, deadline: float) -> None:
-        """Looks for members that are gone at `deadline`, if not before. Whoever is heard of only notes a later
-        deadline: the look finds that there is nothing to do yet."""
-        if deadline < group.next_look:
-            group.next_look = deadline
+    def check_sessions_by(self, group: Group, deadline: float) -> None:
+        """Schedule a check for expired sessions at `deadline`, unless an earlier check is scheduled.
+
+        Heartbeats only move a member's deadline, not the alarm: a check that finds no expired session schedules the
+        next one.
+        """
+        if deadline < group.next_session_check:
+            group.next_session_check = deadline
             delay = max(0.0, deadline - group.clock.monotonic())
-            group.session_alarm.set(self.home.shard, delay, lambda: self._look(group))
+            group.session_alarm.set(self.machine.shard, delay, lambda: self._check_sessions(group))
 
-    def _watch_all(self, group: Group) -> None:
-        deadlines = [member.deadline for member in group.members.values() if not member.is_excused]
+    def _schedule_session_check(self, group: Group) -> None:
+        deadlines = [member.deadline for member in group.members.values() if not member.awaits_response]
         deadlines += group.pending.values()
-        soonest = group.clock.monotonic() + len(deadlines) * _LOOK_PAUSE_S
-        self.watch(group, max(min(deadlines, default=float("inf")), soonest))
+        soonest = group.clock.monotonic() + len(deadlines) * _CHECK_PAUSE_S
+        self.check_sessions_by(group, max(min(deadlines, default=float("inf")), soonest))
 
-    def _look(self, group: Group) -> Effects | None:
-        group.next_look = float("inf")
+    def _check_sessions(self, group: Group) -> Effects | None:
+        group.next_session_check = float("inf")
         now = group.clock.monotonic()
-        gone = [one for one in group.members.values() if one.deadline <= now and not one.is_excused]
-        never_came = [id for id, deadline in group.pending.items() if deadline <= now]
-        for member in gone:
-            log.info("group %r goes on without %r, which was not heard of in time", group.id, member)
+        expired = [it for it in group.members.values() if it.deadline <= now and not it.awaits_response]
+        never_joined = [id for id, deadline in group.pending.items() if deadline <= now]
+        for member in expired:
+            log.info("group %r removes %r, whose session has expired", group.id, member)
             self.remove(group, member)
-        for id in never_came:
+        for id in never_joined:
             group.remove(id)
-        self._watch_all(group)
-        if gone:
-            return self.changed(group, named(gone), "not heard of in time")
+        self._schedule_session_check(group)
+        if expired:
+            return self.members_changed(group, named(expired), "session expired")
         return self.try_complete(group)

@@ -1,7 +1,7 @@
-"""A group as `__consumer_offsets` keeps it: who its members are, and what they were assigned.
+"""Converts groups to and from their records in `__consumer_offsets`.
 
-A record is written when a generation has its assignments, when a static member comes back under a new id, and when the
-last member has left; so a group that is read is stable or empty. Source: GroupMetadataManager.
+A record is written when a generation has its assignments, when a static member rejoins with a new id, and when the last
+member has left, so a loaded group is stable or empty. Source: GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -23,34 +23,33 @@ if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
 
 _NO_REBALANCE_MS = -1
+_NO_MEMBERS: Mapping[str, Member] = {}
 
 
 def group_record(
-    group: Group, assignments: Mapping[str, bytes], *, returning: tuple[Member, Member] | None = None
+    group: Group, assignments: Mapping[str, bytes], returning: Mapping[str, Member] = _NO_MEMBERS
 ) -> Record:
-    """The group with these assignments by member id (none: no bytes).
+    """Return the group's record with these assignments (by present member id; empty where missing).
 
-    returning: a member and what is to stand in its place.
+    returning: by instance id, members to write in place of the present ones.
     """
-    gone, back = returning if returning is not None else (None, None)
     leader = group.leader
-    if gone is not None and back is not None and leader == gone.id:
-        leader = back.id
     members = []
     for member in group.members.values():
-        assignment = assignments.get(member.id, b"")
-        one = back if member is gone and back is not None else member
+        written = member if member.instance_id is None else returning.get(member.instance_id, member)
+        if member.id == leader:
+            leader = written.id
         assert group.protocol is not None
         members.append(
             GROUP_METADATA_VALUE.Message.Members(
-                member_id=one.id,
-                group_instance_id=one.instance_id,
-                client_id=one.client_id,
-                client_host=one.client_host,
-                rebalance_timeout=one.rebalance_ms,
-                session_timeout=one.session_ms,
-                subscription=one.metadata(group.protocol),
-                assignment=assignment,
+                member_id=written.id,
+                group_instance_id=written.instance_id,
+                client_id=written.client_id,
+                client_host=written.client_host,
+                rebalance_timeout=written.rebalance_ms,
+                session_timeout=written.session_ms,
+                subscription=written.metadata(group.protocol),
+                assignment=assignments.get(member.id, b""),
             )
         )
     since = group.current_state_timestamp_ms
@@ -66,35 +65,35 @@ def group_record(
 
 
 def group_tombstone(group: Group) -> list[Record]:
-    """What deletes the group's record, if there is one: a group that had no members has written none."""
+    """Return the tombstone of the group's record, or nothing if the group never had members and so has no record."""
     return [(encode_group_key(group.id), None)] if group.generation > 0 else []
 
 
 def group_of(group_id: str, found: Any, clock: Clock) -> Group:
-    """The group as a record (a GROUP_METADATA_VALUE.Message) has it."""
+    """Build the group from its decoded record (a GROUP_METADATA_VALUE.Message)."""
     group = Group(group_id, clock)
-    for one in found.members:
-        # Records of Kafka 0.9 have no rebalance time-out: the session's was good for both.
-        no_rebalance = one.rebalance_timeout == _NO_REBALANCE_MS
+    for stored in found.members:
+        # Records of Kafka 0.9 have no rebalance time-out: the session time-out served as both.
+        no_rebalance = stored.rebalance_timeout == _NO_REBALANCE_MS
         member = Member(
-            one.member_id,
-            one.group_instance_id,
-            one.client_id,
-            one.client_host,
-            rebalance_ms=one.session_timeout if no_rebalance else one.rebalance_timeout,
-            session_ms=one.session_timeout,
-            protocols=((found.protocol or "", one.subscription),),
-            assignment=one.assignment,
+            stored.member_id,
+            stored.group_instance_id,
+            stored.client_id,
+            stored.client_host,
+            rebalance_ms=stored.session_timeout if no_rebalance else stored.rebalance_timeout,
+            session_ms=stored.session_timeout,
+            protocols=((found.protocol or "", stored.subscription),),
+            assignment=stored.assignment,
         )
         group.add(member, found.protocol_type, None)
     group.state = STABLE if found.members else EMPTY
     group.generation = found.generation
     group.protocol_type = found.protocol_type or None
     group.protocol = found.protocol
-    # A leader that is no member (nothing but a damaged record names one) would be asked for all the same.
+    # Only a damaged record names a leader that is not a member; the code relies on the leader being one.
     group.leader = found.leader if found.leader in group.members else next(iter(group.members), None)
     group.current_state_timestamp_ms = (
         None if found.current_state_timestamp == NO_TIMESTAMP else found.current_state_timestamp
     )
-    group.find_subscribed_topics()
+    group.update_subscribed_topics()
     return group

@@ -1,4 +1,4 @@
-"""The topics that the members of a group have subscribed to, out of what only they are to understand."""
+"""Decodes the topics that members of a consumer group subscribe to from their protocol metadata."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ log = logging.getLogger("kafkapy.coordinator.groups")
 
 
 def topics_of(group: Group) -> set[str] | None:
-    """None if one of the members has put something else there."""
+    """Return the topics of all members' subscriptions, or None if a member's metadata cannot be decoded."""
     assert group.protocol is not None
-    # Most members of a group say the same thing.
-    said = {member.metadata(group.protocol) for member in group.members.values()}
+    # A set, because most members have the same metadata.
+    distinct = {member.metadata(group.protocol) for member in group.members.values()}
     try:
-        return {topic for metadata in said for topic in _topics(metadata)}
+        return {topic for metadata in distinct for topic in _topics(metadata)}
     except (ProtocolError, UnsupportedVersion) as error:
-        log.warning("the subscriptions of group %r with protocol %r are none: %s", group.id, group.protocol, error)
+        log.warning(
+            "the subscriptions of group %r with protocol %r cannot be decoded: %s", group.id, group.protocol, error
+        )
         return None
 
 
 def _topics(metadata: bytes) -> list[str]:
-    """The topics stand first in all versions, so each is read as version 0, whatever comes behind them."""
+    """Return the topics of a subscription. Every version begins with them, so all are decoded as version 0."""
     version = version_of(metadata, SUBSCRIPTION.name)
     if version < 0:
         raise UnsupportedVersion(f"{SUBSCRIPTION.name} has no version {version}")

@@ -1,13 +1,13 @@
-"""SyncGroup: the leader brings the assignments, everybody gets his. And Heartbeat, which says that nothing changed."""
+"""The steps for SyncGroup, in which members get their assignments from the leader, and for Heartbeat."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkapy.coordinator.groups.answers import assignment_of
 from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, Group
 from kafkapy.coordinator.groups.member import Reply
+from kafkapy.coordinator.groups.responses import sync_response_maker
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Sync(NamedTuple):
-    """A request. Type and name of the protocol are None where the client's version does not say them."""
+    """A SyncGroup request. Protocol type and name are None if the request's version does not have them."""
 
     member_id: str
     instance_id: str | None
@@ -28,25 +28,25 @@ class Sync(NamedTuple):
 
 
 def sync(rebalances: Rebalances, group_id: str, request: Sync) -> Effects | None:
-    """Raises KafkaError: why there is no assignment."""
+    """Handle a SyncGroup. Raises KafkaError if the request is refused."""
     group = _group(rebalances, group_id)
     group.check_alive()
     group.check_member(request.member_id, request.instance_id)
     group.check_generation(request.generation)
-    for said, present in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
-        if said is not None and said != present:
+    for claimed, present in ((request.protocol_type, group.protocol_type), (request.protocol, group.protocol)):
+        if claimed is not None and claimed != present:
             raise KafkaError(
-                Errors.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} has chosen {present!r}, not {said!r}"
+                Errors.INCONSISTENT_GROUP_PROTOCOL, f"group {group_id!r} uses {present!r}, not {claimed!r}"
             )
     if group.state == EMPTY:
         raise KafkaError(Errors.UNKNOWN_MEMBER_ID)
     if group.state == PREPARING:
         raise KafkaError(Errors.REBALANCE_IN_PROGRESS)
     member = group.members[request.member_id]
-    rebalances.has_synced(group, member)
+    rebalances.note_synced(group, member)
     if group.state != COMPLETING:
         group.touch(member)
-        request.reply(assignment_of(group)(assignment=member.assignment))
+        request.reply(sync_response_maker(group)(assignment=member.assignment))
         return None
     member.sync_reply = request.reply
     if member.id != group.leader:
@@ -55,7 +55,7 @@ def sync(rebalances: Rebalances, group_id: str, request: Sync) -> Effects | None
 
 
 def heartbeat(rebalances: Rebalances, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
-    """REBALANCE_IN_PROGRESS when the member is to join again. Raises KafkaError."""
+    """Extend the member's session and return NONE, or REBALANCE_IN_PROGRESS if it must rejoin. Raises KafkaError."""
     group = _group(rebalances, group_id)
     group.check_alive()
     group.check_member(member_id, instance_id)
@@ -65,7 +65,7 @@ def heartbeat(rebalances: Rebalances, group_id: str, member_id: str, instance_id
 
 
 def _group(rebalances: Rebalances, group_id: str) -> Group:
-    group = rebalances.home.groups.get(group_id)
+    group = rebalances.machine.groups.get(group_id)
     if group is None:
         raise KafkaError(Errors.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}")
     return group

@@ -1,11 +1,11 @@
-"""Committed offsets: how far each group has come in each partition.
+"""Committed offsets.
 
-    store.py       those of one shard, and which of them are about to change
-    commits.py     commit, also in a transaction: one step each
-    removals.py    deletion, and the end of a group that has nothing left
-    expiry.py      which offsets are too old
-    manager.py     what the handlers call: finds the shard and runs the steps
+  store.py       the committed offsets of one shard, and commits in progress
+  commits.py     the steps that commit offsets, in a transaction or not
+  removals.py    the steps that delete offsets, and groups with them
+  expiry.py      offsets.retention.minutes
+  manager.py     what the request handlers call
 
-The offsets themselves are in ext/offset_table, keys and values of their records in ext/offset_commit, and a load goes
-from the log's bytes to the table in ext/offset_replay.
+The extensions have the rest: ext/offset_table stores the offsets, ext/offset_commit encodes keys and values, and
+ext/offset_replay reads them from the log's bytes into the table.
 """

@@ -1,8 +1,9 @@
-"""Offsets that nobody has committed for offsets.retention.minutes, and groups that have none left: they go.
+"""Expires offsets by offsets.retention.minutes, and deletes groups that have no offsets left.
 
-What counts is when the group became empty. Offsets that a consumer without a group keeps, and those of topics that a
-group's members no longer read, count from their own commit. One that names its end (of a client before Kafka 2.1) ends
-then, whoever reads it. Source: Kafka's GroupMetadata.removeExpiredOffsets, GroupMetadataManager.cleanupGroupMetadata.
+The retention time of a group's offsets begins when the group becomes empty. For offsets of consumers without a group,
+and for topics that the group no longer subscribes to, it begins with the commit. An offset with an expire timestamp
+(from clients before Kafka 2.1) expires at that time. Source: Kafka's GroupMetadata.removeExpiredOffsets,
+GroupMetadataManager.cleanupGroupMetadata.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.groups.group import DEAD, STABLE, Group
-from kafkapy.coordinator.offsets.commits import Home
 from kafkapy.coordinator.offsets.removals import remove
 from kafkapy.coordinator.offsets.store import TopicPartition
 from kafkapy.protocol.consumer_protocol import PROTOCOL_TYPE
 
 if TYPE_CHECKING:
+    from kafkapy.coordinator.group_machine import GroupMachine
     from kafkapy.coordinator.shard import Effects
 
-# A step runs under the shard's lock, beside requests: 100 to 200 microseconds of work.
+# Limits of a step, which runs under the shard's lock while requests wait: 100 to 200 microseconds of work.
 LOOKED_AT_A_STEP = 2000
 REMOVED_A_STEP = 30
 
 
-class Look:
-    """At one group: `step` until `is_done`; `removed` counts the offsets."""
+class GroupExpiry:
+    """The expiry of one group's offsets: run `step` until `is_done`; `removed` counts the expired offsets."""
 
     def __init__(self, group_id: str, now_ms: int, retention_ms: int) -> None:
         self._group_id = group_id
@@ -34,19 +35,20 @@ class Look:
         self.is_done = False
         self.removed = 0
 
-    def step(self, home: Home) -> Effects | None:
-        group = home.groups.get(self._group_id)
+    def step(self, machine: GroupMachine) -> Effects | None:
+        """Check the next offsets of the group and delete the expired ones."""
+        group = machine.groups.get(self._group_id)
         if group is None or group.state == DEAD:
             self.is_done = True
             return None
-        expired = self._expired(home, group)
+        expired = self._expired(machine, group)
         self.removed += len(expired)
-        home.counts.expired += len(expired)
-        if not expired and not (group.is_empty and home.offsets.count(group.id) == 0):
+        machine.counts.expired += len(expired)
+        if not expired and not (group.is_empty and machine.offsets.count(group.id) == 0):
             return None
-        return remove(home, group.id, expired)
+        return remove(machine, group.id, expired)
 
-    def _expired(self, home: Home, group: Group) -> list[TopicPartition]:
+    def _expired(self, machine: GroupMachine, group: Group) -> list[TopicPartition]:
         subscribed: set[str] = set()
         since = None
         if group.protocol_type is not None and group.is_empty:
@@ -57,9 +59,9 @@ class Look:
                 self.is_done = True
                 return []
             subscribed = topics
-        found, self._after = home.offsets.table.expired(
+        found, self._after = machine.offsets.table.expired(
             group.id, self._now_ms, self._retention_ms, since, self._after, LOOKED_AT_A_STEP, REMOVED_A_STEP
         )
         self.is_done = self._after < 0
-        unstable = home.offsets.unstable(group.id)
-        return [one for one in found if one[0] not in subscribed and one not in unstable]
+        unstable = machine.offsets.unstable(group.id)
+        return [partition for partition in found if partition[0] not in subscribed and partition not in unstable]

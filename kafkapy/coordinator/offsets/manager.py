@@ -1,6 +1,6 @@
-"""Committed offsets of all groups: finds the shard of a group, runs the step there, and tells how it went.
+"""Committed offsets as the handlers use them: runs steps on the shard of a group.
 
-Source: Kafka's GroupCoordinator and GroupMetadataManager, as far as they are about offsets.
+Source: the parts of Kafka's GroupCoordinator and GroupMetadataManager that concern offsets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkapy.coordinator.groups.group import DEAD
 from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Codes, Commit, Prepared, commit, commit_error, prepare
-from kafkapy.coordinator.offsets.expiry import Look
-from kafkapy.coordinator.offsets.removals import check_deletion, remove
+from kafkapy.coordinator.offsets.expiry import GroupExpiry
+from kafkapy.coordinator.offsets.removals import Done, check_deletion, remove
 from kafkapy.coordinator.offsets.store import TopicPartition
+from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.strings import LONGEST, fits
 
 if TYPE_CHECKING:
-    from kafkapy.coordinator.group_shard import GroupShard
+    from kafkapy.coordinator.group_machine import GroupMachine
     from kafkapy.coordinator.shard import Shard
     from kafkapy.coordinator.shards import Shards
     from kafkapy.runtime.clock import Clock
@@ -31,25 +32,27 @@ log = logging.getLogger("kafkapy.coordinator.offsets")
 NONE_COMMITTED = CommittedOffset(-1)
 _MINUTE_MS = 60_000
 
-# A code and what is committed, NONE_COMMITTED where there is nothing.
+# An error code and the committed offset; NONE_COMMITTED if there is none.
 Found = tuple[int, CommittedOffset]
 
 
 _NONE: Found = (Errors.NONE, NONE_COMMITTED)
 _UNSTABLE: Found = (Errors.UNSTABLE_OFFSET_COMMIT, NONE_COMMITTED)
-_A_TURN = 1000  # partitions that are looked up at a time
+_PARTITIONS_A_STEP = 1000  # partitions that are looked up in one step
+_GROUPS_AN_APPEND = 100  # groups whose offsets of a deleted topic go in one step
 
 
 class Settings(Protocol):
-    """The broker's settings by name."""
+    """Broker settings by name."""
 
     def __getitem__(self, name: str) -> Any: ...
 
 
 class OffsetManager:
-    """What the handlers of offsets call. `settings()` are asked each time: they change while the broker runs."""
+    """Commits, fetches, deletes and expires offsets. `settings()` is called for each request, as settings are
+    dynamic."""
 
-    def __init__(self, shards: Shards[GroupShard], settings: Callable[[], Settings], clock: Clock) -> None:
+    def __init__(self, shards: Shards[GroupMachine], settings: Callable[[], Settings], clock: Clock) -> None:
         self._shards = shards
         self._settings = settings
         self._clock = clock
@@ -57,81 +60,94 @@ class OffsetManager:
     # --- commits
 
     def commit(self, request: Commit, done: Codes) -> None:
-        """`done(codes)` comes once, at once or from any thread: a code for each offset, in their order."""
+        """Commit, and call `done(codes)` once, at once or on any thread, with a code for each offset in order."""
         self.commit_together([(request, done)])
 
     def commit_together(self, requests: Sequence[tuple[Commit, Codes]]) -> None:
-        """As `commit` for each, but those of a shard are one append; one in a transaction comes alone."""
+        """Commit each request as `commit` would, with one append for all commits of a shard.
+
+        A transactional commit must come alone.
+        """
         settings = self._settings()
-        by_shard: dict[Shard[GroupShard], list[tuple[Prepared, _Answer]]] = {}
+        by_shard: dict[Shard[GroupMachine], list[tuple[Prepared, _CommitResponse]]] = {}
         for request, done in requests:
-            answer = _Answer(request, done)
+            response = _CommitResponse(request, done)
             try:
                 check_group_id(request.group_id, may_be_empty=request.producer is None)
                 shard = self._shards.of(request.group_id)
                 prepared = prepare(request, settings["offset.metadata.max.bytes"], settings["message.max.bytes"])
             except KafkaError as error:
-                answer.refuse(error)
+                response.refuse(error)
                 continue
-            by_shard.setdefault(shard, []).append((prepared, answer))
+            by_shard.setdefault(shard, []).append((prepared, response))
         timeout_s = settings["offsets.commit.timeout.ms"] / 1000
         for shard, commits in by_shard.items():
-            shard.run_together(
-                [(partial(commit, prepared=prepared, done=answer.give), answer.refuse) for prepared, answer in commits]
+            shard.run_joined(
+                [
+                    (partial(commit, prepared=prepared, done=response.send), response.refuse)
+                    for prepared, response in commits
+                ]
             )
-            for _, answer in commits:
-                if not answer.is_given:  # the append waits; so does whoever commits, but not for ever
-                    answer.entry = shard.after(timeout_s, answer.time_out)
+            for _, response in commits:
+                if not response.is_sent:  # the append waits
+                    response.timer = shard.after(timeout_s, response.time_out)
 
     def partition_of(self, group_id: str) -> int:
-        """Where the offsets of a group are kept, of which this broker must be the coordinator. Raises KafkaError."""
+        """Return the partition that stores a group's offsets. Raises KafkaError unless this broker is its
+        coordinator."""
         check_group_id(group_id, may_be_empty=False)
         return self._shards.of(group_id).index
 
     def refused(self, request: Commit, error: KafkaError) -> int:
-        """The code by which a commit is refused whose transaction is in doubt."""
+        """Return the error code for a transactional commit whose transaction could not be verified."""
         log.debug("a transactional commit of group %r is refused: %s", request.group_id, error)
         return commit_error(error)
 
     def transaction_ended(
         self, index: int, producer_id: int, committed: bool, then: Callable[[], object] | None = None
     ) -> None:
-        """The marker of a producer's transaction is in partition `index` of `__consumer_offsets`.
+        """Apply the end of a transaction, whose marker is in partition `index` of `__consumer_offsets`.
 
-        A shard that is being loaded finds it in the log. A commit before the marker may still be under way: where both
-        have waited for a flush, or a transaction is aborted that its producer is not done with.
+        A shard that is loading finds the marker in the log. Otherwise the end is applied after the shard's pending
+        appends: a commit before the marker may not be applied yet, if both waited for the same flush or the transaction
+        was aborted while its producer was still committing.
         """
         shard = self._shards.at(index)
         if shard is not None:
             try:
-                shard.in_turn(lambda home: home.offsets.transaction_ended(producer_id, committed))
+                shard.after_pending_appends(lambda machine: machine.offsets.transaction_ended(producer_id, committed))
             except KafkaError as error:
-                log.debug("the end of the transaction of producer %d is left to the load: %s", producer_id, error)
+                log.debug(
+                    "the load of the shard will apply the end of the transaction of producer %d: %s", producer_id, error
+                )
         if then is not None:
             then()
 
     # --- reading
 
     def fetch(self, group_id: str, partitions: Sequence[TopicPartition], *, require_stable: bool) -> list[Found]:
-        """What is committed for each. With `require_stable` UNSTABLE_OFFSET_COMMIT where that may soon be another.
+        """Return what is committed for each partition; with `require_stable` UNSTABLE_OFFSET_COMMIT where a commit is
+        pending.
 
         Raises KafkaError.
         """
         shard = self._shards.of(group_id)
         found: list[Found] = []
-        for at in range(0, len(partitions), _A_TURN):  # others have their turn in between
-            asked = partitions[at : at + _A_TURN]
+        for at in range(0, len(partitions), _PARTITIONS_A_STEP):  # releases the shard's lock in between
+            asked = partitions[at : at + _PARTITIONS_A_STEP]
             found += shard.read(partial(_found, group_id, asked, require_stable))
         return found
 
     def fetch_all(self, group_id: str, *, require_stable: bool) -> list[tuple[str, int, Found]]:
-        """Everything that the group has committed, by topic and partition. Raises KafkaError."""
+        """Return all committed offsets of the group by topic and partition. Raises KafkaError."""
 
-        def look(home: GroupShard) -> tuple[list[Any], Collection[TopicPartition]]:
-            if not _is_alive(home, group_id):
+        def look(machine: GroupMachine) -> tuple[list[Any], Collection[TopicPartition]]:
+            if not _is_alive(machine, group_id):
                 return [], ()
-            # A copy: what is decided after this look must not pass for stable with the offset of before.
-            return home.offsets.table.of_group(group_id), set(home.offsets.unstable(group_id) if require_stable else ())
+            # A copy: if a transaction ended after the lock is released, its old offset would otherwise look stable.
+            return machine.offsets.table.of_group(group_id), set(
+                machine.offsets.unstable(group_id) if require_stable else ()
+            )
 
         offsets, unstable = self._shards.of(group_id).read(look)
         offsets.sort()
@@ -141,9 +157,9 @@ class OffsetManager:
         ]
 
     def count(self, group_id: str) -> int:
-        """How many offsets the group has; 0 where that is not known here."""
+        """Return the number of the group's offsets, or 0 if this broker is not its coordinator."""
         try:
-            return self._shards.of(group_id).read(lambda home: home.offsets.count(group_id))
+            return self._shards.of(group_id).read(lambda machine: machine.offsets.count(group_id))
         except KafkaError:
             return 0
 
@@ -152,17 +168,19 @@ class OffsetManager:
     def delete(
         self, group_id: str, partitions: Sequence[TopicPartition], done: Callable[[int, list[int]], None]
     ) -> None:
-        """`done(group's code, a code for each partition)`, at once or from any thread."""
+        """Delete offsets; call `done(code of the group, codes of the partitions)`, at once or on any thread."""
 
-        def step(home: GroupShard) -> Any:
-            codes = check_deletion(home, group_id, partitions)
-            doomed = [one for one, code in zip(partitions, codes, strict=True) if not code]
+        def step(machine: GroupMachine) -> Any:
+            codes = check_deletion(machine, group_id, partitions)
+            doomed = [partition for partition, code in zip(partitions, codes, strict=True) if not code]
             if not doomed:
                 done(Errors.NONE, codes)
                 return None
-            home.counts.deleted += sum(home.offsets.get(group_id, *one) is not None for one in dict.fromkeys(doomed))
-            # As in Kafka the answer is the same where the tombstones could not be written: the offsets are there then.
-            return remove(home, group_id, doomed, lambda error: done(Errors.NONE, codes))
+            machine.counts.deleted += sum(
+                machine.offsets.get(group_id, *partition) is not None for partition in dict.fromkeys(doomed)
+            )
+            # As in Kafka, the codes are the same if the append fails, in which case the offsets remain.
+            return remove(machine, group_id, doomed, lambda error: done(Errors.NONE, codes))
 
         try:
             check_group_id(group_id, may_be_empty=False)
@@ -171,13 +189,31 @@ class OffsetManager:
             done(error.code, [])
 
     def topic_deleted(self, topic: str, partitions: Collection[int]) -> None:
-        """Drops what all groups have committed for these partitions of a topic that is gone. Blocks; small steps."""
-        count = sum(self._drop_topic(shard, topic, partitions) for shard in self._shards.active())
-        if count:
-            log.info("topic %s was deleted, and %d committed offsets with it", topic, count)
+        """Delete all groups' committed offsets for these partitions of a deleted topic, in small steps. Blocks.
 
-    def _drop_topic(self, shard: Shard[GroupShard], topic: str, partitions: Collection[int]) -> int:
+        The caller must not let the topic be created again before this returns: the new topic's offsets would be deleted
+        too. A shard that is loading deletes them at the end of its load, before it handles a commit.
+        """
+        count = 0
+
+        def drop(shard: Shard[GroupMachine]) -> None:
+            nonlocal count
+            count += self._drop_topic(shard, topic, partitions)
+
+        self._shards.each(drop)
+        if count:
+            log.info("deleted %d committed offsets of the deleted topic %s", count, topic)
+
+    def _drop_topic(self, shard: Shard[GroupMachine], topic: str, partitions: Collection[int]) -> int:
         count, begin = 0, 0
+        failures: list[KafkaError] = []
+
+        def written(error: KafkaError | None) -> None:
+            if error is not None:
+                if not failures:  # one warning a shard, not one for each group
+                    _warn_left(topic, shard, error)
+                failures.append(error)
+
         try:
             while begin >= 0:
                 found, begin = shard.read(partial(_of_topic, topic, begin))
@@ -185,40 +221,47 @@ class OffsetManager:
                 for group_id, partition in found:
                     if partition in partitions:
                         doomed.setdefault(group_id, []).append((topic, partition))
-                for group_id, offsets in doomed.items():
-                    shard.run(partial(remove, group_id=group_id, partitions=offsets))
-                    count += len(offsets)
+                steps = [
+                    (partial(_drop, group_id=group_id, partitions=offsets, done=written), written)
+                    for group_id, offsets in doomed.items()
+                ]
+                # One append for many groups: every change of a topic waits until this deletion is done.
+                for at in range(0, len(steps), _GROUPS_AN_APPEND):
+                    shard.run_joined(steps[at : at + _GROUPS_AN_APPEND])
                     _yield()
+                count += sum(map(len, doomed.values()))
         except KafkaError as error:
-            log.warning("offsets of the deleted topic %s are left in %s: %s", topic, shard.name, error)
+            written(error)
         return count
 
     def expire(self) -> None:
-        """Drops what is older than offsets.retention.minutes, and empty groups. Blocks; small steps."""
+        """Delete offsets older than offsets.retention.minutes, and groups left empty, in small steps. Blocks."""
         count = sum(self._expire(shard) for shard in self._shards.active())
         if count:
-            log.info("%d committed offsets have expired", count)
+            log.info("deleted %d expired committed offsets", count)
 
-    def _expire(self, shard: Shard[GroupShard]) -> int:
+    def _expire(self, shard: Shard[GroupMachine]) -> int:
         now_ms = self._clock.time_ms()
         retention_ms = self._settings()["offsets.retention.minutes"] * _MINUTE_MS
         count = 0
         try:
-            for group_id in shard.read(lambda home: list(home.groups)):
-                look = Look(group_id, now_ms, retention_ms)
-                while not look.is_done:
-                    shard.run(look.step)
+            for group_id in shard.read(lambda machine: list(machine.groups)):
+                expiry = GroupExpiry(group_id, now_ms, retention_ms)
+                while not expiry.is_done:
+                    shard.run(expiry.step)
                     _yield()
-                count += look.removed
+                count += expiry.removed
         except KafkaError as error:  # the shard has ended
-            log.debug("the offsets of %s do not expire here: %s", shard.name, error)
+            log.debug("the expiry of offsets in %s stops: %s", shard.name, error)
         return count
 
 
-def _found(group_id: str, partitions: Sequence[TopicPartition], require_stable: bool, home: GroupShard) -> list[Found]:
-    if not _is_alive(home, group_id):
+def _found(
+    group_id: str, partitions: Sequence[TopicPartition], require_stable: bool, machine: GroupMachine
+) -> list[Found]:
+    if not _is_alive(machine, group_id):
         return [_NONE] * len(partitions)
-    store = home.offsets
+    store = machine.offsets
     unstable = store.unstable(group_id) if require_stable else ()
     found = []
     for topic, partition in partitions:
@@ -230,46 +273,63 @@ def _found(group_id: str, partitions: Sequence[TopicPartition], require_stable: 
     return found
 
 
-def _of_topic(topic: str, begin: int, home: GroupShard) -> tuple[list[tuple[str, int]], int]:
-    return home.offsets.table.of_topic(topic, begin)
+def _of_topic(topic: str, begin: int, machine: GroupMachine) -> tuple[list[tuple[str, int]], int]:
+    return machine.offsets.of_topic(topic, begin)
+
+
+def _drop(machine: GroupMachine, group_id: str, partitions: Collection[TopicPartition], done: Done) -> Effects:
+    """Delete offsets of a deleted topic, in memory at once and in the log by tombstones.
+
+    They must not be visible while the append waits, because a new topic of the same name begins without offsets. If the
+    append fails, the next load brings them back.
+    """
+    effects = remove(machine, group_id, partitions, done)
+    machine.offsets.apply(effects.records, None)
+    return effects
+
+
+def _warn_left(topic: str, shard: Shard[GroupMachine], error: KafkaError) -> None:
+    log.warning("committed offsets of the deleted topic %s could not be deleted in %s: %s", topic, shard.name, error)
 
 
 def _yield() -> None:
-    """Lets others have the interpreter's lock."""
+    """Release the GIL, so that other threads can run."""
     time.sleep(0)
 
 
 def check_group_id(group_id: str, *, may_be_empty: bool) -> None:
-    """Raises KafkaError INVALID_GROUP_ID. Old consumers that keep only offsets may have a group without a name."""
+    """Raise KafkaError INVALID_GROUP_ID for an empty or too long id. Offsets of old consumers may have an empty group
+    id."""
     if not group_id and not may_be_empty:
-        raise KafkaError(Errors.INVALID_GROUP_ID, "the name of a group is empty")
+        raise KafkaError(Errors.INVALID_GROUP_ID, "the group id is empty")
     if not fits(group_id):
-        raise KafkaError(Errors.INVALID_GROUP_ID, f"the name of a group has over {LONGEST} bytes")
+        raise KafkaError(Errors.INVALID_GROUP_ID, f"the group id is longer than {LONGEST} bytes")
 
 
-def _is_alive(home: GroupShard, group_id: str) -> bool:
-    group = home.groups.get(group_id)
+def _is_alive(machine: GroupMachine, group_id: str) -> bool:
+    group = machine.groups.get(group_id)
     return group is not None and group.state != DEAD
 
 
-class _Answer:
-    """Given once: by the append, or by the time that it may take."""
+class _CommitResponse:
+    """The response to a commit, sent once: after the append, or when offsets.commit.timeout.ms is over."""
 
-    __slots__ = ("_done", "_request", "entry", "is_given")
+    __slots__ = ("_done", "_request", "is_sent", "timer")
 
     def __init__(self, request: Commit, done: Codes) -> None:
         self._request = request
         self._done = done
-        self.entry: Any = None
-        self.is_given = False
+        self.timer: Any = None
+        self.is_sent = False
 
-    def give(self, codes: list[int]) -> None:
-        """Under the shard's lock, as the time-out is: no two come at once."""
-        if self.is_given:
+    def send(self, codes: list[int]) -> None:
+        """Send the codes, unless sent before. Called under the shard's lock, like the time-out, so the two cannot
+        race."""
+        if self.is_sent:
             return
-        self.is_given = True
-        if self.entry is not None:
-            self.entry.cancel()
+        self.is_sent = True
+        if self.timer is not None:
+            self.timer.cancel()
         self._done(codes)
 
     def refuse(self, error: KafkaError) -> None:
@@ -280,4 +340,4 @@ class _Answer:
         self._fail(Errors.REQUEST_TIMED_OUT)
 
     def _fail(self, code: int) -> None:
-        self.give([code] * len(self._request.offsets))
+        self.send([code] * len(self._request.offsets))

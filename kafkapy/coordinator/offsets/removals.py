@@ -1,4 +1,4 @@
-"""Deleting offsets, by hand or because they are too old. What goes last takes an empty group along.
+"""Deletes offsets by request or expiry. An empty group without offsets left is deleted too.
 
 Source: Kafka's GroupMetadataManager.cleanupGroupMetadata and GroupCoordinator.handleDeleteOffsets.
 """
@@ -6,24 +6,27 @@ Source: Kafka's GroupMetadataManager.cleanupGroupMetadata and GroupCoordinator.h
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from kafkapy.coordinator.groups.deleting import end
 from kafkapy.coordinator.groups.group import DEAD
-from kafkapy.coordinator.offsets.commits import Home
 from kafkapy.coordinator.offsets.store import TopicPartition
 from kafkapy.coordinator.shard import Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.consumer_protocol import PROTOCOL_TYPE
 
+if TYPE_CHECKING:
+    from kafkapy.coordinator.group_machine import GroupMachine
+
 Done = Callable[[KafkaError | None], object]
 
 
-def check_deletion(home: Home, group_id: str, partitions: Collection[TopicPartition]) -> list[int]:
-    """A code for each: a group keeps the offsets of topics that its members read.
+def check_deletion(machine: GroupMachine, group_id: str, partitions: Collection[TopicPartition]) -> list[int]:
+    """Return a code for each partition: offsets of topics that the group's members subscribe to cannot be deleted.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (its members are no consumers).
+    Raises KafkaError GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members are not consumers.
     """
-    group = home.groups.get(group_id)
+    group = machine.groups.get(group_id)
     if group is None or group.state == DEAD:
         raise KafkaError(Errors.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     if group.is_empty:
@@ -37,12 +40,14 @@ def check_deletion(home: Home, group_id: str, partitions: Collection[TopicPartit
     ]
 
 
-def remove(home: Home, group_id: str, partitions: Collection[TopicPartition], done: Done | None = None) -> Effects:
-    """Deletes offsets where there are any; with the last one the group, if it is empty."""
-    store = home.offsets
-    store.forget_staged(group_id, partitions)
+def remove(
+    machine: GroupMachine, group_id: str, partitions: Collection[TopicPartition], done: Done | None = None
+) -> Effects:
+    """Delete the group's offsets in these partitions, and the group itself if it is empty and has no offsets left."""
+    store = machine.offsets
+    store.unstage(group_id, partitions)
     records = store.tombstones_of(group_id, dict.fromkeys(partitions))
-    group = home.groups.get(group_id)
+    group = machine.groups.get(group_id)
     if group is not None and group.is_empty and store.count(group_id) == len(records):
-        return end(home, group, records, done)
+        return end(machine, group, records, done)
     return Effects(records, done)

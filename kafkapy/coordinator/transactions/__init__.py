@@ -1,6 +1,9 @@
-"""Which transactions are open, and how each one ends: Kafka's transaction coordinator on the step machine.
+"""Kafka's transaction coordinator.
 
-`transitions` says what may follow what, as functions of a state; `machine` keeps the states of one partition of
-`__transaction_state` and answers requests; `completion` writes the markers of a decided transaction; `upkeep` aborts
-what timed out and forgets ids; `views` shows what there is; `coordinator` is the door to all of it.
+transitions.py   the allowed state changes of a transactional id, as pure functions
+machine.py       the state of one partition of `__transaction_state`, and the steps of requests
+completion.py    writes the markers of a committed or aborted transaction
+maintenance.py   aborts timed-out transactions and expires transactional ids
+views.py         DescribeTransactions and ListTransactions
+coordinator.py   what the request handlers call
 """

@@ -1,8 +1,7 @@
-"""From a prepared transaction to a complete one: its markers, in every partition it wrote to, and then its last record.
+"""Completes a prepared transaction: writes its marker to every partition, then the record of the complete state.
 
-Nothing can stop it any more: what fails is tried again, and what a crash interrupts the next load begins anew (a
-marker that is written twice does no harm). Source: Kafka's TransactionMarkerChannelManager and
-TransactionMarkerRequestCompletionHandler.
+Failures are retried until they succeed, and a load resumes what a crash interrupted; a marker written twice does no
+harm. Source: Kafka's TransactionMarkerChannelManager and TransactionMarkerRequestCompletionHandler.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.coordinator.transactions")
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0
-MOST_INLINE = 32  # markers: about a millisecond
+MAX_INLINE = 32  # markers written on the calling thread: about a millisecond
 MARKERS_A_SLICE = 8
 
-# A partition that can have no transactional records needs no marker.
-_NOTHING_TO_MARK = (Errors.NONE, Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION)
-# A later epoch of the producer has written there, so the transaction has ended there. That this one is not complete
-# yet is what a power cut may leave: our log has lost its end, and that partition has not. A coordinator that another
-# one has replaced learns it from its own log. Kafka gives up here, and the id is of no use to anybody from then on.
+# These codes mean that no marker is needed: the partition cannot have transactional records.
+_NEEDS_NO_MARKER = (Errors.NONE, Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT, Errors.UNSUPPORTED_VERSION)
+# A later epoch of the producer has written to the partition, so the transaction has already ended there. This happens
+# if a power cut removed the end of our log but not of that partition's. (If another coordinator had taken over, our own
+# log would say so.) Kafka stops retrying here, and the transactional id stays unusable.
 _ENDED_THERE = Errors.INVALID_PRODUCER_EPOCH
 
 
 class Markers(Protocol):
-    """Writes markers of transactions; `done` is told the error code of each partition, at once or on any thread."""
+    """Writes transaction markers. `done` gets the error code of each partition, at once or on any thread."""
 
     def write(
         self,
@@ -49,8 +48,11 @@ class Markers(Protocol):
 
 
 class Completion:
-    """`exists` says whether there is still such a partition: one that was deleted needs no marker. `in_pool` runs a
-    function on another thread: a network thread has no time for many markers."""
+    """Completes transactions.
+
+    `exists` returns whether a partition still exists: a deleted partition needs no marker. `in_pool` runs a function on
+    another thread, because many markers would block a network thread for too long.
+    """
 
     def __init__(
         self,
@@ -63,21 +65,21 @@ class Completion:
         self.in_pool = in_pool
 
     def begin(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
-        """Completes a transaction whose state is prepared, at once where nothing has to wait."""
-        _Completing(self, machine, transactional_id, entry).write_markers()
+        """Complete a prepared transaction; with few markers and no waiting, before this returns."""
+        _PreparedTransaction(self, machine, transactional_id, entry).write_markers()
 
     def resume(self, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
-        """The same after a load, soon: there may be many of them."""
-        completing = _Completing(self, machine, transactional_id, entry)
+        """Complete a prepared transaction found by a load, in a later step: a load may find many."""
+        completing = _PreparedTransaction(self, machine, transactional_id, entry)
         machine.shard.after(0, lambda _: completing.write_markers())
 
 
-class _Completing:
-    """One transaction on its way. Its methods run under the shard's lock, but for `_write_many`."""
+class _PreparedTransaction:
+    """A prepared transaction until it is complete. The methods run under the shard's lock, except `_write_many`."""
 
     def __init__(self, means: Completion, machine: TransactionMachine, transactional_id: str, entry: Entry) -> None:
         assert entry.state is not None
-        self._means = means
+        self._completion = means
         self._machine = machine
         self._id = transactional_id
         self._entry = entry
@@ -86,31 +88,31 @@ class _Completing:
         self._delay_s = FIRST_RETRY_S
         self._unanswered = 0
         self._failed: dict[TopicPartition, int] = {}
-        self._left = entry.unmarked = dict.fromkeys(transitions.one_by_one(entry.state.partitions))
+        self._unmarked = entry.unmarked = dict.fromkeys(transitions.flattened(entry.state.partitions))
         entry.pending = transitions.completed(entry.state, 0).state
 
     def write_markers(self) -> None:
         self._attempts += 1
-        for one in [one for one in self._left if not self._means.exists(*one)]:
-            del self._left[one]
-        left = list(self._left)
-        self._unanswered = len(left)
+        for partition in [partition for partition in self._unmarked if not self._completion.exists(*partition)]:
+            del self._unmarked[partition]
+        unmarked = list(self._unmarked)
+        self._unanswered = len(unmarked)
         self._failed = {}
-        if not left:
+        if not unmarked:
             self._machine.shard.run(lambda _: self._record())
-        elif len(left) <= MOST_INLINE:
-            self._write(left)
+        elif len(unmarked) <= MAX_INLINE:
+            self._write(unmarked)
         else:
-            self._means.in_pool(lambda: self._write_many(left))
+            self._completion.in_pool(lambda: self._write_many(unmarked))
 
     def _write_many(self, partitions: list[TopicPartition]) -> None:
         for at in range(0, len(partitions), MARKERS_A_SLICE):
             self._write(partitions[at : at + MARKERS_A_SLICE])
-            time.sleep(0)  # lets a network thread have the interpreter
+            time.sleep(0)  # releases the GIL, so that a network thread can run
 
     def _write(self, partitions: list[TopicPartition]) -> None:
         prepared = self._prepared
-        self._means.markers.write(
+        self._completion.markers.write(
             prepared.producer_id,
             prepared.producer_epoch,
             self._machine.shard.leader_epoch,
@@ -121,50 +123,56 @@ class _Completing:
 
     def _written(self, codes: Mapping[TopicPartition, int]) -> None:
         try:
-            self._machine.shard.run(lambda _: self._judge(codes))
-        except KafkaError as error:  # the shard has ended; its next load goes on
-            log.info("the completion of %r ends here: %s", self._id, error)
+            self._machine.shard.run(lambda _: self._handle_codes(codes))
+        except KafkaError as error:  # the shard has ended; its next load resumes this
+            log.info("this broker stops completing the transaction of %r: %s", self._id, error)
 
-    def _judge(self, codes: Mapping[TopicPartition, int]) -> Effects | None:
+    def _handle_codes(self, codes: Mapping[TopicPartition, int]) -> Effects | None:
         self._unanswered -= len(codes)
-        for one, code in codes.items():
-            if code in _NOTHING_TO_MARK:
-                self._left.pop(one, None)
+        for partition, code in codes.items():
+            if code in _NEEDS_NO_MARKER:
+                self._unmarked.pop(partition, None)
             elif code == _ENDED_THERE:
                 log.warning(
-                    "%s-%d needs no marker of epoch %d of %r: it has a later one, of which __transaction_state "
-                    "does not know (has it lost its end in a power cut?)",
-                    *one,
+                    "%s-%d gets no marker of producer epoch %d of %r: it has a later epoch, which __transaction_state "
+                    "lacks (was the end of its log lost in a power cut?)",
+                    *partition,
                     self._prepared.producer_epoch,
                     self._id,
                 )
-                self._left.pop(one, None)
+                self._unmarked.pop(partition, None)
             else:
-                self._failed[one] = code
+                self._failed[partition] = code
         if self._unanswered:
             return None
-        if not self._left:
+        if not self._unmarked:
             return self._record()
         for (topic, index), code in self._failed.items():
-            if code == Errors.TRANSACTION_COORDINATOR_FENCED:  # one that was elected since decides
-                log.warning("%r gets no marker in %s-%d: %s", self._id, topic, index, name_of(code))
+            if code == Errors.TRANSACTION_COORDINATOR_FENCED:  # another coordinator has taken over
+                log.warning(
+                    "the marker of %r in %s-%d is refused, another coordinator has taken over: %s",
+                    self._id,
+                    topic,
+                    index,
+                    name_of(code),
+                )
                 return None
         (topic, index), code = next(iter(self._failed.items()))
         self._retry(
             self.write_markers,
-            f"{len(self._failed)} markers are missing, one in {topic}-{index} because of {name_of(code)}",
+            f"{len(self._failed)} markers are missing, the one in {topic}-{index} because of {name_of(code)}",
         )
         return None
 
     def _record(self) -> Effects:
-        """All markers are there."""
+        """Return the record that makes the transaction complete, now that all markers are written."""
         state = transitions.completed(self._prepared, self._machine.shard.clock.time_ms())
 
         def recorded(error: KafkaError | None) -> None:
             if error is None:
                 self._entry.unmarked = None
             else:
-                self._entry.pending = state.state  # nobody comes between
+                self._entry.pending = state.state  # refuses other requests until the retry
                 self._attempts += 1
                 self._retry(self._record, str(error))
 

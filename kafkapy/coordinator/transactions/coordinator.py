@@ -1,6 +1,6 @@
-"""The door to the transaction coordinator: finds the shard of an id, runs the step, hands back an error code.
+"""The transaction coordinator as the handlers call it: runs steps on the shard of a transactional id.
 
-Every request is answered by one call, at once or from another thread. Source: Kafka's TransactionCoordinator.
+Every request calls its callback once, at once or on another thread. Source: Kafka's TransactionCoordinator.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from kafkapy.protocol.strings import LONGEST, fits
 if TYPE_CHECKING:
     from kafkapy.coordinator.shards import Shards
     from kafkapy.coordinator.transaction_records import TransactionState
+    from kafkapy.coordinator.transactions.maintenance import TransactionSettings
     from kafkapy.coordinator.transactions.transitions import TopicPartition
-    from kafkapy.coordinator.transactions.upkeep import TransactionSettings
     from kafkapy.runtime.clock import Clock
 
 log = logging.getLogger("kafkapy.coordinator.transactions")
@@ -33,9 +33,9 @@ PartitionAnswer = Callable[[Mapping["TopicPartition", int]], object]
 
 
 class TransactionCoordinator:
-    """All shards of `__transaction_state` that this broker leads.
+    """The transactions of all partitions of `__transaction_state` that this broker leads.
 
-    `give_id` calls back with a producer id that nobody had, at once or from another thread.
+    `give_id` calls its callback with a new producer id, at once or on another thread.
     """
 
     def __init__(
@@ -53,21 +53,21 @@ class TransactionCoordinator:
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, answer: ProducerAnswer
     ) -> None:
-        """Answers (code, producer).
+        """Call `answer(code, producer)` with the producer that the transactional id uses from now on.
 
-        `producer_id`, `epoch`: what the client has and wants to go on with, -1 and -1 if it begins (KIP-360).
+        `producer_id`, `epoch`: the client's present producer, which wants the next epoch (KIP-360), or -1 and -1.
         """
         expected = None if producer_id == NO_PRODUCER.id else Producer(producer_id, epoch)
 
         def recorded(found: KafkaError | Producer) -> None:
             if isinstance(found, Producer):
-                log.info("transactional id %r has %s", transactional_id, found)
+                log.debug("transactional id %r has %s", transactional_id, found)
                 answer(Errors.NONE, found)
             else:
                 answer(coordinator_error(found), NO_PRODUCER)
 
         def refused(error: KafkaError) -> None:
-            _tell_refused("a producer", transactional_id, error)
+            _log_refusal("a producer", transactional_id, error)
             answer(error.code, NO_PRODUCER)
 
         def run(fresh_id: int | KafkaError | None) -> None:
@@ -85,7 +85,10 @@ class TransactionCoordinator:
             _check_id(transactional_id)
             longest = self._settings().max_timeout_ms
             if not 0 < timeout_ms <= longest:
-                raise KafkaError(Errors.INVALID_TRANSACTION_TIMEOUT, f"{timeout_ms} ms are not within 1 to {longest}")
+                raise KafkaError(
+                    Errors.INVALID_TRANSACTION_TIMEOUT,
+                    f"transaction timeout {timeout_ms} ms is not between 1 and {longest}",
+                )
             needs_id = self.shards.of(transactional_id).read(
                 lambda machine: machine.needs_producer_id(transactional_id, expected)
             )
@@ -105,18 +108,18 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         answer: CodeAnswer,
     ) -> None:
-        """Puts partitions into the transaction, which begins with the first of them."""
+        """Add partitions to the transaction; the first ones begin it."""
         producer = Producer(producer_id, epoch)
         self._run(
             transactional_id,
             answer,
-            lambda machine, told: machine.add_partitions(transactional_id, producer, partitions, told),
+            lambda machine, done: machine.add_partitions(transactional_id, producer, partitions, done),
         )
 
     def end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, answer: CodeAnswer) -> None:
-        """Commits or aborts; answers when that is decided for good, whether or not all markers are written."""
+        """Commit or abort. Answers when the decision is in the log; the markers may be written later."""
         producer = Producer(producer_id, epoch)
-        self._run(transactional_id, answer, lambda machine, told: machine.end(transactional_id, producer, commit, told))
+        self._run(transactional_id, answer, lambda machine, done: machine.end(transactional_id, producer, commit, done))
 
     def _run(
         self,
@@ -124,14 +127,14 @@ class TransactionCoordinator:
         answer: CodeAnswer,
         step: Callable[[TransactionMachine, Callable[[KafkaError | None], None]], Effects],
     ) -> None:
-        def told(error: KafkaError | None) -> None:
+        def done(error: KafkaError | None) -> None:
             answer(Errors.NONE if error is None else coordinator_error(error))
 
         try:
             _check_id(transactional_id)
-            self.shards.of(transactional_id).run(lambda machine: step(machine, told))
+            self.shards.of(transactional_id).run(lambda machine: step(machine, done))
         except KafkaError as error:
-            _tell_refused("a request for the transaction", transactional_id, error)
+            _log_refusal("a request for the transaction", transactional_id, error)
             answer(error.code)
 
     def verify(
@@ -142,26 +145,32 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         done: PartitionAnswer,
     ) -> None:
-        """Tells for each partition whether it is in the producer's open transaction: NONE, or TRANSACTION_ABORTABLE,
-        or what is wrong with all of them."""
+        """Call `done` with a code for each partition: NONE if it is in the producer's open transaction, else
+        TRANSACTION_ABORTABLE; or the same other error for all partitions."""
         producer = Producer(producer_id, epoch)
         try:
             _check_id(transactional_id)
             shard = self.shards.of(transactional_id)
             missing = shard.read(lambda machine: machine.verify(transactional_id, producer, partitions))
         except KafkaError as error:
-            _tell_refused("a write in the transaction", transactional_id, error)
+            _log_refusal("a write in the transaction", transactional_id, error)
             done(dict.fromkeys(partitions, error.code))
             return
-        done({one: Errors.TRANSACTION_ABORTABLE if one in missing else Errors.NONE for one in partitions})
+        done(
+            {
+                partition: Errors.TRANSACTION_ABORTABLE if partition in missing else Errors.NONE
+                for partition in partitions
+            }
+        )
 
     def describe(self, transactional_id: str) -> TransactionState:
-        """Raises KafkaError."""
+        """Return the state of a transactional id. Raises KafkaError."""
         _check_id(transactional_id)
         return self.shards.of(transactional_id).read(lambda machine: views.described(machine, transactional_id))
 
     def list(self, filters: views.Filters) -> list[views.Listed]:
-        """Of all shards. Raises COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
+        """Return the matching transactions of all shards. Raises COORDINATOR_LOAD_IN_PROGRESS while a shard is
+        loading."""
         if self.shards.is_loading:
             raise KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, "transactions are being loaded")
         now = self._clock.time_ms()
@@ -171,14 +180,14 @@ class TransactionCoordinator:
         return found
 
 
-def _tell_refused(what: str, transactional_id: str, error: KafkaError) -> None:
-    """That a producer was fenced is what somebody looks for whose job has died; the rest heals, or the client tells."""
+def _log_refusal(what: str, transactional_id: str, error: KafkaError) -> None:
+    """Log a refused request: at INFO if the producer was fenced, which explains a job that stopped, else at DEBUG."""
     level = logging.INFO if error.code == Errors.PRODUCER_FENCED else logging.DEBUG
     log.log(level, "%s of %r is refused: %s", what, transactional_id, error)
 
 
 def _check_id(transactional_id: str) -> None:
     if not transactional_id:
-        raise KafkaError(Errors.INVALID_REQUEST, "a transactional id is not empty")
+        raise KafkaError(Errors.INVALID_REQUEST, "the transactional id is empty")
     if not fits(transactional_id):
-        raise KafkaError(Errors.INVALID_REQUEST, f"a transactional id has at most {LONGEST} bytes")
+        raise KafkaError(Errors.INVALID_REQUEST, f"the transactional id is longer than {LONGEST} bytes")

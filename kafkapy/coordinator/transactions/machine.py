@@ -1,8 +1,8 @@
-"""The transactional ids of one partition of `__transaction_state`, and the steps that requests take.
+"""The state machine of one partition of `__transaction_state`, and the steps of requests.
 
-One change of an id is under way at a time: until it is in the log, whoever comes is told CONCURRENT_TRANSACTIONS. An
-append that fails changes nothing, so the client may try again. Source: Kafka's TransactionCoordinator and
-TransactionStateManager.
+Each transactional id has at most one change in progress; until it is in the log, other requests for the id get
+CONCURRENT_TRANSACTIONS. A failed append changes nothing, so the client can retry. Source: Kafka's
+TransactionCoordinator and TransactionStateManager.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ if TYPE_CHECKING:
     from kafkapy._ext.batch import BatchHeader
     from kafkapy.coordinator.shard import Shard
     from kafkapy.coordinator.transactions.completion import Completion
-    from kafkapy.coordinator.transactions.upkeep import Upkeep
+    from kafkapy.coordinator.transactions.maintenance import Maintenance
 
 log = logging.getLogger("kafkapy.coordinator.transactions")
 
-RECORDS_A_SLICE = 40  # of a load: about 200 µs
+RECORDS_A_SLICE = 40  # records that a load replays before it yields the GIL: about 200 µs
 
 Answer = Callable[["KafkaError | None"], object]
 ProducerAnswer = Callable[["KafkaError | Producer"], object]
 
 
 class Entry:
-    """One transactional id. `state` is what the log holds, None before the first record; the rest is not recorded.
+    """A transactional id in memory. `state` is the state in the log, None before its first record.
 
-    `pending`: the state that it is on its way to (DEAD for a tombstone); also while markers are written. `previous`:
-    see transitions.Initialized. `unmarked`: the partitions of a prepared transaction that wait for their marker.
+    pending    the state that is being appended (DEAD for a tombstone), or that a completion is working towards
+    previous   see transitions.Initialized
+    unmarked   partitions of a prepared transaction that still need their marker
     """
 
     __slots__ = ("pending", "previous", "state", "unmarked")
@@ -62,17 +63,17 @@ class Entry:
 
 
 class TransactionMachine:
-    """A shard's machine; see kafkapy.coordinator.shard for who calls it, and when."""
+    """The state machine of a transaction shard; shard.Machine says when the methods are called."""
 
     shard: Shard[TransactionMachine]
 
-    def __init__(self, completion: Completion, upkeep: Upkeep) -> None:
+    def __init__(self, completion: Completion, maintenance: Maintenance) -> None:
         self.entries: dict[str, Entry] = {}
-        self.open: set[str] = set()  # ids with an open transaction: those that can time out
-        self._replayed = 0  # since the last pause
-        self._has_strange_records = False
+        self.open: set[str] = set()  # ids with an open transaction, which can time out
+        self._replayed = 0  # records since the GIL was last yielded
+        self._saw_unknown_keys = False
         self._completion = completion
-        self._upkeep = upkeep
+        self._maintenance = maintenance
 
     # --- records
 
@@ -87,7 +88,7 @@ class TransactionMachine:
         self._replayed += len(records)
         if self._replayed >= RECORDS_A_SLICE:
             self._replayed = 0
-            time.sleep(0)  # lets a network thread have the interpreter, which else waits for half a millisecond
+            time.sleep(0)  # yields the GIL: a network thread would otherwise wait for half a millisecond
 
     def apply(self, records: Sequence[Record], producer: Producer | None) -> None:
         for key, value in records:
@@ -96,11 +97,13 @@ class TransactionMachine:
     def _put(self, key: bytes, value: bytes | None) -> None:
         transactional_id = decode_key(key)
         if transactional_id is None:
-            if not self._has_strange_records:
+            if not self._saw_unknown_keys:
                 log.warning(
-                    "%s: records with keys of a later version are left alone: %s", self.shard.name, key[:32].hex()
+                    "%s has records with keys of a later version of Kafka, which are ignored: %s",
+                    self.shard.name,
+                    key[:32].hex(),
                 )
-            self._has_strange_records = True
+            self._saw_unknown_keys = True
         elif value is None:
             self.entries.pop(transactional_id, None)
             self.open.discard(transactional_id)
@@ -119,12 +122,15 @@ class TransactionMachine:
     def loaded(self) -> None:
         for transactional_id, entry in list(self.entries.items()):
             if entry.state is not None and entry.state.state in PREPARED:
-                log.info("completing the transaction of %r, which was prepared before", transactional_id)
+                log.info(
+                    "completing the transaction of %r, which was prepared before this broker became its coordinator",
+                    transactional_id,
+                )
                 self._completion.resume(self, transactional_id, entry)
-        self._upkeep.begin(self)
+        self._maintenance.begin(self)
 
     def unloaded(self, reason: KafkaError) -> None:
-        """Appends under way are answered by the shard; its timers find it ended."""
+        """Do nothing: the shard answers pending appends, and delayed steps do not run on an ended shard."""
 
     # --- steps
 
@@ -136,13 +142,17 @@ class TransactionMachine:
         fresh_id: int | None,
         answer: ProducerAnswer,
     ) -> Effects:
-        """`fresh_id`: a producer id nobody has, where `needs_producer_id` asked for one."""
+        """Create the id, or give its producer the next epoch; an open transaction is aborted and the client must retry.
+
+        `fresh_id`: an unused producer id if `needs_producer_id` asked for one. It is checked again here, since the
+        state may have changed meanwhile.
+        """
         now = self.shard.clock.time_ms()
         entry = self.entries.get(transactional_id)
         if entry is not None:
             _check_free(entry)
         if fresh_id is None and self.needs_producer_id(transactional_id, expected):
-            raise _concurrent("since it was looked at, it was forgotten, or its epochs were used up")
+            raise _concurrent("the id has expired or its epochs were used up while this request was handled")
         if entry is None or entry.state is None:
             assert fresh_id is not None
             entry = self.entries[transactional_id] = Entry()
@@ -153,8 +163,10 @@ class TransactionMachine:
 
                 def fenced(error: KafkaError | None) -> None:
                     if error is None:
-                        log.info("the transaction of %r is aborted, for a new producer has come", transactional_id)
-                    answer(error or _concurrent("its transaction is aborted"))
+                        log.info(
+                            "the transaction of %r is aborted because a new producer uses its id", transactional_id
+                        )
+                    answer(error or _concurrent("its open transaction is being aborted"))
 
                 return self._fence(transactional_id, entry, fenced)
             new = transitions.initialized(
@@ -169,7 +181,8 @@ class TransactionMachine:
         return self.move(transactional_id, entry, new.state, recorded)
 
     def needs_producer_id(self, transactional_id: str, expected: Producer | None) -> bool:
-        """Whether `init_producer_id` needs an id, which is to be had outside the lock: it may wait for the disk."""
+        """Return True if `init_producer_id` needs a new producer id. It is fetched outside the lock, as that may wait
+        for disk."""
         entry = self.entries.get(transactional_id)
         return entry is None or (entry.state is not None and transitions.needs_producer_id(entry.state, expected))
 
@@ -192,44 +205,50 @@ class TransactionMachine:
         return self._prepare(transactional_id, entry, prepared, answer)
 
     def is_late(self, transactional_id: str) -> bool:
-        """Whether the transaction is open too long, and nothing else happens to it."""
+        """Return True if the transaction has exceeded its time-out and no change of it is in progress."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.state is None or entry.pending is not None:
             return False
         return transitions.is_timed_out(entry.state, self.shard.clock.time_ms())
 
     def time_out(self, transactional_id: str) -> Effects | None:
-        """Aborts the transaction if it is late."""
+        """Abort the transaction if it has exceeded its time-out."""
         if not self.is_late(transactional_id):
             return None
         entry = self.entries[transactional_id]
         assert entry.state is not None
-        name = f"the transaction of {transactional_id!r}, open longer than its {entry.state.timeout_ms} ms,"
+        name = (
+            f"the transaction of {transactional_id!r}, open for longer than its timeout of {entry.state.timeout_ms} ms,"
+        )
 
-        def told(error: KafkaError | None) -> None:
+        def done(error: KafkaError | None) -> None:
             if error is None:
                 log.info("%s is aborted", name)
             else:
                 log.warning("%s could not be aborted yet: %s", name, error)
 
-        return self._fence(transactional_id, entry, told)
+        return self._fence(transactional_id, entry, done)
 
-    def forget(self, transactional_ids: Collection[str], expiration_ms: int, now: int) -> Effects | None:
-        """Tombstones for those that are idle for so long."""
-        expired = [one for one in transactional_ids if self._is_expired(one, expiration_ms, now)]
+    def expire(self, transactional_ids: Collection[str], expiration_ms: int, now: int) -> Effects | None:
+        """Return tombstones for those ids that have been idle for `expiration_ms`."""
+        expired = [
+            transactional_id
+            for transactional_id in transactional_ids
+            if self._is_expired(transactional_id, expiration_ms, now)
+        ]
         if not expired:
             return None
-        entries = [self.entries[one] for one in expired]
+        entries = [self.entries[transactional_id] for transactional_id in expired]
         for entry in entries:
             entry.pending = DEAD
 
-        def forgotten(error: KafkaError | None) -> None:
+        def done(error: KafkaError | None) -> None:
             for entry in entries:
                 entry.pending = None
             if error is not None:
-                log.warning("%d expired transactional ids could not be forgotten yet: %s", len(entries), error)
+                log.warning("%d expired transactional ids could not be deleted yet: %s", len(entries), error)
 
-        return Effects([(encode_key(one), None) for one in expired], forgotten)
+        return Effects([(encode_key(transactional_id), None) for transactional_id in expired], done)
 
     def _is_expired(self, transactional_id: str, expiration_ms: int, now: int) -> bool:
         entry = self.entries.get(transactional_id)
@@ -238,22 +257,23 @@ class TransactionMachine:
         return transitions.is_expired(entry.state, expiration_ms, now)
 
     def move(self, transactional_id: str, entry: Entry, state: TransactionState, then: Answer) -> Effects:
-        """Records the id's next state; `then` is told how that went."""
+        """Append the record of the id's next state, then call `then` with None or the error."""
         record = (encode_key(transactional_id), encode_state(state))
         entry.pending = state.state
 
         def recorded(error: KafkaError | None) -> None:
             entry.pending = None
-            if entry.state is None:  # its first record failed
+            if entry.state is None:  # the first record of the id failed
                 self.entries.pop(transactional_id, None)
             then(error)
 
         return Effects([record], recorded)
 
     def _prepare(self, transactional_id: str, entry: Entry, state: TransactionState, answer: Answer) -> Effects:
-        """With this record the transaction is decided, and its client is told so, however long completing it takes.
+        """Append the decision to commit or abort, then begin the completion and answer the client.
 
-        What can be done at once is done before: a client that goes on is not told CONCURRENT_TRANSACTIONS then.
+        The completion begins before the client is answered: if it can finish at once, the client's next request does
+        not get CONCURRENT_TRANSACTIONS.
         """
 
         def recorded(error: KafkaError | None) -> None:
@@ -266,6 +286,7 @@ class TransactionMachine:
         return self.move(transactional_id, entry, state, recorded)
 
     def _fence(self, transactional_id: str, entry: Entry, answer: Answer) -> Effects:
+        """Abort an open transaction and bump the epoch, so that its producer is fenced."""
         assert entry.state is not None
         fenced = transitions.fenced(entry.state, self.shard.clock.time_ms())
 
@@ -276,10 +297,10 @@ class TransactionMachine:
 
         return self._prepare(transactional_id, entry, fenced, recorded)
 
-    # --- what is there
+    # --- reading
 
     def _known(self, transactional_id: str, producer: Producer) -> tuple[Entry, TransactionState]:
-        """Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+        """Return the entry and state of a known id. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
         entry = self.entries.get(transactional_id)
         if entry is None or entry.state is None:
             raise KafkaError(Errors.INVALID_PRODUCER_ID_MAPPING, f"there is no transactional id {transactional_id!r}")
@@ -289,16 +310,19 @@ class TransactionMachine:
     def verify(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> set[TopicPartition]:
-        """Those that are not in the producer's open transaction. Raises KafkaError where none of them can be."""
+        """Return those partitions that are not in the producer's open transaction.
+
+        Raises KafkaError if the producer has no such transaction or it is being completed.
+        """
         _, state = self._known(transactional_id, producer)
         if state.state in PREPARED:
-            raise _concurrent("the last transaction is being completed")
+            raise _concurrent("the previous transaction is being completed")
         return set(transitions.missing(state.partitions, partitions))
 
 
 def _check_free(entry: Entry) -> None:
     if entry.pending is not None:
-        raise _concurrent("an earlier request is being carried out")
+        raise _concurrent("an earlier request for this id is in progress")
 
 
 def _concurrent(reason: str) -> KafkaError:

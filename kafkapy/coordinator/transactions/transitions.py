@@ -1,7 +1,7 @@
-"""What becomes of a transactional id: functions from a state and a request to the next state, or to a refusal.
+"""The state changes of a transactional id, as functions from a state and a request to the next state or a KafkaError.
 
-A TransactionState is what the log holds; nothing here changes one. Refusals are KafkaError with the codes of Kafka
-3.9, for clients of the newest version. Source: Kafka's TransactionMetadata, and the checks in TransactionCoordinator.
+States are immutable. The error codes are those of Kafka 3.9 for clients of the newest version. Source: Kafka's
+TransactionMetadata, and the checks in TransactionCoordinator.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ COMPLETE_COMMIT = STATES.index("CompleteCommit")
 COMPLETE_ABORT = STATES.index("CompleteAbort")
 DEAD = STATES.index("Dead")
 
-PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)  # decided; markers are being written
+PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)  # committed or aborted; markers are being written
 IDLE = (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)  # no transaction is open
 
-# The last epoch is never a client's: with it the coordinator can always fence the one before.
+# Clients never get the last epoch, so that the coordinator can always fence a client by one more epoch.
 _LAST_EPOCH = 32767
 NO_TIME = -1
 
 TopicPartition = tuple[str, int]
-Partitions = tuple[tuple[str, tuple[int, ...]], ...]  # as a record has them: by topic
+Partitions = tuple[tuple[str, tuple[int, ...]], ...]  # partition ids by topic, as in a record
 
 
 class Initialized(NamedTuple):
-    """The answer to InitProducerId, once `state` is in the log: the producer of the state.
+    """The outcome of InitProducerId: the next state, whose producer the client gets once the state is in the log.
 
-    `previous`: the producer that asked to go on and was bumped; if it asks again, it did not get the answer. Known
-    only in memory, as in Kafka: after a restart such a producer is fenced.
+    `previous`: the producer whose epoch was bumped. If it asks again, it has missed the response. Kept in memory only,
+    as in Kafka: after a restart such a producer is fenced.
     """
 
     state: TransactionState
@@ -48,7 +48,7 @@ def producer_of(state: TransactionState) -> Producer:
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether a client's producer with this epoch cannot be bumped: it needs a new producer id."""
+    """Return True if a client's epoch cannot be bumped any more, so that it needs a new producer id."""
     return epoch >= _LAST_EPOCH - 1
 
 
@@ -56,24 +56,24 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def created(producer_id: int, timeout_ms: int, now: int) -> TransactionState:
-    """Of a transactional id that was unknown, or that needs a new producer id."""
+    """Return the first state of a new transactional id."""
     return TransactionState(producer_id, 0, timeout_ms, EMPTY, (), now, NO_TIME)
 
 
 def check_init(state: TransactionState, previous: Producer | None, expected: Producer | None) -> None:
-    """Raises CONCURRENT_TRANSACTIONS while markers are written, PRODUCER_FENCED unless the client's producer may go on.
+    """Raise CONCURRENT_TRANSACTIONS while markers are written, PRODUCER_FENCED if the client's producer is outdated.
 
-    `expected`: the producer that the client has and wants to go on with (KIP-360); None for a new client. Its epoch is
-    not looked at while a transaction is open: that is aborted in any case.
+    `expected`: the producer that the client wants to continue with (KIP-360), None for a new client. Its epoch is not
+    checked while a transaction is open, which is aborted in any case.
     """
     if expected is not None and expected.id != state.producer_id and expected != previous:
-        raise KafkaError(Errors.PRODUCER_FENCED, f"producer id {expected.id} is not {state.producer_id}")
+        raise KafkaError(Errors.PRODUCER_FENCED, f"the producer id is {state.producer_id}, not {expected.id}")
     if state.state in PREPARED:
-        raise KafkaError(Errors.CONCURRENT_TRANSACTIONS, "the last transaction is being completed")
+        raise KafkaError(Errors.CONCURRENT_TRANSACTIONS, "the previous transaction is being completed")
 
 
 def needs_producer_id(state: TransactionState, expected: Producer | None) -> bool:
-    """Whether `initialized` will be given a new producer id."""
+    """Return True if `initialized` needs a new producer id because the epochs are used up."""
     return (
         state.state in IDLE
         and is_exhausted(state.producer_epoch)
@@ -90,15 +90,15 @@ def initialized(
     timeout_ms: int,
     now: int,
 ) -> Initialized:
-    """The next epoch, or epoch 0 of `producer_id` where it needs one. Raises PRODUCER_FENCED.
+    """Return the state with the producer's next epoch, or with epoch 0 of `producer_id` if the epochs are used up.
 
-    After `check_init`, of a state without an open transaction.
+    Call `check_init` before; the state has no open transaction. Raises PRODUCER_FENCED.
     """
     current = producer_of(state)
     if expected is not None and expected != current:
         if expected != previous:
-            raise KafkaError(Errors.PRODUCER_FENCED, f"{expected} is not the producer, {current} is")
-        bumped = current  # it only missed the answer
+            raise KafkaError(Errors.PRODUCER_FENCED, f"the producer is {current}, not {expected}")
+        bumped = current  # this producer was bumped before and missed the response
     else:
         previous = expected
         if not is_exhausted(current.epoch):
@@ -111,10 +111,10 @@ def initialized(
 
 
 def fenced(state: TransactionState, now: int) -> TransactionState:
-    """An open transaction is aborted for its producer, which loses its epoch; no client ever gets the new one.
+    """Return the aborted state of an open transaction with the next epoch, which no client gets.
 
-    This is Kafka's PrepareEpochFence and the PrepareAbort after it in one step. Whoever has guessed the last epoch,
-    and has begun a transaction with it, keeps it: there is none after it.
+    This is Kafka's PrepareEpochFence and the following PrepareAbort in one step. A client that already uses the very
+    last epoch, which the coordinator never hands out, keeps it, because there is no higher epoch.
     """
     epoch = min(state.producer_epoch + 1, _LAST_EPOCH)
     return state._replace(producer_epoch=epoch, state=PREPARE_ABORT, last_update_ms=now)
@@ -124,21 +124,21 @@ def fenced(state: TransactionState, now: int) -> TransactionState:
 
 
 def check_producer(state: TransactionState, producer: Producer) -> None:
-    """Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+    """Raise INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED unless this is the id's present producer."""
     if producer.id != state.producer_id:
         raise KafkaError(
             Errors.INVALID_PRODUCER_ID_MAPPING, f"the producer id is {state.producer_id}, not {producer.id}"
         )
     if producer.epoch != state.producer_epoch:
-        raise KafkaError(Errors.PRODUCER_FENCED, f"the epoch is {state.producer_epoch}, not {producer.epoch}")
+        raise KafkaError(Errors.PRODUCER_FENCED, f"the producer epoch is {state.producer_epoch}, not {producer.epoch}")
 
 
 def with_partitions(
     state: TransactionState, partitions: Collection[TopicPartition], now: int
 ) -> TransactionState | None:
-    """None if the transaction has them already. Raises CONCURRENT_TRANSACTIONS."""
+    """Return the ongoing state with the partitions added, or None if it has them. Raises CONCURRENT_TRANSACTIONS."""
     if state.state in PREPARED:
-        raise KafkaError(Errors.CONCURRENT_TRANSACTIONS, "the last transaction is being completed")
+        raise KafkaError(Errors.CONCURRENT_TRANSACTIONS, "the previous transaction is being completed")
     if state.state == ONGOING:
         if not missing(state.partitions, partitions):
             return None
@@ -151,7 +151,10 @@ def with_partitions(
 
 
 def prepared(state: TransactionState, commit: bool, now: int) -> TransactionState | None:
-    """None if it ended this way already. Raises INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS."""
+    """Return the prepared state, or None if the transaction has already ended with the same result.
+
+    Raises INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS.
+    """
     if state.state == ONGOING:
         return state._replace(state=PREPARE_COMMIT if commit else PREPARE_ABORT, last_update_ms=now)
     if state.state == (COMPLETE_COMMIT if commit else COMPLETE_ABORT):
@@ -163,7 +166,7 @@ def prepared(state: TransactionState, commit: bool, now: int) -> TransactionStat
 
 
 def completed(state: TransactionState, now: int) -> TransactionState:
-    """All markers of a prepared transaction are written."""
+    """Return the complete state that follows a prepared one."""
     done = COMPLETE_COMMIT if state.state == PREPARE_COMMIT else COMPLETE_ABORT
     return state._replace(state=done, partitions=(), last_update_ms=now)
 
@@ -176,7 +179,7 @@ def is_timed_out(state: TransactionState, now: int) -> bool:
 
 
 def is_expired(state: TransactionState, expiration_ms: int, now: int) -> bool:
-    """Whether the id was idle for so long that it can be forgotten."""
+    """Return True if the id has been idle for `expiration_ms`."""
     return state.state in IDLE and state.last_update_ms <= now - expiration_ms
 
 
@@ -184,7 +187,7 @@ def is_expired(state: TransactionState, expiration_ms: int, now: int) -> bool:
 
 
 def joined(partitions: Partitions, added: Iterable[TopicPartition]) -> Partitions:
-    """Both, each partition once."""
+    """Return the union of both sets of partitions."""
     by_topic: dict[str, dict[int, None]] = {topic: dict.fromkeys(indexes) for topic, indexes in partitions}
     for topic, index in added:
         by_topic.setdefault(topic, {})[index] = None
@@ -192,10 +195,10 @@ def joined(partitions: Partitions, added: Iterable[TopicPartition]) -> Partition
 
 
 def missing(partitions: Partitions, asked: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Those of `asked` that are not among `partitions`."""
+    """Return those of `asked` that are not in `partitions`."""
     by_topic = {topic: frozenset(indexes) for topic, indexes in partitions}
     return [(topic, index) for topic, index in asked if index not in by_topic.get(topic, ())]
 
 
-def one_by_one(partitions: Partitions) -> list[TopicPartition]:
+def flattened(partitions: Partitions) -> list[TopicPartition]:
     return [(topic, index) for topic, indexes in partitions for index in indexes]

@@ -1,5 +1,6 @@
-"""What DescribeTransactions and ListTransactions show. Source: TransactionCoordinator.handleDescribeTransactions,
-TransactionStateManager.listTransactionStates.
+"""The data of DescribeTransactions and ListTransactions.
+
+Source: TransactionCoordinator.handleDescribeTransactions, TransactionStateManager.listTransactionStates.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Filters(NamedTuple):
-    """What is not filtered is empty; `duration_ms` is negative then."""
+    """The filters of ListTransactions; an empty set or a negative duration filters nothing."""
 
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
@@ -25,12 +26,12 @@ class Filters(NamedTuple):
 
     @property
     def unknown_states(self) -> list[str]:
-        """Of the states asked for, those that there are not."""
+        """The requested states that do not exist."""
         return [state for state in self.states if state not in STATES]
 
 
 class Listed(NamedTuple):
-    """One line of a list."""
+    """An entry of the ListTransactions response."""
 
     transactional_id: str
     producer_id: int
@@ -38,7 +39,10 @@ class Listed(NamedTuple):
 
 
 def described(machine: TransactionMachine, transactional_id: str) -> TransactionState:
-    """Of a prepared transaction only the partitions that wait for their marker. Raises TRANSACTIONAL_ID_NOT_FOUND."""
+    """Return the state of an id; for a prepared transaction with only the partitions that still need a marker.
+
+    Raises TRANSACTIONAL_ID_NOT_FOUND.
+    """
     entry = machine.entries.get(transactional_id)
     if entry is None or entry.state is None:
         raise KafkaError(Errors.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id!r}")
@@ -49,15 +53,24 @@ def described(machine: TransactionMachine, transactional_id: str) -> Transaction
 
 
 def listed(machine: TransactionMachine, filters: Filters, now: int) -> list[Listed]:
-    """The ids that pass. A duration is since the start of the last transaction, also where that is complete; ids that
-    never had one pass, as in Kafka."""
+    """Return the ids that match the filters.
+
+    As in Kafka, a duration is counted from the start of the last transaction even if that is complete, and ids that
+    never had a transaction match.
+    """
     found: Collection[tuple[str, TransactionState]] = [
-        (one, entry.state) for one, entry in machine.entries.items() if entry.state is not None
+        (transactional_id, entry.state)
+        for transactional_id, entry in machine.entries.items()
+        if entry.state is not None
     ]
     if filters.states:
-        found = [(one, state) for one, state in found if state.state_name in filters.states]
+        found = [(transactional_id, state) for transactional_id, state in found if state.state_name in filters.states]
     if filters.producer_ids:
-        found = [(one, state) for one, state in found if state.producer_id in filters.producer_ids]
+        found = [
+            (transactional_id, state) for transactional_id, state in found if state.producer_id in filters.producer_ids
+        ]
     if filters.duration_ms >= 0:
-        found = [(one, state) for one, state in found if now - state.start_ms > filters.duration_ms]
-    return [Listed(one, state.producer_id, state.state_name) for one, state in found]
+        found = [
+            (transactional_id, state) for transactional_id, state in found if now - state.start_ms > filters.duration_ms
+        ]
+    return [Listed(transactional_id, state.producer_id, state.state_name) for transactional_id, state in found]

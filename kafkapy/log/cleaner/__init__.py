@@ -1,17 +1,17 @@
-"""Log compaction: of every key the last record stays (Kafka's LogCleaner).
+"""Log compaction: keep the last record of every key (Kafka's LogCleaner).
 
-    settings     what the broker's log.cleaner.* settings say
-    candidates   which part of a log can be cleaned, and which log needs it most
-    pieces       reading a segment piece by piece, for both passes
-    codecs       entries that are compressed: their payload out, what remains of it back in
+    settings     the broker's log.cleaner.* settings
+    candidates   which part of a log can be cleaned, and which log needs cleaning most
+    pieces       reading a segment in pieces, for both passes
+    codecs       decompressing the payload of a batch, and compressing the records that are kept
     indexing     the first pass: the last offset of each key
-    grouping     which segments become one
-    rewriting    the second pass: a group of segments into a new one
-    swapping     the new segment in the place of the old ones
-    cleaning     all of it for one log
-    throttle     the limit on bytes a second
+    grouping     which segments are merged into one
+    rewriting    the second pass: writing a group of segments as one new segment
+    swapping     replacing the old segments by the new one
+    cleaning     all of these steps for one log
+    throttle     the limit on bytes per second
     worker       a thread that cleans one log after the other
-    service      the threads, and what they share
+    service      the threads and their shared state
 
-The bytes are gone through in C, without the interpreter's lock: kafkapy._ext.key_index and kafkapy._ext.compactor.
+The records are processed in C without holding the GIL: kafkapy._ext.key_index and kafkapy._ext.compactor.
 """

@@ -1,8 +1,8 @@
-"""Which part of a log can be cleaned, and which log needs it most (Kafka's LogCleanerManager).
+"""Choose which part of a log can be cleaned, and which log needs cleaning most (Kafka's LogCleanerManager).
 
-A log is clean up to its first dirty offset, then dirty up to its first uncleanable one. Never cleaned are the active
-segment, what lies behind the last stable offset (and so behind the high watermark), and segments with records
-younger than min.compaction.lag.ms.
+A log is clean up to its first dirty offset, and dirty from there up to its first uncleanable offset. Three parts are
+not cleaned: the active segment, everything from the last stable offset on (and so everything from the high watermark
+on), and segments with records younger than min.compaction.lag.ms.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
-from kafkapy.log.log_state import LogState
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.segment import Segment
 
@@ -18,30 +17,31 @@ _log = logging.getLogger(__name__)
 
 
 class Candidate(NamedTuple):
-    """A compacted log; sizes are bytes."""
+    """A compacted log and how much of it can be cleaned. Sizes are in bytes."""
 
     log: PartitionLog
     first_dirty: int
-    first_uncleanable: int  # where a segment begins
+    first_uncleanable: int  # the base offset of a segment
     clean_bytes: int
     cleanable_bytes: int
-    delay_ms: int  # by how much it is overdue under max.compaction.lag.ms
+    delay_ms: int  # how long the log is overdue under max.compaction.lag.ms
 
     @property
     def dirty_ratio(self) -> float:
-        """Of what is cleaned in one go, the share that was not cleaned yet."""
+        """Return the dirty share of the bytes that a cleaning would process, 0.0 for no bytes."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     @property
     def is_due(self) -> bool:
+        """Return True if the log is overdue, or its dirty ratio exceeds min.cleanable.dirty.ratio."""
         return bool(self.delay_ms > 0 and self.cleanable_bytes) or (
             self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
         )
 
 
 def candidate(log: PartitionLog, cleaned_to: int | None, now_ms: int) -> Candidate:
-    """`cleaned_to`: from the checkpoint. Raises OSError."""
+    """Return the Candidate for a log. `cleaned_to` is its offset in the cleaner checkpoint. Raises OSError."""
     first_dirty = first_dirty_offset(log, cleaned_to)
     uncleanable = max(first_dirty, _first_uncleanable(log, first_dirty, now_ms))
     held_back = _inactive_from(log, uncleanable)
@@ -56,8 +56,8 @@ def candidate(log: PartitionLog, cleaned_to: int | None, now_ms: int) -> Candida
     )
 
 
-def first_dirty_offset(log: LogState, cleaned_to: int | None) -> int:
-    """The checkpoint's, or the log's start where the checkpoint cannot be right."""
+def first_dirty_offset(log: PartitionLog, cleaned_to: int | None) -> int:
+    """Return the offset in the checkpoint, or the log start offset if the checkpoint has none or cannot be right."""
     start = log.log_start_offset
     if cleaned_to is None:
         return start
@@ -73,13 +73,13 @@ def first_dirty_offset(log: LogState, cleaned_to: int | None) -> int:
     return cleaned_to
 
 
-def _inactive_from(log: LogState, offset: int) -> tuple[Segment, ...]:
-    """The segments before the active one, from the one that holds `offset` on."""
+def _inactive_from(log: PartitionLog, offset: int) -> tuple[Segment, ...]:
+    """Return the segments before the active one, beginning with the segment that contains `offset`."""
     segments = log.segments
     return segments.between(offset, segments.active.base_offset)
 
 
-def _first_uncleanable(log: LogState, first_dirty: int, now_ms: int) -> int:
+def _first_uncleanable(log: PartitionLog, first_dirty: int, now_ms: int) -> int:
     first = min(log.last_stable_offset, log.segments.active.base_offset)
     lag_ms = log.config.min_compaction_lag_ms
     if lag_ms > 0:
@@ -89,7 +89,7 @@ def _first_uncleanable(log: LogState, first_dirty: int, now_ms: int) -> int:
     return first
 
 
-def _delay_ms(log: LogState, first_dirty: int, now_ms: int) -> int:
+def _delay_ms(log: PartitionLog, first_dirty: int, now_ms: int) -> int:
     clean_until = now_ms - log.config.max_compaction_lag_ms
     if clean_until <= 0:
         return 0

@@ -1,4 +1,4 @@
-"""The cleaning of one log, from its candidate to its swapped segments (Kafka's Cleaner.doClean)."""
+"""Clean one log, from its Candidate to the swapped segments (Kafka's Cleaner.doClean)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from kafkapy.log.cleaner.rewriting import Rewriter
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.cleaner.stats import CleanerStats
 from kafkapy.log.cleaner.swapping import swap_in
-from kafkapy.log.log_state import LogState
+from kafkapy.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
 
 
 def clean(chosen: Candidate, settings: CleanerSettings, pace: Callable[[int], None]) -> tuple[int, CleanerStats]:
-    """Cleans what can be cleaned; returns the first offset that is dirty after it. The caller holds the upkeep.
+    """Clean the log; return the first offset that is still dirty, and statistics. The caller holds the log's upkeep.
 
-    `pace(bytes)` is called after all that is read or written: it waits as long as it likes, and what it raises ends
-    the cleaning, whose groups of segments are each done or untouched. So it is with everything else that is raised:
-    OSError, CorruptEntry, DecompressionError, MemoryError.
+    `pace(bytes)` is called after every read and write. It may wait, and an exception that it raises ends the cleaning.
+    Whenever an exception ends the cleaning, every group of segments is either replaced completely or unchanged. Also
+    raises OSError, CorruptEntry, DecompressionError, MemoryError.
     """
     log = chosen.log
-    # A record that was flushed must not go for a later one of its key that a power cut can still take.
+    # A cleaning may remove a durable record because a later record has the same key. The later record must be durable
+    # first: otherwise a power cut could lose both records.
     if chosen.first_uncleanable > log.recovery_point:
         log.flusher.flush_to(chosen.first_uncleanable, active=False)
     stats = CleanerStats(began=log.clock.monotonic())
@@ -55,10 +56,11 @@ def clean(chosen: Candidate, settings: CleanerSettings, pace: Callable[[int], No
     return mapped_to + 1, stats
 
 
-def _legacy_horizon_ms(log: LogState, first_dirty: int) -> int:
-    """Tombstones of formats 0 and 1 go from segments that were last changed before: they have no horizon of their own.
+def _legacy_horizon_ms(log: PartitionLog, first_dirty: int) -> int:
+    """Return the newest file time at which a segment loses its tombstones of formats 0 and 1.
 
-    It is counted from the last segment that is clean already.
+    Those tombstones have no delete horizon of their own. The time is when the last clean segment was last modified,
+    minus delete.retention.ms.
     """
     clean_segments = log.segments.between(0, first_dirty)
     if not clean_segments:

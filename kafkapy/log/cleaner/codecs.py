@@ -1,4 +1,4 @@
-"""Entries that are compressed: getting their payload out, and what remains of it back in."""
+"""Decompress the payload of a compressed entry, and compress the records that are kept."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafkapy.record.compression import compress, pieces
 
 
 def unpack(buffer: memoryview, position: int, into: Writer, limit: int) -> None:
-    """Decompresses the records of the entry at `position`, piece by piece; never more than `limit` bytes.
+    """Decompress the records of the entry at `position` into `into`, piece by piece, `limit` bytes at most.
 
-    Raises DecompressionError, RecordTooLarge, and ValueError where a wrapper is none.
+    Raises DecompressionError, RecordTooLarge, and ValueError if a wrapper message of format 0 or 1 is malformed.
     """
     header = read_entry(buffer, position)
     if isinstance(header, MessageHeader):
@@ -26,7 +26,7 @@ def unpack(buffer: memoryview, position: int, into: Writer, limit: int) -> None:
 
 
 def pack(buffer: memoryview, position: int, payload: Writer) -> bytes:
-    """Compresses a payload as the entry at `position` is, at the codec's usual level as Kafka's cleaner does."""
+    """Return the payload, compressed with the codec of the entry at `position` at its default level, as Kafka does."""
     header = read_entry(buffer, position)
     with memoryview(payload) as view:
         return compress(header.codec, view, broken_checksum=header.magic == 0)

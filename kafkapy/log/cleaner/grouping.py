@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one (Kafka's Cleaner.groupSegmentsBySize)."""
+"""Choose which adjacent segments a cleaning merges into one (Kafka's Cleaner.groupSegmentsBySize)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from kafkapy.log.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 def group_segments(segments: Sequence[Segment], config: LogConfig, first_uncleanable: int) -> list[list[Segment]]:
-    """Runs of segments that together have at most segment.bytes and segment.index.bytes.
+    """Return groups of adjacent segments, each at most segment.bytes and segment.index.bytes in all, or a single
+    segment.
 
-    So the segments of a log do not become ever smaller. The offsets of a run fit into index entries of its first
-    segment; where the next segment begins is taken for where one ends. An empty segment adds nothing to that.
+    Merging keeps a log from ending up with ever smaller segments. All offsets of a group must fit into index entries
+    relative to the base offset of the group's first segment. The base offset of the next segment serves as the upper
+    bound of a segment's offsets. The offsets of an empty segment do not count.
     """
     groups: list[list[Segment]] = []
     size = offsets = times = 0

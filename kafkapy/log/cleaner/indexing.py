@@ -1,4 +1,4 @@
-"""The first pass of a cleaning: the last offset of each key in the dirty part (Kafka's Cleaner.buildOffsetMap)."""
+"""The first pass of a cleaning: map each key in the dirty part to its last offset (Kafka's Cleaner.buildOffsetMap)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from kafkapy._ext.keymap import KeyMap
 from kafkapy.log.cleaner.codecs import unpack
 from kafkapy.log.cleaner.pieces import Pieces
 from kafkapy.log.cleaner.stats import CleanerStats
-from kafkapy.log.log_state import LogState
+from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.txn_index import AbortedTxn
 
 _log = logging.getLogger(__name__)
 
 
-def aborted_from(log: LogState, offset: int) -> list[AbortedTxn]:
-    """The aborted transactions that end at `offset` or later."""
+def aborted_from(log: PartitionLog, offset: int) -> list[AbortedTxn]:
+    """Return the aborted transactions whose abort marker is at `offset` or later."""
     return [entry for segment in log.segments for entry in segment.txn_index.entries if entry.last_offset >= offset]
 
 
 def index_keys(
-    log: LogState, start: int, end: int, keys: KeyMap, pieces: Pieces, payload: Writer, stats: CleanerStats
+    log: PartitionLog, start: int, end: int, keys: KeyMap, pieces: Pieces, payload: Writer, stats: CleanerStats
 ) -> int:
-    """Fills `keys` from offset `start` up to and without `end`; returns the last offset up to which it holds all.
+    """Fill `keys` with the records from `start` up to, but not including, `end`. Return the last offset that is mapped.
 
-    That is less than `end` where the keys do not fit. Raises OSError, CorruptEntry, DecompressionError.
+    That is less than `end` - 1 if the map becomes full. Raises OSError, CorruptEntry, DecompressionError.
     """
     index = KeyIndex(keys, DecidedTransactions(aborted_from(log, start)), start)
     limit = log.env.max_decompressed
@@ -58,4 +58,4 @@ def index_keys(
 
 
 class _Full(Exception):
-    """The map takes no more keys."""
+    """Raised to stop the pass when the map of keys is full."""

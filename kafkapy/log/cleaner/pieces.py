@@ -1,4 +1,4 @@
-"""Reading a segment piece by piece into one buffer, for both passes of a cleaning."""
+"""Read a segment in pieces into one buffer, for both passes of a cleaning."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kafkapy.log.segment import Segment
 
 _SIZE_AT, _SIZE_END = 8, 12
 
-# Goes through the whole entries of a piece and returns how many bytes they have.
+# Processes the whole entries at the start of a piece and returns how many bytes they have.
 Take = Callable[[memoryview], int]
 
 
 class Pieces:
-    """`pace(bytes)` is called after every piece: it may wait, and raises what ends the cleaning."""
+    """A reusable read buffer. `pace(bytes)` is called after every piece; it may wait, or raise to end the cleaning."""
 
     def __init__(self, buffer_bytes: int, pace: Callable[[int], None]) -> None:
         self.pace = pace
@@ -22,10 +22,10 @@ class Pieces:
         self._buffer = bytearray(buffer_bytes)
 
     def go_over(self, segment: Segment, position: int, take: Take) -> None:
-        """Hands the entries from `position` to the segment's end to `take`, in pieces that begin with an entry.
+        """Pass the entries from `position` to the end of the segment to `take`, in pieces that begin with an entry.
 
-        The buffer grows for an entry that is larger, and shrinks again. Raises OSError, and CorruptEntry, which then
-        says where.
+        The buffer grows for an entry that does not fit, and shrinks to its usual size at the end. Raises OSError, and
+        CorruptEntry with the file and the position.
         """
         end = segment.size
         try:
@@ -53,7 +53,10 @@ class Pieces:
         return view[:wanted]
 
     def _make_room(self, piece: memoryview, left: int) -> None:
-        """There is not one whole entry in the piece."""
+        """Enlarge the buffer to the first entry, which `piece` does not hold.
+
+        Raises CorruptEntry if the segment does not either.
+        """
         if len(piece) < _SIZE_END:
             raise CorruptEntry(f"only {len(piece)} bytes are left, too few for a batch")
         size = int.from_bytes(piece[_SIZE_AT:_SIZE_END], "big") + _SIZE_END

@@ -1,4 +1,4 @@
-"""The second pass of a cleaning: a group of segments into a new one (Kafka's Cleaner.cleanSegments)."""
+"""The second pass of a cleaning: write a group of segments as one new segment (Kafka's Cleaner.cleanSegments)."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from kafkapy.log import names
 from kafkapy.log.cleaner.codecs import pack, unpack
 from kafkapy.log.cleaner.pieces import Pieces
 from kafkapy.log.cleaner.swapping import remove_cleaned
-from kafkapy.log.log_state import LogState
+from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.segment import Segment
 from kafkapy.log.txn_index import AbortedTxn
 
 
 class Rewriter:
-    """Goes through the groups of one cleaning in order: `transactions` is that of its `compactor`."""
+    """Rewrites the groups of one cleaning in order. `transactions` must be the object that `compactor` uses."""
 
     def __init__(
         self,
-        log: LogState,
+        log: PartitionLog,
         compactor: Compactor,
         transactions: DecidedTransactions,
         pieces: Pieces,
         payload: Writer,
         legacy_horizon_ms: int,
     ) -> None:
-        """Tombstones of formats 0 and 1 go from segments last changed up to `legacy_horizon_ms`."""
+        """`legacy_horizon_ms`: segments last changed up to this time lose their tombstones of formats 0 and 1."""
         self._log = log
         self._compactor = compactor
         self._transactions = transactions
@@ -39,9 +39,9 @@ class Rewriter:
         self.bytes_written = 0
 
     def rewrite(self, group: Sequence[Segment]) -> Segment:
-        """The cleaned segment, whole, synced and named `.cleaned`; the old ones are as they were.
+        """Return the cleaned segment, complete, synced and named `.cleaned`. The old segments are not changed.
 
-        Raises OSError, CorruptEntry, DecompressionError and what the pieces' pace raises; then nothing is left.
+        Raises OSError, CorruptEntry, DecompressionError and what `pace` raises; the new files are then removed.
         """
         log, files = self._log, self._log.env.files
         base_offset = group[0].base_offset
@@ -52,7 +52,7 @@ class Rewriter:
                 modified_ms = files.modified_ms(segment.handle())
                 self._copy(segment, cleaned, keep_tombstones=modified_ms > self._legacy_horizon_ms)
             self._finish(cleaned)
-            # What was cleaned is as old as it was: retention and the horizon of old tombstones count from it.
+            # Cleaning does not make records younger: retention and the delete horizon of old tombstones use this time.
             cleaned.set_modified_ms(modified_ms)
         except BaseException:
             remove_cleaned(log, base_offset)
@@ -60,7 +60,7 @@ class Rewriter:
         return cleaned
 
     def _copy(self, source: Segment, to: Segment, *, keep_tombstones: bool) -> None:
-        """What stays of `source`, behind what is in `to` already."""
+        """Append the records of `source` that are kept to the segment `to`."""
         compactor, file = self._compactor, to.handle()
         following = self._log.segments.after(source)
         assert following is not None, f"{source} is the active segment, which is never cleaned"
@@ -90,7 +90,7 @@ class Rewriter:
         self._pieces.go_over(source, 0, take)
 
     def _finish(self, cleaned: Segment) -> None:
-        """Builds the indexes, each batch with a place of its own in them, and makes everything durable."""
+        """Build the indexes, with an entry for every batch, and make all files of the cleaned segment durable."""
         found = cleaned.files.scan(
             cleaned.handle(), 0, cleaned.size, cleaned.base_offset, cleaned.index_interval, False
         )
@@ -105,8 +105,8 @@ class Rewriter:
         cleaned.sync()
 
 
-def _last_records(log: LogState) -> list[tuple[int, int, int]]:
-    """(producer id, offset of its last data record or -1, epoch) of the producers that are remembered.
+def _last_records(log: PartitionLog) -> list[tuple[int, int, int]]:
+    """Return (producer id, offset of its last data record or -1, epoch) of every producer in the producer state.
 
     Kafka's UnifiedLog.lastRecordsOfActiveProducers.
     """

@@ -1,4 +1,4 @@
-"""The log cleaner of a broker: its threads, and what they share (Kafka's LogCleaner and LogCleanerManager)."""
+"""The log cleaner of a broker: its threads and their shared state (Kafka's LogCleaner and LogCleanerManager)."""
 
 from __future__ import annotations
 
@@ -14,43 +14,57 @@ from kafkapy.log.cleaner.worker import CleanerThread
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.runtime.clock import Clock
+from kafkapy.runtime.threads import NoThread
 
-_POSTPONED_S = 60.0  # a log that met a full disk is left alone for so long
+_POSTPONED_S = 60.0  # how long a log is not cleaned after it met a full disk
 
 _log = logging.getLogger(__name__)
 
 
 class LogCleaner:
-    """Life: construct, `start`, `reconfigure` as often as one likes, `stop`.
+    """The cleaner threads of a broker. Call `start`, then `reconfigure` at any time, then `stop`.
 
-    A log that cannot be cleaned is marked and left alone from then on, until the broker starts again or the log is
-    made anew.
+    A log that cannot be cleaned is marked and skipped until the broker restarts or the log is created again.
     """
 
     def __init__(self, logs: Iterable[PartitionLog], clock: Clock, settings: CleanerSettings) -> None:
-        """`logs`: those of the broker, as they are whenever it is iterated."""
+        """`logs`: the broker's logs. Each iteration returns the logs of that moment."""
         self.settings = settings
         self.throttle = Throttle(settings.max_bytes_per_second, clock)
         self.dirtiest_ratio = 0.0  # at the last look
         self.longest_delay_ms = 0  # at the last look
         self.last_look = clock.monotonic()
         self.threads: list[CleanerThread] = []
+        self._is_short = False  # the last attempt to start a thread failed
         self._logs = logs
         self._clock = clock
         self._choosing = threading.Lock()
         self._waiting = threading.Condition(threading.Lock())
         self._uncleanable: dict[PartitionLog, str] = {}
-        self._postponed: dict[PartitionLog, float] = {}  # until when
+        self._postponed: dict[PartitionLog, float] = {}  # monotonic time until which the log is skipped
 
     # --- life
 
-    def start(self) -> None:
-        self.threads = [CleanerThread(number, self) for number in range(self.settings.threads)]
-        for thread in self.threads:
-            thread.start()
+    def start(self) -> bool:
+        """Start the threads that are not running.
+
+        Return False if some could not be started and `start` must be called again.
+        """
+        for number in range(len(self.threads), self.settings.threads):
+            thread = CleanerThread(number, self)
+            try:
+                thread.start()
+            except NoThread as error:
+                if not self._is_short:
+                    self._is_short = True
+                    _log.error("logs are compacted by %d of %d threads: %s", number, self.settings.threads, error)
+                return False
+            self.threads.append(thread)
+        self._is_short = False
+        return True
 
     def stop(self) -> None:
-        """Gives up what is being cleaned; returns when all threads have ended."""
+        """Abort the cleanings in progress, and return when all threads have ended."""
         threads, self.threads = self.threads, []
         for thread in threads:
             thread.stop()
@@ -59,18 +73,21 @@ class LogCleaner:
         for thread in threads:
             thread.join()
 
-    def reconfigure(self, settings: CleanerSettings) -> None:
-        """Begins anew with other settings, as Kafka does: threads that died are replaced, too."""
+    def reconfigure(self, settings: CleanerSettings) -> bool:
+        """Restart all threads with new settings, as Kafka does, which also replaces threads that died.
+
+        Returns what `start` does.
+        """
         if settings == self.settings:
-            return
+            return True
         _log.info("the cleaner begins anew with %s", settings)
         self.stop()
         self.settings = settings
         self.throttle.set_rate(settings.max_bytes_per_second)
-        self.start()
+        return self.start()
 
     def pause(self, seconds: float, stopped: Callable[[], bool]) -> None:
-        """For a thread that found nothing to do."""
+        """Wait, on a cleaner thread that found no log to clean, until `seconds` have passed or `stopped` is true."""
         deadline = self._clock.monotonic() + seconds
         with self._waiting:
             while not stopped() and self._clock.monotonic() < deadline:
@@ -79,13 +96,13 @@ class LogCleaner:
     # --- which log next
 
     def compacted(self) -> Iterator[PartitionLog]:
-        """The logs that the cleaner is there for and may touch now."""
+        """Yield the open compacted logs of online directories that are not marked as uncleanable."""
         for log in self._logs:
             if log.config.compact and not log.closed and log.env.failure is None and log not in self._uncleanable:
                 yield log
 
     def choose(self) -> Candidate | None:
-        """The log that needs it most, with its upkeep begun: the caller ends that. None: nothing to do."""
+        """Return the log that needs cleaning most, or None. Its upkeep is begun, and the caller must end it."""
         with self._choosing:
             self._forget_gone()
             self.last_look = self._clock.monotonic()
@@ -96,7 +113,8 @@ class LogCleaner:
             due = [one for one in found if one.is_due and self._postponed.get(one.log, 0.0) <= self.last_look]
             for one in sorted(due, key=lambda one: one.dirty_ratio, reverse=True):
                 if one.log.upkeep.try_begin():
-                    # Once more: it was anyone's until now.
+                    # Between the first look and try_begin another thread may have cleaned, truncated or deleted this
+                    # log.
                     again = None if one.log.closed else self._look_at(one.log)
                     if again is not None and again.is_due:
                         return again
@@ -109,15 +127,19 @@ class LogCleaner:
             cleaned_to = log.env.cleaner_offsets.get(key)
             chosen = candidate(log, cleaned_to, self._clock.time_ms())
             if cleaned_to is not None and chosen.first_dirty != cleaned_to:
-                log.env.cleaner_offsets.put(key, chosen.first_dirty)
+                # The first look is made without the log's upkeep. Since `get` the topic may have been deleted and
+                # created again, or the log cleaned. `correct` replaces the offset only if it is still the one that was
+                # read.
+                log.env.cleaner_offsets.correct(key, cleaned_to, chosen.first_dirty)
             return chosen
         except FileNotFoundError:
-            return None  # deleted meanwhile
+            return None  # the log was deleted meanwhile
         except OSError as error:
             refusal = log.disk_error(f"looking what there is to clean of {log.name}", error)
             if not isinstance(refusal, LogDirFailure):
                 self.postpone(log, refusal.message)
-        except Exception as reason:  # damage, say: what one log fails of must not keep the others from being cleaned
+        # for instance damage: an error in one log must not keep the others from being cleaned
+        except Exception as reason:
             _log.exception("it cannot be told what there is to clean of %s", log.name)
             self.mark_uncleanable(log, f"{type(reason).__name__}: {reason}")
         return None
@@ -125,18 +147,21 @@ class LogCleaner:
     # --- logs that are left alone
 
     def mark_uncleanable(self, log: PartitionLog, why: str) -> None:
+        """Skip this log from now on, until the broker restarts."""
         _log.error("%s cannot be cleaned and is left alone until the broker starts again: %s", log.name, why)
         self._uncleanable[log] = why
 
     def postpone(self, log: PartitionLog, why: str) -> None:
+        """Skip this log for a minute."""
         _log.warning("%s is cleaned later: %s", log.name, why)
         self._postponed[log] = self._clock.monotonic() + _POSTPONED_S
 
     def _forget_gone(self) -> None:
+        """Remove the marks of logs that no longer exist."""
         if self._uncleanable or self._postponed:
             here = set(self._logs)
             for marks in (self._uncleanable, self._postponed):
-                for log in list(marks):  # at once: other threads add to it
+                for log in list(marks):  # a copy, because other threads may add marks meanwhile
                     if log not in here:
                         del marks[log]
 
@@ -144,7 +169,7 @@ class LogCleaner:
 
     @property
     def last_stats(self) -> list[CleanerStats]:
-        """Of the last cleaning of each thread that did one."""
+        """Return the statistics of each thread's last cleaning. Threads without one are left out."""
         return [thread.last_stats for thread in self.threads if thread.last_stats is not None]
 
     @property
@@ -156,17 +181,17 @@ class LogCleaner:
         return sum(thread.is_dead for thread in self.threads)
 
     def uncleanable_in(self, log_dir: str) -> list[PartitionLog]:
-        """The logs in one of log.dirs that are left alone."""
+        """Return the logs in one of log.dirs that are marked as uncleanable."""
         here = set(self._logs)
         return [log for log in list(self._uncleanable) if log.env.log_dir == log_dir and log in here]
 
     def uncleanable_bytes_in(self, log_dir: str) -> int:
-        """What would be cleaned of them."""
+        """Return how many bytes a cleaning of the uncleanable logs in this directory would process."""
         return sum(self._dirty_bytes(log) for log in self.uncleanable_in(log_dir))
 
     def _dirty_bytes(self, log: PartitionLog) -> int:
         try:
             chosen = candidate(log, log.env.cleaner_offsets.get((log.topic, log.partition)), self._clock.time_ms())
         except OSError:
-            return 0  # its directory is about to go offline
+            return 0  # the error takes the log directory offline elsewhere
         return chosen.cleanable_bytes

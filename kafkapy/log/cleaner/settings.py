@@ -1,4 +1,4 @@
-"""What the broker's log.cleaner.* settings say; defaults are Kafka's (CleanerConfig)."""
+"""The broker's log.cleaner.* settings; defaults are Kafka's (CleanerConfig)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SMALLEST_BUFFER = 4096
 
 @dataclass(frozen=True)
 class CleanerSettings:
-    """Sizes are bytes, for all threads together. The comments name the settings after log.cleaner."""
+    """The settings. Sizes are bytes for all threads together. Each comment names the setting without `log.cleaner.`."""
 
     enable: bool = True  # enable
     threads: int = 1  # threads
@@ -22,10 +22,13 @@ class CleanerSettings:
 
     @property
     def map_bytes(self) -> int:
-        """Memory of one thread's map of keys."""
+        """Return the size of one thread's map of keys."""
         return self.dedupe_buffer // max(self.threads, 1)
 
     @property
     def read_bytes(self) -> int:
-        """What one thread reads at a time: half of its share, the other half is for what it writes."""
+        """Return the size of one thread's read buffer: half of its share of io.buffer.size.
+
+        The other half is for writes.
+        """
         return max(self.io_buffer // max(self.threads, 1) // 2, _SMALLEST_BUFFER)

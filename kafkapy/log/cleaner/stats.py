@@ -1,4 +1,4 @@
-"""What one cleaning has read, kept and written, for the log line and the metrics (Kafka's CleanerStats)."""
+"""Statistics of one cleaning, for the log line and the metrics (Kafka's CleanerStats)."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ from dataclasses import dataclass
 
 @dataclass
 class CleanerStats:
-    """Times are seconds of a monotonic clock. Bytes and records of the second pass, where not said otherwise."""
+    """The counters of one cleaning. Times are seconds of a monotonic clock.
+
+    Bytes and records are those of the second pass, unless the name begins with `map_`.
+    """
 
     began: float
     map_done: float = 0.0
     ended: float = 0.0
     map_bytes_read: int = 0
     map_records_read: int = 0
-    map_utilization: float = 0.0  # the filled share of the map
+    map_utilization: float = 0.0  # the used share of the map of keys
     bytes_read: int = 0
     bytes_written: int = 0
     records_read: int = 0
     records_kept: int = 0
-    keyless: int = 0  # records without a key, which went
+    keyless: int = 0  # records without a key, which were removed
 
     @property
     def seconds(self) -> float:
         return self.ended - self.began
 
     def line(self, name: str, start: int, end: int) -> str:
-        """What was done, for the log; speeds are of bytes of log, as Kafka counts them."""
+        """Return the log line. Speeds are in bytes of log per second, as in Kafka."""
         seconds, mapping = max(self.seconds, 1e-9), self.map_done - self.began
         lost = f", {self.keyless} without a key dropped" if self.keyless else ""
         return (

@@ -1,4 +1,4 @@
-"""The limit on what all cleaners read and write together (Kafka's Throttler)."""
+"""The limit on the bytes per second that all cleaner threads together read and write (Kafka's Throttler)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 
 from kafkapy.runtime.clock import Clock
 
-_BURST_S = 0.3  # so much of the rate may be used at once, after a pause
+_BURST_S = 0.3  # after a pause, this many seconds' worth of bytes may be used at once
 
 
 class Throttle:
-    """Bytes are paid for in time: who takes some is told how long to wait before the next."""
+    """A rate limit. Each call of `take` reports bytes that were used and returns how long to wait."""
 
     def __init__(self, bytes_per_second: float, clock: Clock) -> None:
         self._clock = clock
@@ -19,12 +19,13 @@ class Throttle:
         self._paid_until = clock.monotonic()
 
     def set_rate(self, bytes_per_second: float) -> None:
+        """Change the limit, effective from now on."""
         with self._lock:
             self._rate = bytes_per_second
             self._paid_until = self._clock.monotonic()
 
     def take(self, size: int) -> float:
-        """Seconds to wait, after `size` bytes."""
+        """Return how many seconds to wait after reading or writing `size` bytes."""
         with self._lock:
             now = self._clock.monotonic()
             self._paid_until = max(self._paid_until, now - _BURST_S) + size / self._rate

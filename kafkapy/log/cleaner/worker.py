@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 from kafkapy._ext.key_index import CorruptEntry
@@ -14,6 +13,7 @@ from kafkapy.log.cleaner.stats import CleanerStats
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.upkeep import Interrupted
+from kafkapy.runtime.threads import Thread
 
 if TYPE_CHECKING:
     from kafkapy.log.cleaner.service import LogCleaner
@@ -22,23 +22,23 @@ _log = logging.getLogger(__name__)
 
 
 class _Stopped(Exception):
-    """The cleaner stops: the cleaning in progress is given up."""
+    """Raised to abort the cleaning in progress because the cleaner stops."""
 
 
-class CleanerThread(threading.Thread):
-    """Runs from `start` to `stop`. What one log fails of never ends it."""
+class CleanerThread(Thread):
+    """A cleaner thread, running from `start` to `stop`. A failure of one log never ends the thread."""
 
     def __init__(self, number: int, service: LogCleaner) -> None:
-        super().__init__(name=f"log-cleaner-{number}", daemon=True)
-        self.last_stats: CleanerStats | None = None  # of the cleaning before
-        self.last_delay_ms = 0  # by how much the most overdue log was overdue when that began
+        super().__init__(self._clean_until_stopped, f"log-cleaner-{number}")
+        self.last_stats: CleanerStats | None = None  # of the last finished cleaning
+        self.last_delay_ms = 0  # how overdue the most overdue log was when the last cleaning began
         self._service = service
         self._settings = service.settings
         self._stopping = False
-        self._log: PartitionLog | None = None  # being cleaned
+        self._log: PartitionLog | None = None  # the log that is being cleaned
 
     def stop(self) -> None:
-        """Ends it at the next piece; does not wait. The cleaning in progress is given up."""
+        """Tell the thread to end at the next piece, aborting the cleaning in progress. Does not wait."""
         self._stopping = True
         log = self._log
         if log is not None:
@@ -46,10 +46,10 @@ class CleanerThread(threading.Thread):
 
     @property
     def is_dead(self) -> bool:
-        """Whether it ended without being told to: a bug."""
+        """Return True if the thread ended although `stop` was not called, which is a bug."""
         return not self._stopping and self.ident is not None and not self.is_alive()
 
-    def run(self) -> None:
+    def _clean_until_stopped(self) -> None:
         try:
             while not self._stopping:
                 cleaned = self._clean_one()
@@ -60,7 +60,7 @@ class CleanerThread(threading.Thread):
             _log.exception("%s ended, which it never should", self.name)
 
     def _clean_one(self) -> bool:
-        """Whether there was a log to clean."""
+        """Clean the log that needs it most. Return False if there was none."""
         chosen = self._service.choose()
         if chosen is None:
             return False
@@ -71,7 +71,7 @@ class CleanerThread(threading.Thread):
         except (Interrupted, _Stopped):
             _log.info("%s: the cleaning is given up, the log is wanted", chosen.log.name)
         except LogDirFailure:
-            pass  # told already
+            pass  # already reported by Environment.failed
         except OSError as error:
             self._disk_error(chosen.log, error)
         except MemoryError:
@@ -90,7 +90,10 @@ class CleanerThread(threading.Thread):
         log = chosen.log
 
         def pace(size: int) -> None:
-            """After every piece: the log may be wanted, the directory offline, the limit on bytes a second reached."""
+            """Wait for the rate limit.
+
+            Raise if the cleaner stops, the log is needed elsewhere or its directory is offline.
+            """
             if self._stopping:
                 raise _Stopped
             log.upkeep.check()
@@ -108,21 +111,21 @@ class CleanerThread(threading.Thread):
         _log.info("%s", stats.line(log.name, chosen.first_dirty, end))
 
     def _disk_error(self, log: PartitionLog, error: OSError) -> None:
-        """A broken disk takes the directory offline; a full one only puts the cleaning off."""
+        """Handle an OSError: a broken disk takes the directory offline, a shortage only postpones the cleaning."""
         refusal = log.disk_error(f"cleaning {log.name}", error)
         if not isinstance(refusal, LogDirFailure):
             self._service.postpone(log, refusal.message)
 
     def _delete_old_segments(self) -> None:
-        """Retention of compacted logs is done here, so that it never meets a cleaning."""
+        """Apply retention to compacted logs. Done by cleaner threads, so that retention never meets a cleaning."""
         for log in self._service.compacted():
             if self._stopping:
                 return
             try:
                 log.delete_old_segments()
             except LogDirFailure:
-                continue  # told already
+                continue  # already reported by Environment.failed
             except KafkaError as error:
                 _log.warning("retention of %s: %s", log.name, error.message)
-            except Exception:  # of a policy that somebody wrote, say: the thread goes on
+            except Exception:  # for instance in a retention policy that a user wrote: the thread must survive
                 _log.exception("retention of %s", log.name)

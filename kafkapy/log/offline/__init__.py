@@ -1,4 +1,5 @@
-"""Segment files read from outside, without a broker: found by path, looked up by offset or time, taken as columns.
+"""Read segment files without a broker: find them by path, search by offset or time, read them as columns.
 
-Nothing here writes. What a file says is not believed: an index is a help, a size is checked before memory is taken.
+Nothing here writes. The content of a file is not trusted: an index only speeds up a search, and a size is checked
+before memory is allocated.
 """

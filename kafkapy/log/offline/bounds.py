@@ -1,4 +1,4 @@
-"""From where to where a partition is to be read, as people say it: by offset, by time, from its begin, to its end."""
+"""The bounds between which a partition is read: offsets, times, or the partition's start and end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from kafkapy.log.offline.lookups import record_since
 from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.splits import Split, splits_of
 
-EARLIEST, LATEST = -2, -1  # offsets of ListOffsets
+EARLIEST, LATEST = -2, -1  # special offsets, as in ListOffsets
 
 
 @dataclass(frozen=True)
 class Time:
-    """The offset of the first record of this time (ms since 1970) or later. Where there is none, the end of the
-    partition, or an error."""
+    """The offset of the first record whose timestamp (ms since 1970) is this one or later.
+
+    If there is no such record, the end of the partition with `or_end`, else an error.
+    """
 
     milliseconds: int
     or_end: bool = True
@@ -28,9 +30,9 @@ Bound = int | Time
 
 @dataclass(frozen=True)
 class Bounds:
-    """Records with start <= offset < end. What lies outside of what is there is nothing, and no error.
+    """Selects the records with start <= offset < end. Bounds outside of a partition are no error.
 
-    starts, ends: of single partitions, by topic and number.
+    starts, ends: bounds of single partitions by (topic, partition), which replace `start` and `end`.
     """
 
     start: Bound = EARLIEST
@@ -39,7 +41,7 @@ class Bounds:
     ends: Mapping[tuple[str, int], Bound] = field(default_factory=dict)
 
     def of(self, place: Place) -> tuple[Bound, Bound]:
-        """(start, end) for a partition."""
+        """Return (start, end) for a partition."""
         key = place.topic or "", -1 if place.partition is None else place.partition
         return self.starts.get(key, self.start), self.ends.get(key, self.end)
 
@@ -48,7 +50,7 @@ EVERYTHING = Bounds()
 
 
 class Planner:
-    """Turns partitions into splits; remembers what it has read of their log directories."""
+    """Divides partitions into splits. Caches the checkpoints that it reads in their log directories."""
 
     def __init__(self, bounds: Bounds = EVERYTHING, *, committed: bool = False) -> None:
         self._bounds = bounds
@@ -56,7 +58,10 @@ class Planner:
         self._starts = LogStarts()
 
     def splits(self, place: Place) -> list[Split]:
-        """Those of a partition, in order, one a segment. Raises OfflineError, CheckpointError, OSError."""
+        """Return the splits of a partition in offset order, one per segment.
+
+        Raises OfflineError, CheckpointError, OSError.
+        """
         end = end_of(place)
         first = self._starts.of(place)
         start, behind = (_offset(place, bound, first, end) for bound in self._bounds.of(place))

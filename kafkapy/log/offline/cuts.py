@@ -1,7 +1,7 @@
-"""Where one segment can be cut: at batches, about evenly.
+"""Find batches at which a segment can be cut into pieces of about equal size.
 
-The offset index is asked, and believed only where a whole batch with a right checksum lies, with offsets that fit the
-entry. Where it is missing, or wrong, or has nothing for a long way, the headers of the segment are walked.
+The positions come from the offset index. An entry is used only if a whole batch with a correct checksum lies there and
+its offsets fit the entry. If the index is missing, wrong or has large gaps, the batch headers are scanned instead.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 from kafkapy._ext.segment_scan import ceiling_position, scan
 from kafkapy.log.names import OFFSET_INDEX
 from kafkapy.log.offline.ends import is_batch_of
-from kafkapy.log.offline.index_files import OFFSET_ENTRY
-from kafkapy.log.offline.lookups import entries_in, first_offset_of, position_of
+from kafkapy.log.offline.index_files import OFFSET_ENTRY, entries_in
+from kafkapy.log.offline.lookups import first_offset_of, position_of
 from kafkapy.log.offline.places import Segment
 from kafkapy.log.offline.stored_batches import LogReader
 
-LOOK = 1 << 14  # bytes that are read to look at a batch: most have less
+LOOK = 1 << 14  # bytes that are read to check a batch; most batches are smaller
 
 
 class Cut(NamedTuple):
-    """A batch: where it begins, its first offset, its checksum."""
+    """A batch at which to cut: its position, first offset and checksum."""
 
     position: int
     offset: int
@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """From batch to batch: positions in a file, and the checksum of the first batch."""
+    """A range of whole batches: its positions in the file, and the checksum of the first batch."""
 
     begin: int
     stop: int
@@ -39,10 +39,10 @@ class Extent(NamedTuple):
 
 
 def extent_of(segment: Segment, start: int, end: int, room: int, *, whole: bool) -> Extent | None:
-    """Where the records with start <= offset < end lie; None: there are no bytes.
+    """Return where the records with start <= offset < end lie in the file, None if there are none.
 
-    room: where the last whole batch ends in the file. whole: nothing of the segment is at `end` or behind it. Raises
-    OSError. Damage is passed over: the reading says it.
+    room: the position after the last whole batch of the file. whole: the segment has nothing at or after `end`. Raises
+    OSError. Damage is ignored here, because reading the records reports it.
     """
     begin = 0 if start <= segment.base_offset else position_of(segment, start)
     stop = room if whole else min(position_of(segment, end), room)
@@ -54,7 +54,7 @@ def extent_of(segment: Segment, start: int, end: int, room: int, *, whole: bool)
 
 
 def cuts_between(segment: Segment, begin: int, stop: int, max_bytes: int) -> list[Cut]:
-    """Where to cut what lies between two batches, so that the pieces have at most about `max_bytes`. Raises OSError."""
+    """Return where to cut the bytes between two batches into pieces of about `max_bytes` at most. Raises OSError."""
     parts = -(-(stop - begin) // max_bytes)
     if parts < 2:
         return []
@@ -65,13 +65,13 @@ def cuts_between(segment: Segment, begin: int, stop: int, max_bytes: int) -> lis
 
 
 def _behind(log: LogReader, position: int, end: int) -> int:
-    """Behind the batch there, if some of its offsets are below the end."""
+    """Return the position after the batch at `position` if the batch begins before offset `end`, else `position`."""
     header = log.header_at(position)
     return position if header is None or first_offset_of(log, position) >= end else position + header.size
 
 
 def _from_index(log: LogReader, segment: Segment, begin: int, stop: int, step: int) -> list[Cut] | None:
-    """A cut every `step` bytes; None where the index does not give them."""
+    """Return a cut about every `step` bytes from the offset index, None if the index is unusable or too sparse."""
     found: list[Cut] = []
     try:
         fd = os.open(segment.path.with_suffix(OFFSET_INDEX), os.O_RDONLY | os.O_CLOEXEC)

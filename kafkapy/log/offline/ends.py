@@ -1,7 +1,7 @@
-"""Where a partition's records begin and end on disk: behind what was deleted, before what is just being written.
+"""Find where a partition's records begin and end on disk: after deleted records, and before an incomplete append.
 
-The last segment may end in a torn batch: a broker writes there, or was killed while it did. What is left over there is
-a batch that is not all there, or zeros (a file made larger ahead of its writes). Anything else is damage.
+The last segment may end in an incomplete batch, because a broker is writing to it or was killed during a write. Then
+the rest of the file is a partial batch, or zeros (a preallocated file). Anything else is damage.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from kafkapy.log.offline.lookups import LAST, first_offset_of, index_entry
 from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.stored_batches import CHUNK, UP_TO_MAGIC, LogReader, read_fully
 
-MOST_TORN = 256 << 20  # bytes of one batch that is not all there
+MOST_TORN = 256 << 20  # the largest incomplete batch that is accepted, in bytes
 
 
 class LogEnd(NamedTuple):
-    """Behind the last whole batch: the next offset, and the position in the last segment's file."""
+    """The end of the last whole batch: the next offset, and the position in the last segment's file."""
 
     offset: int
     position: int
 
 
 class LogStarts:
-    """The offsets before which records were deleted, as log directories note them beside their partitions."""
+    """The log start offsets of partitions, from the checkpoint files of their log directories."""
 
     def __init__(self) -> None:
         self._noted: dict[Path, dict[tuple[str, int], int]] = {}
 
     def of(self, place: Place) -> int:
-        """The first offset that a consumer may get. Raises CheckpointError, OSError."""
+        """Return the first offset that a consumer may read. Raises CheckpointError, OSError."""
         first = place.segments[0].base_offset
         if place.topic is None or place.partition is None or place.kafka_07:
             return first
@@ -45,9 +45,9 @@ class LogStarts:
 
 
 def end_of(place: Place) -> LogEnd:
-    """Where the last segment ends. Raises OfflineError, where the rest of it is damaged; OSError.
+    """Return the end of the last segment. Raises OSError, and OfflineError if its end is damaged.
 
-    Of Kafka 0.7, whose segments have no index, it is the end of the file, torn or not.
+    For Kafka 0.7, whose segments have no index, this is the end of the file, even if its last message is incomplete.
     """
     last = place.segments[-1]
     if place.kafka_07:
@@ -58,20 +58,20 @@ def end_of(place: Place) -> LogEnd:
             try:
                 return _walked(log, LogEnd(entry[0], entry[1]))
             except OfflineError:
-                pass  # from the begin on it will be found where it is
+                pass  # the scan from the start of the segment reports the damage where it is
         return _walked(log, LogEnd(last.base_offset, 0))
 
 
 def is_batch_of(log: LogReader, offset: int, position: int) -> bool:
-    """Whether there is a whole and sound batch that an index entry can be about.
+    """Return True if a whole, undamaged batch begins at `position` and its offsets fit an index entry for `offset`.
 
-    The offset in it is the first one of what was appended (Kafka 0.8), or the last.
+    An index entry has the first offset of an append (Kafka 0.8) or the last one.
     """
     return log.sound_batch_at(position) is not None and 0 <= first_offset_of(log, position) <= offset
 
 
 def _walked(log: LogReader, begin: LogEnd) -> LogEnd:
-    """Through the batches from a position on; the offset counts where there are none. Raises OfflineError."""
+    """Return the end of the batches from `begin.position` on; `begin` if there are none. Raises OfflineError."""
     end = begin
     try:
         for batch in log.batches(begin.position):
@@ -86,7 +86,7 @@ def _walked(log: LogReader, begin: LogEnd) -> LogEnd:
 
 
 def _is_zero(log: LogReader, position: int) -> bool:
-    """Whether nothing but zeros follow."""
+    """Return True if the rest of the file is all zeros."""
     while part := read_fully(log.fd, min(CHUNK, log.size - position), position):
         if part.strip(b"\0"):
             return False
@@ -95,9 +95,9 @@ def _is_zero(log: LogReader, position: int) -> bool:
 
 
 def _check_torn(log: LogReader, end: LogEnd) -> None:
-    """Raises OfflineError unless what is left over can be the begin of the next batch, and nothing else.
+    """Raise OfflineError unless the rest of the file can be the start of one incomplete batch.
 
-    A wrong length would look like it; but then there are whole batches behind it.
+    A damaged length field looks the same, but then whole batches follow. So the rest is searched for them.
     """
     size = log.size - end.position
     rest = read_fully(log.fd, min(size, MOST_TORN), end.position)

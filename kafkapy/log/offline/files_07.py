@@ -1,8 +1,8 @@
-"""Directories and segment files of Kafka 0.7, found and walked.
+"""Find and read the directories and segment files of Kafka 0.7.
 
-A partition is a directory `topic-0` (`topic_0` in early releases) with segments named by the position in the log at
-which they begin: 20 digits and `.kafka` (11 digits in early ones). There are no indexes and no checkpoints.
-Source: `kafka.log.Log` and `LogManager` of Kafka 0.7.2.
+A partition is a directory `topic-0` (`topic_0` in early releases). A segment is named by the position in the log at
+which it begins: 20 digits and `.kafka` (11 digits in early releases). There are no indexes and no checkpoints. Source:
+`kafka.log.Log` and `LogManager` of Kafka 0.7.2.
 """
 
 import os
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?P<topic>.+?)[-_](?P<partition>\d+)", re.ASCII)
 
 
 class Segment07(NamedTuple):
-    """A segment file: the log position at which it begins, its size in bytes, when it was last written (ms)."""
+    """A segment file: the log position at which it begins, its size in bytes, and its modification time (ms)."""
 
     path: Path
     start: int
@@ -32,12 +32,12 @@ class Segment07(NamedTuple):
 
 
 def is_segment_07(path: Path) -> bool:
-    """Whether the name is that of a 0.7 segment: digits and `.kafka`."""
+    """Return True if the file is named like a 0.7 segment: digits and `.kafka`."""
     return path.suffix == SUFFIX and path.stem.isascii() and path.stem.isdigit()
 
 
 def partition_of_07(name: str) -> tuple[str, int] | None:
-    """Topic and partition of a directory's name; None for one that is not named as 0.7 names partitions.
+    """Return topic and partition from a directory name, None if it is not named like a 0.7 partition.
 
     The last dash or underscore before the number counts, so `my_topic-0` and `my-topic_0` are both found.
     """
@@ -46,7 +46,7 @@ def partition_of_07(name: str) -> tuple[str, int] | None:
 
 
 def segments_07(directory: Path) -> list[Segment07]:
-    """The segments of a partition's directory in order; empty for a directory of another Kafka."""
+    """Return the segments in a partition's directory in order; empty if no file is named like a 0.7 segment."""
     found = []
     for path in directory.iterdir():
         if is_segment_07(path):
@@ -56,7 +56,7 @@ def segments_07(directory: Path) -> list[Segment07]:
 
 
 def gap_in(segments: Iterable[Segment07]) -> str | None:
-    """What is wrong where two segments do not follow on each other: a part of the log is missing, or there twice."""
+    """Return an error text if two segments are not adjacent (part of the log is missing or duplicated), else None."""
     for one, following in pairwise(segments):
         end = one.start + one.size
         if end != following.start:
@@ -65,7 +65,7 @@ def gap_in(segments: Iterable[Segment07]) -> str | None:
 
 
 class Reader07:
-    """Walks the stored messages of one segment file, as far as its size was when it was opened."""
+    """Iterates over the messages of one segment file, up to the file's size when it was opened."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,10 +81,10 @@ class Reader07:
         os.close(self._fd)
 
     def messages(self, position: int = 0) -> Iterator[Message]:
-        """Whole messages from `position` on, their `position` being that in the file; ends before one that is cut.
+        """Yield whole messages from `position` on, with positions in the file. Ends before an incomplete message.
 
-        A payload is valid until the next message is asked for. CRCs are not checked. Raises CorruptMessage, with the
-        position in the file, where the bytes cannot be a message.
+        A payload is valid until the next message is requested. CRCs are not checked. Raises CorruptMessage, with the
+        position in the file, if the bytes cannot be a message.
         """
         while (message := self._read(position)) is not None:
             yield message
@@ -95,7 +95,7 @@ class Reader07:
         if message is None and position < self.size:
             self._load(position, CHUNK)
             message = self._at(position)
-            if message is None and len(self._chunk) >= LENGTH:  # longer than a chunk: read whole
+            if message is None and len(self._chunk) >= LENGTH:  # the message is longer than a chunk, and is read whole
                 length = int.from_bytes(self._chunk[:LENGTH], "big")
                 if length <= self.size - position - LENGTH:
                     self._load(position, LENGTH + length)
@@ -103,7 +103,7 @@ class Reader07:
         return message
 
     def _at(self, position: int) -> Message | None:
-        """The message, if the chunk holds all of it."""
+        """Return the message at `position`, None if the chunk does not contain all of it."""
         if position < self._chunk_start:
             return None
         try:

@@ -1,15 +1,19 @@
-"""Readers of the files beside a .log file: .index, .timeindex, .txnindex and .snapshot.
+"""Read the other files of a segment: .index, .timeindex, .txnindex and .snapshot.
 
-They read what is there and judge nothing but what cannot be read at all. Layouts: Kafka's `OffsetIndex`, `TimeIndex`,
-`AbortedTxn` and `ProducerStateManager`.
+The readers return the content and only reject a file that cannot be parsed. The offset index and time index of the
+active segment are preallocated (segment.index.bytes), so zeros follow the last entry. Layouts: Kafka's `OffsetIndex`,
+`TimeIndex`, `AbortedTxn` and `ProducerStateManager`.
 """
 
+import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
 from kafkapy._ext.crc32c import crc32c
+from kafkapy.log.names import OFFSET_INDEX, TIME_INDEX
 from kafkapy.log.offline.errors import OfflineError
 
 OFFSET_ENTRY = Struct(">ii")
@@ -38,7 +42,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer of a snapshot; `last_offset` is -1 when it has written no data that is still known."""
+    """One producer in a snapshot; `last_offset` is -1 if the snapshot has no data batch of this producer."""
 
     producer_id: int
     producer_epoch: int
@@ -51,28 +55,56 @@ class ProducerEntry(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequences wrap within the non-negative int32 (Kafka's DefaultRecordBatch.decrementSequence)."""
+        """The first sequence of the last batch. Sequences wrap at 2^31 (Kafka's
+        DefaultRecordBatch.decrementSequence).
+        """
         return (self.last_sequence - self.offset_delta) % (1 << 31)
 
 
 def offset_entries(path: Path, base_offset: int) -> Iterator[OffsetEntry]:
-    """Entries up to the first one of zeros after the first (what a file that was not trimmed still has)."""
-    for number, (relative, position) in enumerate(_entries(path, OFFSET_ENTRY)):
+    """Yield the entries of an offset index, without the preallocated zeros after them."""
+    for number, (relative, position) in enumerate(_written(path, OFFSET_ENTRY)):
         if relative == 0 and number > 0:
             return
         yield OffsetEntry(base_offset + relative, position)
 
 
 def time_entries(path: Path, base_offset: int) -> Iterator[TimeEntry]:
-    """The same of a time index."""
-    for number, (timestamp, relative) in enumerate(_entries(path, TIME_ENTRY)):
+    """Yield the entries of a time index, without the preallocated zeros after them."""
+    for number, (timestamp, relative) in enumerate(_written(path, TIME_ENTRY)):
         if relative == 0 and number > 0:
             return
         yield TimeEntry(timestamp, base_offset + relative)
 
 
+def entries_in(fd: int, width: int) -> int:
+    """Return the number of entries before the preallocated zeros of an index file, found by binary search.
+
+    In a file with room for just one entry, that entry counts even if it is all zeros: the file was trimmed to it.
+    """
+    low, high = 0, os.fstat(fd).st_size // width
+    if high == 1:
+        return 1
+    while low < high:
+        middle = (low + high) // 2
+        if any(os.pread(fd, width, middle * width)):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def size_to_read(path: Path) -> int:
+    """Return about how many bytes reading this file takes, for a progress bar.
+
+    Preallocated space of an index is a hole.
+    """
+    stat = path.stat()
+    return min(stat.st_size, stat.st_blocks * 512) if path.suffix in (OFFSET_INDEX, TIME_INDEX) else stat.st_size
+
+
 def aborted_transactions(path: Path) -> Iterator[AbortedTransaction]:
-    """The entries of a transaction index; raises OfflineError at one of an unknown version."""
+    """Yield the entries of a transaction index. Raises OfflineError for an entry of an unknown version."""
     for fields in _entries(path, ABORTED_ENTRY):
         entry = AbortedTransaction(*fields)
         if entry.version != 0:
@@ -83,7 +115,10 @@ def aborted_transactions(path: Path) -> Iterator[AbortedTransaction]:
 
 
 def producer_entries(path: Path) -> list[ProducerEntry]:
-    """The producers of a .snapshot file, in file order; raises OfflineError when it is torn or its CRC is wrong."""
+    """Return the producers in a .snapshot file, in file order.
+
+    Raises OfflineError if it is incomplete or its CRC is wrong.
+    """
     data = path.read_bytes()
     if len(data) < _SNAPSHOT_HEAD.size:
         raise OfflineError(f"{path} is not a producer snapshot: it has {len(data)} bytes, the header alone has 10.")
@@ -99,8 +134,15 @@ def producer_entries(path: Path) -> list[ProducerEntry]:
     return [ProducerEntry(*fields) for fields in _PRODUCER.iter_unpack(data[_SNAPSHOT_HEAD.size : end])]
 
 
+def _written(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
+    """Yield the entries of an index file without its preallocated zeros."""
+    with open(path, "rb") as file:
+        count = entries_in(file.fileno(), layout.size)
+    return islice(_entries(path, layout), count)
+
+
 def _entries(path: Path, layout: Struct) -> Iterator[tuple[int, ...]]:
-    """Entries of an array file; a torn one at the end is left out. Chunks are whole numbers of entries."""
+    """Yield the entries of a file, without an incomplete one at the end. Reads chunks of a whole number of entries."""
     chunk = layout.size * 4096
     with open(path, "rb") as file:
         while data := file.read(chunk):

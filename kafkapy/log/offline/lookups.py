@@ -1,7 +1,7 @@
-"""Where a record is, by its offset or its time, through the indexes: nothing else of a segment is read.
+"""Find a record by offset or timestamp through the indexes, without reading the whole segment.
 
-An index is a help, never believed: where it is missing, or leads to no batch, the segment's headers are walked from its
-begin. Source: Kafka's LogSegment.translateOffset and findOffsetByTimestamp.
+An index is never trusted. If it is missing or does not lead to a batch, the segment's headers are scanned from the
+start. Source: Kafka's LogSegment.translateOffset and findOffsetByTimestamp.
 """
 
 import os
@@ -13,12 +13,12 @@ from typing import NamedTuple
 from kafkapy._ext.batch import BatchHeader
 from kafkapy._ext.segment_scan import CorruptSegment, floor_entry, locate, locate_timestamp
 from kafkapy.log.offline.errors import OfflineError
-from kafkapy.log.offline.index_files import OFFSET_ENTRY, TIME_ENTRY
+from kafkapy.log.offline.index_files import OFFSET_ENTRY, TIME_ENTRY, entries_in
 from kafkapy.log.offline.places import Segment
 from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
 from kafkapy.record.batch import Record, find_timestamp
 
-LAST = (1 << 63) - 1  # no offset and no time is larger
+LAST = (1 << 63) - 1  # the largest possible offset and timestamp
 
 
 class Found(NamedTuple):
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 
 def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
-    """The record at an offset, or where there is none the next one behind it. Raises OfflineError, OSError."""
+    """Return the record at this offset, or the next one after it if there is none. Raises OfflineError, OSError."""
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and segments[number + 1].base_offset <= offset:
             continue
@@ -43,8 +43,10 @@ def record_at(segments: Sequence[Segment], offset: int) -> Found | None:
 
 
 def record_since(segments: Sequence[Segment], timestamp: int, room: int | None = None) -> Found | None:
-    """The first record with this timestamp or a later one, as ListOffsets finds it. `room`: how many bytes of the last
-    segment to look at, all by default. Raises OfflineError, OSError."""
+    """Return the first record with this timestamp or a later one, as ListOffsets does, or None.
+
+    `room`: how many bytes of the last segment to search, all by default. Raises OfflineError, OSError.
+    """
     for number, segment in enumerate(segments):
         if number + 1 < len(segments) and is_older(segment, timestamp):
             continue
@@ -67,9 +69,9 @@ def record_since(segments: Sequence[Segment], timestamp: int, room: int | None =
 
 
 def position_of(segment: Segment, offset: int) -> int:
-    """Where the batch that holds the offset begins, or the first one behind it; the file's size if there is none.
+    """Return the position of the first batch that ends at `offset` or after it; the file's size if there is none.
 
-    Raises OSError. Stops before what is no batch: whoever reads on will say so.
+    Raises OSError. Stops before bytes that are not a batch; reading from there raises the error for them.
     """
     start = index_position(segment, offset)
     with _log(segment) as log:
@@ -82,8 +84,8 @@ def position_of(segment: Segment, offset: int) -> int:
                 return log.size
             if begin == 0 or first_offset_of(log, found[0]) <= offset:
                 return found[0]
-            # Nothing has the offset, or the index has led behind it: the walk from the begin tells.
-        # There is damage, or only the end of a batch that is just being written.
+            # The index entry may point past the offset, or no batch contains it: the scan from the start decides.
+        # The segment is damaged, or only ends in an incomplete batch.
         position = start if log.header_at(start) is not None else 0
         while (header := log.header_at(position)) is not None and header.last_offset < offset:
             position += header.size
@@ -91,7 +93,10 @@ def position_of(segment: Segment, offset: int) -> int:
 
 
 def end_offset_of(segment: Segment) -> int:
-    """The offset behind the segment's last batch, found from the last index entry on. Raises OfflineError, OSError."""
+    """Return the offset after the segment's last batch, scanning from the last index entry.
+
+    Raises OfflineError, OSError.
+    """
     for start in (index_position(segment, LAST), 0):
         end = segment.base_offset
         try:
@@ -108,7 +113,7 @@ def end_offset_of(segment: Segment) -> int:
 
 
 def records_of(path: Path, batch: StoredBatch) -> list[Record]:
-    """Those of a batch of that file. Raises OfflineError."""
+    """Return the records of a batch in the file `path`. Raises OfflineError."""
     try:
         return batch.records()
     except ValueError as error:
@@ -116,38 +121,41 @@ def records_of(path: Path, batch: StoredBatch) -> list[Record]:
 
 
 def begin_of(segment: Segment, offset: int | None, timestamp: int | None) -> int:
-    """A position before which there is nothing with this offset or time, or a later one: where a scan may begin."""
+    """Return a position from which to scan: nothing before it has this offset or time, or a later one."""
     position = 0 if offset is None else position_of(segment, offset)
     return position if timestamp is None else max(position, _position_of_time(segment, timestamp))
 
 
 def is_older(segment: Segment, timestamp: int) -> bool:
-    """Whether the last entry of a sealed segment's time index, that of its largest timestamp, lies before the time."""
+    """Return True if the last time index entry of a sealed segment, its largest timestamp, is before `timestamp`."""
     entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, LAST)
     return entry is not None and entry[0] < timestamp
 
 
 def index_position(segment: Segment, offset: int) -> int:
-    """Where the offset index says that a search begins; 0 without one."""
+    """Return the position where a search for `offset` begins according to the offset index; 0 without an index."""
     entry = index_entry(segment, offset)
     return max(entry[1], 0) if entry is not None else 0
 
 
 def index_entry(segment: Segment, offset: int) -> tuple[int, int] | None:
-    """The last entry of the offset index up to an offset: (offset, position)."""
+    """Return (offset, position) of the last offset index entry at or before `offset`, or None."""
     relative = min(offset - segment.base_offset, (1 << 31) - 1)
     entry = _floor(segment.path.with_suffix(".index"), OFFSET_ENTRY.size, relative)
     return None if entry is None else (segment.base_offset + entry[0], entry[1])
 
 
 def _position_of_time(segment: Segment, timestamp: int) -> int:
-    """Up to this position everything is older."""
+    """Return a position before which all records are older than `timestamp`."""
     entry = _floor(segment.path.with_suffix(".timeindex"), TIME_ENTRY.size, timestamp - 1)
     return index_position(segment, segment.base_offset + entry[1]) if entry is not None else 0
 
 
 def first_offset_of(log: LogReader, position: int) -> int:
-    """The base offset of the batch there; a wrapper of formats 0 and 1 has to be unpacked for it. -1: it is damaged."""
+    """Return the first offset of the batch at `position`, -1 if the batch is damaged.
+
+    A compressed message of format 0 or 1 is decompressed to find the offset.
+    """
     header = log.header_at(position)
     if isinstance(header, BatchHeader):
         return header.base_offset
@@ -159,7 +167,7 @@ def first_offset_of(log: LogReader, position: int) -> int:
 
 @contextmanager
 def _log(segment: Segment, limit: int | None = None) -> Iterator[LogReader]:
-    """The C functions that read of it do not know its name."""
+    """Open a segment, and add its path to an OSError of the C functions, which only know the descriptor."""
     with LogReader(segment.path, limit) as log:
         try:
             yield log
@@ -178,7 +186,7 @@ def _locate_time(log: LogReader, start: int, timestamp: int) -> int | None:
 
 
 def _floor(path: Path, width: int, target: int) -> tuple[int, int] | None:
-    """The last entry up to `target`, of those that are not zeros reserved at the end: (key, value)."""
+    """Return the last written index entry whose key is at most `target`, as (key, value), or None."""
     try:
         with _opened(path) as fd:
             count = entries_in(fd, width)
@@ -186,18 +194,6 @@ def _floor(path: Path, width: int, target: int) -> tuple[int, int] | None:
     except OSError:
         return None
     return None if found is None else (found[1], found[2])
-
-
-def entries_in(fd: int, width: int) -> int:
-    """How many an index file has before the zeros that one which still grows ends in; found by halving."""
-    low, high = 0, os.fstat(fd).st_size // width
-    while low < high:
-        middle = (low + high) // 2
-        if any(os.pread(fd, width, middle * width)):
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @contextmanager

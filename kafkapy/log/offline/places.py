@@ -1,4 +1,4 @@
-"""What a reader from outside is pointed at: a segment file, a partition, a topic, or a whole log directory."""
+"""Turn a path that a user gives into partitions: a segment file, a partition, a topic, or a whole log directory."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ EXAMPLE = "a segment file, a partition's directory (flights-0), a topic (flights
 
 
 class Segment(NamedTuple):
-    """`base_offset` is that in the name; in Kafka 0.7 the position in the log."""
+    """A segment file. `base_offset` is the number in its name: for Kafka 0.7 the position in the log."""
 
     path: Path
     base_offset: int
@@ -22,9 +22,10 @@ class Segment(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A partition, or what was given of it. Topic and partition are None for files in a directory of another name.
+    """A partition, or the segments of it that were given.
 
-    `whole`: all segments of the partition are here, so that transactions can be told from the beginning on.
+    Topic and partition are None if the directory has another name. `whole`: all segments of the partition are included,
+    so the transactions before any offset can be determined.
     """
 
     directory: Path
@@ -36,19 +37,19 @@ class Place(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people: as the partition's directory is called."""
-        return f"{self.topic}-{self.partition}" if self.topic is not None else str(self.directory)
+        """The name of the partition's directory, for messages. In Kafka 0.7 it may have an underscore (`topic_0`)."""
+        return str(self.directory) if self.topic is None else self.directory.absolute().name
 
     @property
     def size(self) -> int:
-        """Bytes of the segment files."""
+        """The size of all segment files in bytes."""
         return sum(segment.size for segment in self.segments)
 
 
 def places_in(paths: Iterable[Path]) -> list[Place]:
-    """The partitions behind paths, each once, in the order given; topics and log directories by name and number.
+    """Return the partitions that the paths name, each once, in the given order; in a directory by topic and number.
 
-    Raises OfflineError for a path that is nothing of the kind, OSError.
+    Raises OSError, and OfflineError for a path that names no partition.
     """
     found: dict[Path, Place] = {}
     for path in paths:
@@ -59,7 +60,7 @@ def places_in(paths: Iterable[Path]) -> list[Place]:
 
 
 def siblings(place: Place) -> list[Segment]:
-    """All segments of the partition, also where only one was given: what is known of transactions lies in all."""
+    """Return all segments of the partition, even if only one was given: its transactions may begin in any of them."""
     if place.whole:
         return place.segments
     all_of_it = _partition(place.directory)
@@ -101,7 +102,7 @@ def _partition(directory: Path) -> Place | None:
 
 
 def _partitions_below(directory: Path, topic: str | None = None) -> list[Place]:
-    """Those of live partitions: what waits for its deletion, or was set aside, is named by itself if it is wanted."""
+    """Return the live partitions in a directory. Stray ones and those marked for deletion must be named directly."""
     found = []
     for inside in directory.iterdir():
         named = _named(inside.name)
@@ -123,7 +124,7 @@ def _named(name: str) -> tuple[str, int] | None:
 
 
 def _if_there(path: Path) -> Segment | None:
-    """A broker may have deleted the file since the directory was listed."""
+    """Return the segment, None if a broker has deleted the file since the directory was listed."""
     try:
         return _segment(path)
     except FileNotFoundError:

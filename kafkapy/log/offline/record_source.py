@@ -1,4 +1,4 @@
-"""The records of segment files as columns: what `kafkapy log export` and `kafkapy.arrow` read."""
+"""Read the records of segment files as columns, for `kafkapy log export` and `kafkapy.arrow`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +17,9 @@ from kafkapy.record.kafka07 import CorruptMessage
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which records, and what of them; None: no bound. The ends are not included; timestamps are milliseconds.
+    """Which records and columns to read. None means no bound; end bounds are exclusive; timestamps are milliseconds.
 
-    max_rows and max_bytes bound the columns that are given at a time; `control`: transaction markers too.
+    max_rows and max_bytes limit each set of columns that is yielded. `control`: include transaction markers.
     """
 
     columns: tuple[str, ...]
@@ -35,8 +35,10 @@ class Wanted:
 
 @dataclass
 class RecordSource:
-    """Reads partitions. `damage`: a sentence for each file that could not be read to its end; `progress` is told how
-    many bytes of all files are done with, those of the search for transactions counted again.
+    """Reads partitions. `damage` gets a sentence for each file that could not be read to its end.
+
+    `progress` is called with the number of bytes read so far in all files. With read_committed, bytes that are read
+    twice, because transactions are looked for first, count twice.
     """
 
     wanted: Wanted
@@ -45,13 +47,15 @@ class RecordSource:
     _done: int = 0
 
     def work(self, places: list[Place]) -> int:
-        """How many bytes `progress` will have been told of in the end."""
+        """Return the number that `progress` will have reached when all places are read."""
         twice = self.wanted.read_committed
         return sum(place.size + (sum(one.size for one in siblings(place)) if twice else 0) for place in places)
 
     def read(self, place: Place) -> Iterator[Columns]:
-        """The records of a partition in their order; after damage the next segment follows. Raises OfflineError for a
-        file that cannot be opened or read."""
+        """Yield the records of a partition in order. After damage, reading continues with the next segment.
+
+        Raises OfflineError for a file that cannot be opened or read.
+        """
         wanted = self.wanted
         end = wanted.end_offset
         segments = _not_before(place.segments, wanted.min_offset)
@@ -60,7 +64,8 @@ class RecordSource:
             scan = self._transactions(place)
             stable = min(scan.open().values(), default=None)
             end = min((bound for bound in (end, stable) if bound is not None), default=None)
-            # Of an abort whose marker is not read, the end would not be seen.
+            # Only aborts whose marker is read are passed on: of any other aborted transaction the builder would not see
+            # the end.
             begin = segments[0].base_offset if segments else 0
             aborted = [(producer, first) for producer, first, last in scan.aborted() if last >= begin]
         builder = column_builder(
@@ -85,7 +90,8 @@ class RecordSource:
             yield rest
 
     def _read(self, builder: ColumnBuilder, segment: Segment) -> Iterator[Columns]:
-        # What was aborted ends at its marker, which may lie before the first record that is wanted.
+        # With read_committed the segment is read from its start: the marker that ends an aborted transaction may lie
+        # before the first record that is wanted.
         wanted = self.wanted
         begin = 0 if wanted.read_committed else begin_of(segment, wanted.min_offset, wanted.min_timestamp)
         with SegmentBlocks(segment.path, begin) as blocks:
@@ -123,8 +129,11 @@ class RecordSource:
 
 
 def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: None) -> TransactionScan:
-    """What was aborted and what is open, from all segments of the partition; `progress` is told the bytes that are
-    done with. Damage is passed over: the reading says it. Raises OfflineError."""
+    """Return the aborted and open transactions, from all segments of the partition.
+
+    `progress` is called with the number of bytes read so far. Damage is ignored here, because reading the records
+    reports it. Raises OfflineError.
+    """
     scan = TransactionScan(decompress_records)
     done = 0
     for segment in siblings(place):
@@ -141,7 +150,7 @@ def transactions_of(place: Place, progress: Callable[[int], object] = lambda _: 
 
 @contextmanager
 def reading(segment: Segment) -> Iterator[None]:
-    """An error of the file system is a sentence about the file. (A pipe that breaks is not about it.)"""
+    """Turn an OSError into an OfflineError about the file, except BrokenPipeError, which comes from the output."""
     try:
         yield
     except BrokenPipeError:
@@ -151,7 +160,7 @@ def reading(segment: Segment) -> Iterator[None]:
 
 
 def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
-    """Where a segment file stops being readable, and why."""
+    """Return a sentence that says where a segment file stops being readable, and why."""
     return (
         f"{blocks.path} is damaged: the batch at position {blocks.position + error.position} {error.reason}. "
         "The rest of the file is left out."
@@ -159,7 +168,7 @@ def damage_sentence(blocks: SegmentBlocks, error: DamagedBatch) -> str:
 
 
 def left_over_sentence(blocks: SegmentBlocks) -> str | None:
-    """The same for a file that was read up to a batch that is not all there."""
+    """Return a sentence about the incomplete batch at the end of a file, None if there is none."""
     if blocks.position == blocks.end:
         return None
     return (
@@ -173,7 +182,7 @@ def _left_over(segment: Segment, position: int, end: int) -> str:
 
 
 def _not_before(segments: list[Segment], offset: int | None) -> list[Segment]:
-    """Without those that end before the offset: the next one begins at it or earlier."""
+    """Return the segments without those that end before `offset`."""
     if offset is None:
         return segments
     ended = sum(following.base_offset <= offset for _, following in pairwise(segments))

@@ -1,4 +1,4 @@
-"""Which partitions are meant: by path, and of those by topic and number."""
+"""Select partitions by path, and of those by topic and number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafkapy.log.names import KRAFT_METADATA
 from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.places import Place, places_in
 
-# Of a whole log directory these are read only when they are asked for.
+# Internal topics in a log directory are read only if they are named.
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", KRAFT_METADATA})
 SHOWN = 10
 
@@ -17,15 +17,16 @@ SHOWN = 10
 def selected(
     paths: Iterable[Path], topics: Collection[str] | None = None, partitions: Collection[int] | None = None
 ) -> list[Place]:
-    """The partitions behind the paths, of these topics and numbers; None: of all, but for Kafka's own topics.
+    """Return the partitions in these paths that have one of these topics and numbers.
 
-    Raises OfflineError: a path, a topic or a partition is not there, or a partition is there twice; OSError.
+    None selects all partitions, or all topics except Kafka's internal ones. Raises OSError, and OfflineError if a path,
+    topic or partition does not exist, or the paths contain a partition twice.
     """
     asked = [Path(path) for path in paths]
     places = _without_parts(places_in(asked))
     where = ", ".join(map(str, asked))
     if topics is None:
-        places = [place for place in places if place.topic not in INTERNAL or _is_asked(place, asked)]
+        places = [place for place in places if place.topic not in INTERNAL or is_asked(place, asked)]
     else:
         known = sorted({place.topic for place in places if place.topic is not None})
         if missing := sorted(set(topics) - set(known)):
@@ -41,20 +42,20 @@ def selected(
 
 
 def _without_parts(places: list[Place]) -> list[Place]:
-    """Segments of a partition that is there as a whole are in it already."""
+    """Remove single segments of partitions that are also given as a whole."""
     whole = {place.directory.absolute() for place in places if place.whole}
     return [place for place in places if place.whole or place.directory.absolute() not in whole]
 
 
-def _is_asked(place: Place, asked: list[Path]) -> bool:
-    """By a path that is its own, or that of its topic."""
+def is_asked(place: Place, asked: Collection[Path]) -> bool:
+    """Return True if one of the paths names this partition, its topic or one of its segments directly."""
     directory = place.directory.absolute()
     own = {directory, directory.with_name(str(place.topic)), *(one.path.absolute() for one in place.segments)}
     return any(path.absolute() in own for path in asked)
 
 
 def _refuse_twice(places: list[Place]) -> None:
-    """Replicas, or a copy beside the original: their records would come twice."""
+    """Raise OfflineError if a partition is in two directories (replicas, or a copy), as records would be read twice."""
     seen: dict[tuple[str, int], Path] = {}
     for place in places:
         if place.topic is not None and place.partition is not None:

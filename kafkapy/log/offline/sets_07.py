@@ -1,4 +1,4 @@
-"""Segment files of Kafka 0.7 as sets of format 0, which whatever reads later formats can take."""
+"""Convert segment files of Kafka 0.7 to message sets of format 0, which all readers of later formats understand."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from kafkapy.log.offline.files_07 import Reader07
 from kafkapy.record.conversion_07 import as_format_0
 from kafkapy.record.kafka07 import CorruptMessage
 
-GROUP = 1 << 18  # bytes that are handed on at a time
+GROUP = 1 << 18  # the least number of bytes in a set, except the last
 
 
 class Set07(NamedTuple):
-    """`end`: where the last of the messages ends in the file."""
+    """A message set. `end`: where its last message ends in the file."""
 
     data: bytearray
     end: int
 
 
 def sets_of_07(path: Path, base_offset: int) -> Iterator[Set07]:
-    """The messages of a segment file; they have no timestamps, and those of a compressed one all have its offset.
+    """Yield the messages of a segment file as sets. They have no timestamps.
 
-    Ends before a message that is not all there. Raises CorruptMessage, with its position in the file, when what was
-    before it has been given; OSError, OfflineError.
+    The messages inside a compressed message all have its offset. Ends before an incomplete message. Raises OSError,
+    OfflineError, and CorruptMessage with the position in the file, after all messages before that position were
+    yielded.
     """
     group, end = bytearray(), 0
     damage = None

@@ -1,7 +1,7 @@
-"""Partitions cut into pieces of about one size, each from a batch to a batch, so that many readers share a large one.
+"""Divide partitions into pieces of about equal size at batch boundaries, so that several readers can share a partition.
 
-A split also says what it expects to find: by the time that it is read, a cleaner may have written the file anew, or
-merged it with others, or retention have removed it (`found_again`).
+A split also records what its file looked like. Before the split is read, the cleaner may rewrite the file or merge it
+with others, and retention may remove it. Then `found_again` finds the same offsets in the present files.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from kafkapy.log.offline.transactions import NO_TRANSACTIONS, Aborted, Transacti
 
 
 class Split(NamedTuple):
-    """Offsets `start` to before `end` of one segment file; they lie in its bytes `position` to `stop`.
+    """The offsets from `start` to before `end` of one segment file, which lie in the bytes from `position` to `stop`.
 
-    `crc`: that of the batch at `position`. `size`: of the whole file, None for the last segment, which may grow.
-    `aborted`: the transactions that are to be left out. Can be pickled.
+    `crc` is the checksum of the batch at `position`. `size` is the size of the whole file, None for the last segment,
+    which may grow. `aborted`: the transactions to leave out. Can be pickled.
     """
 
     path: Path
@@ -41,19 +41,19 @@ class Split(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """How many are to be read."""
+        """The number of bytes to read."""
         return self.stop - self.position
 
     @property
     def name(self) -> str:
-        """The partition's, for people."""
+        """The name of the partition, for messages."""
         return str(self.path.parent) if self.topic is None else f"{self.topic}-{self.partition}"
 
 
 def splits_of(place: Place, start: int, end: int, log_end: LogEnd, *, committed: bool = False) -> list[Split]:
-    """The records with start <= offset < end, a split for each segment.
+    """Return splits for the records with start <= offset < end, one per segment.
 
-    `log_end`: as `end_of` says. `committed`: without aborted transactions, and only up to the last stable offset.
+    `log_end`: the result of `end_of`. `committed`: leave out aborted transactions, and stop at the last stable offset.
     Raises OfflineError, OSError.
     """
     transactions = NO_TRANSACTIONS
@@ -80,7 +80,7 @@ def splits_of(place: Place, start: int, end: int, log_end: LogEnd, *, committed:
 
 
 def divided(split: Split, max_bytes: int) -> list[Split]:
-    """The split in pieces of at most about so many bytes; one of Kafka 0.7, which has no index, stays as it is.
+    """Return the split in pieces of about `max_bytes` at most. A split of Kafka 0.7, without an index, is not divided.
 
     Raises OSError.
     """
@@ -103,7 +103,7 @@ def divided(split: Split, max_bytes: int) -> list[Split]:
 
 
 def is_there(split: Split, log: LogReader) -> bool:
-    """Whether the file is still the one that was split."""
+    """Return True if the file is still the one that was split."""
     if log.size < split.stop or (split.size is not None and log.size != split.size):
         return False
     header = None if split.kafka_07 else log.header_at(split.position)
@@ -111,7 +111,10 @@ def is_there(split: Split, log: LogReader) -> bool:
 
 
 def found_again(split: Split) -> list[Split]:
-    """The same offsets in the segments that are there now. Raises OfflineError where they are gone; OSError."""
+    """Return splits for the same offsets in the present segments.
+
+    Raises OSError, and OfflineError if they were deleted.
+    """
     directory = split.path.parent
     place = next((one for one in places_in([directory]) if one.whole), None)
     if place is None or place.segments[0].base_offset > split.start:

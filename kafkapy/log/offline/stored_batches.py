@@ -1,7 +1,7 @@
-"""The reader of .log files, for those that look at them from outside: every message format, and any mixture.
+"""Read .log files without a broker: every message format, and any mixture of formats.
 
-It opens files read-only, believes nothing that a file says about sizes, and keeps at most one chunk or one batch in
-memory, so that a segment of any length can be read. Source: Kafka's `FileLogInputStream`.
+Files are opened read-only, and sizes in them are not trusted. At most one chunk or one batch is kept in memory, so a
+segment of any length can be read. Source: Kafka's `FileLogInputStream`.
 """
 
 import os
@@ -19,25 +19,27 @@ from kafkapy.log.offline.errors import OfflineError
 from kafkapy.record.batch import Record, payload_of, records_of
 from kafkapy.record.legacy import Entry, iter_entries, read_entry
 
-LOG_OVERHEAD = 12  # base offset and length, which the length does not count
-UP_TO_MAGIC = 17  # what must be there before the format of a batch can be told
+LOG_OVERHEAD = 12  # the base offset and length fields, which the length does not include
+UP_TO_MAGIC = 17  # bytes needed to know the format of a batch
 SMALLEST_MESSAGE = 14  # Kafka's LegacyRecord.RECORD_OVERHEAD_V0
 V2_HEADER = 61
 CHUNK = 1 << 20
 
-# Batches above this are rare, lengths above this in a damaged file are not: its checksum is made from the file, in
-# chunks, before so much memory is taken.
+# Real batches above this size are rare, but such lengths are common in a damaged file. So the checksum is first
+# computed from the file in chunks, before memory for the whole batch is allocated.
 LARGE = 32 << 20
 
 _PREFIX = Struct(">qiib")
-# By magic: where the checksum (4 bytes) is, and where what it covers begins, behind it.
+# By magic: the position of the checksum (4 bytes), and of the bytes that it covers, which follow it.
 _CRC_AT = {0: 12, 1: 12, 2: 17}
 _CRC_FROM = {magic: at + 4 for magic, at in _CRC_AT.items()}
 
 
 class StoredBatch(NamedTuple):
-    """A batch of format 2, or a message or compressed wrapper of formats 0 and 1: where it lies in its file, and its
-    bytes (valid until the next one is asked for). What `header` answers is alike for all of them."""
+    """A batch of format 2, or a message or compressed message of format 0 or 1, with its position and bytes.
+
+    `data` is valid until the next batch is requested. The attributes of `header` are the same for all formats.
+    """
 
     position: int
     header: Entry
@@ -50,23 +52,23 @@ class StoredBatch(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next batch begins."""
+        """The position where the next batch begins."""
         return self.position + self.header.size
 
     @property
     def place(self) -> str:
-        """Which one it is, for a sentence."""
+        """A description of the batch, for messages."""
         head = self.header
         if isinstance(head, BatchHeader):
             return f"batch at position {self.position} (base offset {head.base_offset})"
         return f"message at position {self.position} (offset {head.offset})"
 
     def records(self) -> list[Record]:
-        """As a consumer gets them: absolute offsets, timestamps of the log. Raises ValueError."""
+        """Return the records as a consumer gets them: with absolute offsets and timestamps. Raises ValueError."""
         return records_of(self.data, self.header)
 
     def checksums(self) -> list[tuple[bool, int]]:
-        """Of formats 0 and 1, where every message has one: for each of `records`, whether it is right, and it.
+        """Return (is correct, checksum) for each of `records`, in formats 0 and 1, where every message has a checksum.
 
         Raises ValueError.
         """
@@ -80,12 +82,12 @@ class StoredBatch(NamedTuple):
 
 
 def is_offset(stem: str) -> bool:
-    """Whether a file's name without its suffix is that of a segment."""
+    """Return True if a file name without its suffix is a segment's base offset."""
     return stem.isascii() and stem.isdigit() and len(stem) <= 20 and int(stem) <= MAX_OFFSET
 
 
 def base_offset_of(path: Path) -> int:
-    """The offset in a segment file's name; raises OfflineError for a name that is not one of a segment."""
+    """Return the base offset in a segment file's name. Raises OfflineError for any other name."""
     stem = path.name.partition(".")[0]
     if not is_offset(stem):
         raise OfflineError(
@@ -95,10 +97,10 @@ def base_offset_of(path: Path) -> int:
 
 
 class LogReader:
-    """Walks the batches of one .log file, as far as its size was when it was opened (or by `refresh`)."""
+    """Iterates over the batches of one .log file, up to its size when it was opened or last refreshed."""
 
     def __init__(self, path: Path, limit: int | None = None, *, chunk: int = CHUNK) -> None:
-        """`limit`: how many bytes to look at, all by default; `chunk`: how many are read at once. Raises OSError."""
+        """`limit`: how many bytes of the file to read, by default all; `chunk`: bytes per read. Raises OSError."""
         self.path = path
         self._size_of_chunk = chunk
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -114,19 +116,24 @@ class LogReader:
         self.close()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Close the file."""
         os.close(self.fd)
 
     def refresh(self) -> int:
-        """Looks how long the file is now; returns that."""
+        """Update and return the file's size."""
         self.size = os.fstat(self.fd).st_size
         self._chunk = b""
         return self.size
 
-    def batches(self, position: int = 0) -> Iterator[StoredBatch]:
-        """Whole batches from `position` on; ends where the rest is too short for one, as Kafka's readers do.
+    @property
+    def has_grown(self) -> bool:
+        """Return True if the file's size has changed, so its last batch may just have been incomplete."""
+        return os.fstat(self.fd).st_size != self.size
 
-        Raises OfflineError where the bytes cannot be a batch.
+    def batches(self, position: int = 0) -> Iterator[StoredBatch]:
+        """Yield whole batches from `position` on. Ends when the rest is too short for a batch, as Kafka's readers do.
+
+        Raises OfflineError if the bytes cannot be a batch.
         """
         while self.size - position > UP_TO_MAGIC:
             size, magic = self._look(position)
@@ -142,7 +149,7 @@ class LogReader:
             position += size
 
     def header_at(self, position: int) -> Entry | None:
-        """The header of the batch that begins at `position`; None when no whole batch can begin there."""
+        """Return the header of the batch at `position`, None if no whole batch can begin there."""
         if position < 0 or self.size - position <= UP_TO_MAGIC:
             return None
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
@@ -151,7 +158,7 @@ class LogReader:
         return self._header(position, self._bytes(position, min(V2_HEADER, LOG_OVERHEAD + length)))
 
     def sound_batch_at(self, position: int) -> StoredBatch | None:
-        """The batch that begins there, if all of it is there and its checksum is right."""
+        """Return the batch at `position` if it is complete and its checksum is correct, else None."""
         try:
             batch = next(self.batches(position), None)
         except OfflineError:
@@ -159,7 +166,7 @@ class LogReader:
         return batch if batch is not None and batch.crc_is_right else None
 
     def _look(self, position: int) -> tuple[int, int]:
-        """Size and magic of what begins there; raises OfflineError where that is no batch."""
+        """Return size and magic of the batch at `position`. Raises OfflineError if no batch can begin there."""
         _, length, _, magic = _PREFIX.unpack_from(self._bytes(position, UP_TO_MAGIC))
         if length < SMALLEST_MESSAGE:
             raise OfflineError(
@@ -185,7 +192,7 @@ class LogReader:
         )
 
     def _crc_of_large(self, position: int, size: int, magic: int) -> bool:
-        """Whether the checksum of a batch is right, without ever having all of it in memory."""
+        """Return True if the checksum of a batch is correct, reading the batch in chunks."""
         stored = int.from_bytes(self._bytes(position + _CRC_AT[magic], 4), "big")
         crc, total = crc32c if magic == 2 else crc32, 0
         at, end = position + _CRC_FROM[magic], position + size
@@ -196,7 +203,7 @@ class LogReader:
         return total == stored
 
     def _bytes(self, position: int, size: int) -> memoryview:
-        """`size` bytes, out of a chunk read ahead; a batch longer than a chunk is read whole."""
+        """Return `size` bytes from a chunk that is read ahead; more than a chunk is read at once if needed."""
         start = position - self._chunk_start
         if start < 0 or start + size > len(self._chunk):
             wanted = min(max(size, self._size_of_chunk), self.size - position)
@@ -209,7 +216,7 @@ class LogReader:
 
 
 def read_fully(fd: int, size: int, position: int) -> bytes:
-    """Up to `size` bytes, fewer only where the file ends."""
+    """Return `size` bytes from `position`, fewer only at the end of the file."""
     parts = []
     while size > 0 and (part := os.pread(fd, size, position)):
         parts.append(part)

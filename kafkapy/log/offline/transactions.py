@@ -1,9 +1,9 @@
-"""The aborted and the open transactions of a partition, from the small files beside its segments where they tell.
+"""Find the aborted and open transactions of a partition, from the small files of its segments if possible.
 
-A segment's aborted transactions are in its .txnindex, which is missing where there are none; the producer snapshot at
-its end names the transactions that were open there. Both are believed of a sealed segment that still has its offset
-index, as Kafka's LogLoader does; any other segment, and always the last, to which a broker may just be writing, is
-scanned. Of what was open before the first segment nothing is known without a snapshot there.
+A segment's aborted transactions are in its .txnindex, which is missing if there are none. The producer snapshot at the
+end of a segment lists the transactions that were open there. Both are trusted for a sealed segment that still has its
+offset index, as in Kafka's LogLoader. Every other segment is scanned, and so is the last one, to which a broker may be
+writing. Without a snapshot at the first segment, transactions that were open there are not known.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Aborted = tuple[int, int, int]  # producer id, first offset, offset of the abort
 
 
 class Transactions(NamedTuple):
-    """`aborted` in the order of their markers; `open`: producer id to the first offset of its transaction."""
+    """`aborted` is in the order of the abort markers; `open` maps producer ids to the transactions' first offsets."""
 
     aborted: list[Aborted]
     open: dict[int, int]
 
     def within(self, start: int, end: int) -> tuple[Aborted, ...]:
-        """The aborted ones that reach into offsets from `start` to before `end`."""
+        """Return the aborted transactions that overlap the offsets from `start` to before `end`."""
         first = bisect_left(self.aborted, start, key=lambda one: one[2])
         return tuple(one for one in self.aborted[first:] if one[1] < end)
 
@@ -39,9 +39,9 @@ NO_TRANSACTIONS = Transactions([], {})
 
 
 def transactions_since(place: Place, start: int) -> Transactions:
-    """Those of a partition that end at `start` or later, or not at all. Damage is passed over: the reading says it.
+    """Return the transactions of a partition that end at `start` or later, or are still open.
 
-    Raises OfflineError for a file that cannot be read.
+    Damage is ignored here, because reading the records reports it. Raises OfflineError for a file that cannot be read.
     """
     segments = siblings(place)
     first, began = _known_begin(segments, start)
@@ -55,7 +55,10 @@ def transactions_since(place: Place, start: int) -> Transactions:
 
 
 def _known_begin(segments: list[Segment], start: int) -> tuple[int, dict[int, int]]:
-    """The last segment that begins at `start` or before and has a snapshot; else the first one."""
+    """Return the last segment that begins at `start` or before and has a snapshot, with its open transactions.
+
+    Returns the first segment, without any transactions, if there is no such segment.
+    """
     for number in reversed(range(len(segments))):
         if segments[number].base_offset <= start:
             began = _open_before(segments[number])
@@ -65,7 +68,7 @@ def _known_begin(segments: list[Segment], start: int) -> tuple[int, dict[int, in
 
 
 def _open_before(segment: Segment) -> dict[int, int] | None:
-    """What was open where the segment begins; None: there is no whole snapshot."""
+    """Return the transactions that were open at the start of the segment, None if there is no valid snapshot."""
     try:
         producers = producer_entries(segment.path.with_suffix(SNAPSHOT))
     except (OSError, OfflineError):
@@ -74,14 +77,14 @@ def _open_before(segment: Segment) -> dict[int, int] | None:
 
 
 def _told(segment: Segment, following: Segment) -> Transactions | None:
-    """What the files beside a sealed segment say; None: they are missing or damaged."""
+    """Return the transactions of a sealed segment from its files, None if they are missing or damaged."""
     ended = _indexed(segment, following.base_offset) if segment.path.with_suffix(OFFSET_INDEX).exists() else None
     began = None if ended is None else _open_before(following)
     return None if ended is None or began is None else Transactions(ended, began)
 
 
 def _indexed(segment: Segment, end: int) -> list[Aborted] | None:
-    """The entries of a transaction index that is whole: each ends in the segment, behind the one before."""
+    """Return the entries of a transaction index. None unless all markers are in the segment and ascending."""
     path = segment.path.with_suffix(TXN_INDEX)
     try:
         if path.stat().st_size % ABORTED_ENTRY.size:

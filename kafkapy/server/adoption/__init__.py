@@ -1,9 +1,9 @@
-"""Adoption: log directories that Apache Kafka wrote become those of a kafkapy broker, without a record being copied.
+"""Adoption: turns log directories of Apache Kafka into those of a kafkapy broker, without copying records.
 
-All that a broker needs beside the logs is its metadata tree, and that is all that adoption writes: topics with their
-ids and partitions, leader epochs, settings, and the end of the producer ids that were given out. It is made under
-another name and renamed when it is complete, so a crash leaves the directories adopted or as they were.
+A broker needs only its metadata tree in addition to the logs, so adoption writes nothing else: topics with their ids
+and partitions, leader epochs, settings, and the highest producer id that was allocated. The tree is created under
+another name and renamed when it is complete, so a crash leaves the directories either adopted or unchanged.
 
-`inventory` looks at the directories, `given` holds what is known from elsewhere (`settings_file`, `zookeeper`),
-`plan` brings both together, `tree` writes the result.
+`inventory` reads the directories, `knowledge` holds what is known from elsewhere (read by `settings_file` and
+`zookeeper`), `plan` combines both, and `tree` writes the result.
 """

@@ -1,4 +1,4 @@
-"""The whole of it: lock, look, plan, write."""
+"""Adoption from beginning to end: lock the directories, read them, make a plan, write the tree."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ def adopt(
     dry_run: bool = False,
     show: Callable[[int], None] = lambda done: None,
 ) -> tuple[Inventory, Plan]:
-    """Adopts the directories of one broker, the first of which gets the metadata; gives what was found and done.
+    """Adopt the log directories of one broker. Return what was found and what was done.
 
-    dry_run: changes nothing, and may be asked beside a running broker. show: called with the bytes looked through.
-    Raises AdoptionError, OSError, or LocalTreeError; then nothing has been changed.
+    The first directory gets the metadata. dry_run: change nothing; safe while a broker uses the directories. show:
+    called with the number of bytes read so far. Raise AdoptionError, OSError or LocalTreeError; then nothing has been
+    changed.
     """
     whole = [Path(os.path.abspath(directory)) for directory in dirs]
     for directory in whole:
@@ -52,14 +53,15 @@ def adopt(
 
 
 def _write_broker_id(home: Path, plan: Plan) -> None:
-    """For directories of Kafka 0.8, which does not look at the file; should a crash follow, nothing else is there."""
+    """Write meta.properties into directories of Kafka 0.8, which have none. Kafka 0.8 ignores the file, so it does no
+    harm if a crash prevents the rest of the adoption."""
     write_meta(Files(), str(home), MetaProperties(plan.broker_id, plan.cluster_id), time.time())
     give_to_owner(home / META_PROPERTIES, home)
 
 
 @contextmanager
 def locked(dirs: Sequence[Path]) -> Iterator[None]:
-    """Holds the lock that brokers hold, Apache Kafka's included. Raises AdoptionError where one does."""
+    """Hold the locks of the directories, which Kafka brokers use, too. Raise AdoptionError if a broker has one."""
     with ExitStack() as held:
         for directory in dirs:
             is_new = not (directory / dir_lock.NAME).exists()

@@ -1,7 +1,7 @@
-"""Why directories are not adopted."""
+"""The error of an adoption."""
 
 from __future__ import annotations
 
 
 class AdoptionError(Exception):
-    """The directories stay as they are; the message says why and what to do."""
+    """The directories cannot be adopted and are unchanged; the message says why, and what to do."""

@@ -1,4 +1,4 @@
-"""What the directories of a broker hold, and what must not be adopted."""
+"""Reads the log directories of a broker, and refuses those that must not be adopted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 from kafkapy.log import clean_shutdown, names
 from kafkapy.log.files import Files
 from kafkapy.log.meta_properties import MetaProperties, MetaPropertiesError, read_meta
-from kafkapy.metadata.local import FILE_NAME
+from kafkapy.metadata.local_tree import FILE_NAME
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.partition_dir import FoundPartition, read_partition, refuse_07, shifted
 
 
 @dataclass
 class Inventory:
-    """`set_aside`: directories that Kafka would leave alone; `doomed`: those that it was about to delete."""
+    """What the directories hold. `set_aside` are partition directories that Kafka does not use; `doomed` are those that
+    it was going to delete."""
 
     dirs: list[Path]
     meta: MetaProperties | None = None
@@ -29,19 +30,19 @@ class Inventory:
 
     @property
     def highest_producer_id(self) -> int:
-        """-1 if no producer ever had one."""
+        """The highest producer id in the logs; -1 if there is none."""
         return max((found.highest.producer_id for found in self.partitions.values()), default=-1)
 
 
 def bytes_to_read(dirs: Sequence[Path]) -> int:
-    """The size of all segments: what `take_inventory` has to look through."""
+    """Return the size of all segments in bytes: what `take_inventory` has to read through."""
     return sum(path.stat().st_size for directory in dirs for path in directory.glob(f"*-*/*{names.LOG}"))
 
 
 def take_inventory(dirs: Sequence[Path], show: Callable[[int], None] = lambda done: None) -> Inventory:
-    """Looks at everything and changes nothing; `show` is called with the bytes that are done.
+    """Read the directories without changing them. `show` is called with the number of bytes read so far.
 
-    The caller holds the directories' locks. Raises AdoptionError for what cannot be adopted, OSError.
+    The caller must hold the locks of the directories, except for a dry run. Raise AdoptionError or OSError.
     """
     found = Inventory(list(dirs))
     for directory in dirs:
@@ -62,7 +63,7 @@ def take_inventory(dirs: Sequence[Path], show: Callable[[int], None] = lambda do
 
 
 def _read_top(directory: Path, found: Inventory) -> None:
-    """The files at the top: whose directory this is, and how it was left."""
+    """Add the directory's meta.properties, and whether Kafka stopped cleanly, to `found`. Raise AdoptionError."""
     tree = directory / FILE_NAME
     if tree.exists() and tree.stat().st_size:
         raise AdoptionError(f"{directory} is adopted already: it holds {FILE_NAME}")
@@ -82,7 +83,7 @@ def _read_top(directory: Path, found: Inventory) -> None:
 
 
 def _partition_dirs(directory: Path, found: Inventory) -> list[tuple[names.LogDirName, Path]]:
-    """Those that are in use; the others are noted."""
+    """Return the partition directories in use, and add the others to `found`."""
     live = []
     for name in sorted(os.listdir(directory)):
         path = directory / name

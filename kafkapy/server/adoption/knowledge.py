@@ -1,4 +1,4 @@
-"""What is known of a cluster beside what its log directories say."""
+"""What is known about a cluster from other sources than its log directories."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class KnownTopic(NamedTuple):
-    """A topic in ZooKeeper. `topic_id` is None before Kafka 2.8; epochs are those of the partitions that have a state.
+    """A topic in ZooKeeper. `topic_id` is None before Kafka 2.8. `leader_epochs` has the partitions with a state node.
 
-    `deleting`: somebody asked for its deletion, and it was not carried out.
+    `deleting`: the topic is marked for deletion, and not deleted yet.
     """
 
     topic_id: bytes | None
@@ -20,13 +20,13 @@ class KnownTopic(NamedTuple):
 
 @dataclass
 class Knowledge:
-    """All is empty where nobody told anything.
+    """What is known about the cluster; every field is empty if its source was not given.
 
-    settings: a topic's own, by topic; a topic that is not in it is one of which nothing is known.
-    sources: where a topic's settings are from, for people.
-    broker_settings: dynamic ones, by broker id or `<default>`.
-    last_producer_id: of the blocks that were given out.
-    consumer_offsets: of the old consumers, which kept them in ZooKeeper, by group, topic and partition.
+    settings: overrides by topic; of a topic that is missing here the settings are unknown.
+    sources: where a topic's settings come from, for messages.
+    broker_settings: dynamic settings, by broker id or `<default>`.
+    last_producer_id: the last id of the allocated blocks.
+    consumer_offsets: those that old consumers have committed to ZooKeeper, by group, topic and partition.
     """
 
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -40,6 +40,6 @@ class Knowledge:
     consumer_offsets: dict[tuple[str, str, int], bytes] = field(default_factory=dict)
 
     def add_settings(self, settings: dict[str, dict[str, str]], source: str) -> None:
-        """Goes over what is there already, topic by topic."""
+        """Add settings by topic. They replace all settings of a topic that has some already."""
         self.settings.update(settings)
         self.sources.update(dict.fromkeys(settings, source))

@@ -1,7 +1,7 @@
-"""The highest producer id and leader epoch in a segment, from the batches' headers alone.
+"""Finds the highest producer id and leader epoch in a segment from the headers of its record batches.
 
-Only headers are looked at, so large batches are passed over without being read. What would be the highest yet is
-believed only if the batch's CRC is right: a flipped bit must not use up the producer ids of all time.
+Only headers are read, so large batches take little time. A header that raises the highest value counts only if the CRC
+of its batch is correct: a flipped bit could otherwise make a producer id so high that few ids are left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkapy.coordinator.transaction_records import decode_state
 from kafkapy.errors import KafkaError, ProtocolError
 from kafkapy.record.batch import records_of
 
-_PREFIX = Struct(">qiiB")  # base offset, length, leader epoch (CRC and magic in the older formats), magic
+_PREFIX = Struct(">qiiB")  # base offset, length, leader epoch (magic 0 and 1: CRC), magic
 _OVERHEAD = 12
 _SMALLEST = 14
 _V2_HEADER = 61
@@ -30,20 +30,21 @@ _CRC_PIECE = 1 << 20
 
 
 class Highest(NamedTuple):
-    """-1 where nothing has one: formats 0 and 1 have neither."""
+    """The highest producer id and leader epoch; -1 for none. Message formats 0 and 1 have neither."""
 
     producer_id: int = -1
     leader_epoch: int = -1
 
     def with_(self, other: Highest) -> Highest:
+        """Return the higher of each value."""
         return Highest(max(self.producer_id, other.producer_id), max(self.leader_epoch, other.leader_epoch))
 
 
 def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_transactions: bool = False) -> Highest:
-    """`known`, raised by what the segment's batches hold; ends at the first bytes that are no batch.
+    """Return `known`, raised to the values in the segment. The walk ends at the first bytes that are not a batch.
 
     `of_transactions`: the segment is one of `__transaction_state`, whose records name producer ids that may not have
-    written anything yet. `show` is called with the bytes that are done. Raises OSError.
+    written anything yet. `show` is called with the number of bytes read so far. Raise OSError.
     """
     with open(path, "rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
@@ -70,7 +71,8 @@ def walk_segment(path: Path, known: Highest, show: Callable[[int], None], *, of_
 
 
 def _checked(fd: int, position: int, end: int, of_transactions: bool) -> Highest:
-    """What one batch holds; nothing if its CRC is wrong. A length is believed only when its CRC proves it."""
+    """Return the values of one batch; nothing (-1) if its CRC is wrong. Reads the batch for the CRC in pieces, because
+    its length may be wrong, too."""
     head = os.pread(fd, _V2_HEADER, position)
     header = read_header(head)
     crc = crc32c(head[_CRC_START:])
@@ -91,4 +93,4 @@ def _producers_named_in(batch: bytes, header: BatchHeader) -> Iterator[int]:
             if record.value is not None:
                 yield decode_state(record.value).producer_id
     except (ValueError, KafkaError, ProtocolError):
-        return  # of a later Kafka, or nonsense under a right CRC: it tells nothing
+        return  # written by a later Kafka version, or invalid despite a correct CRC: ignore the record

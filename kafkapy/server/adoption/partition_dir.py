@@ -1,4 +1,4 @@
-"""One partition's directory: its topic id, how far its leader epochs go, the producer ids in it."""
+"""Reads one partition's directory: its topic id, its highest leader epoch and its highest producer id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUFFIX_07 = ".kafka"
 
 
 class FoundPartition(NamedTuple):
-    """`topic_id` is None before Kafka 2.8; `highest` has -1 where nothing tells; `size` is that of the segments."""
+    """One partition. `topic_id` is None before Kafka 2.8; `highest` has -1 for unknown; `size` is in bytes."""
 
     topic: str
     partition: int
@@ -31,7 +31,7 @@ class FoundPartition(NamedTuple):
 
 
 def read_partition(topic: str, partition: int, directory: Path, show: Callable[[int], None]) -> FoundPartition:
-    """Looks through the directory; `show` is called with the bytes that are done. Raises AdoptionError, OSError."""
+    """Read the directory. `show` is called with the number of bytes read so far. Raise AdoptionError or OSError."""
     sizes = {entry.name: entry.size for entry in Files().entries(str(directory)) if not entry.is_dir}
     logs = [name for name in sizes if name.endswith(names.LOG)]
     highest = Highest(-1, _stored_epoch(directory))
@@ -46,7 +46,7 @@ def read_partition(topic: str, partition: int, directory: Path, show: Callable[[
 
 
 def refuse_07(directory: Path) -> None:
-    """Raises AdoptionError for a directory of Kafka 0.7."""
+    """Raise AdoptionError if Kafka 0.7 wrote the directory."""
     if any(entry.name.endswith(_SUFFIX_07) for entry in Files().entries(str(directory))):
         raise AdoptionError(
             f"{directory} was written by Kafka 0.7, whose offsets are byte positions: it cannot be adopted; import it "
@@ -55,7 +55,7 @@ def refuse_07(directory: Path) -> None:
 
 
 def shifted(show: Callable[[int], None], done: int) -> Callable[[int], None]:
-    """`show` for a part of the work, when `done` bytes lie before it."""
+    """Return `show` for a part of the work that begins after `done` bytes."""
     return lambda more: show(done + more)
 
 
@@ -67,7 +67,8 @@ def _topic_id(directory: Path) -> bytes | None:
 
 
 def _stored_epoch(directory: Path) -> int:
-    """The latest epoch of the checkpoint; a damaged one tells nothing, the batches do."""
+    """Return the latest epoch in the leader epoch checkpoint; -1 if it is missing or damaged. The batches have the
+    epochs, too."""
     path = directory / leader_epochs.NAME
     try:
         lines = parse_lines(path.read_bytes(), str(path))
@@ -77,7 +78,7 @@ def _stored_epoch(directory: Path) -> int:
 
 
 def _in_snapshot(path: Path) -> Highest:
-    """A damaged snapshot tells nothing: the broker does not use it either."""
+    """Return the highest producer id in a snapshot; -1 if it is damaged, as the broker does not use it then either."""
     try:
         entries = parse_snapshot(path.read_bytes(), str(path))
     except SnapshotError:

@@ -1,4 +1,4 @@
-"""What adoption will write: the directories and what is known beside them, brought together and checked."""
+"""What an adoption will write: what the directories hold and what is known from elsewhere, combined and checked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from kafkapy.server.adoption.knowledge import Knowledge
 from kafkapy.server.adoption.partition_dir import FoundPartition
 from kafkapy.server.adoption.topic_plan import NOT_KNOWN, PlannedTopic, plan_topic
 
-# A million blocks, as Kafka takes them from ZooKeeper: one for a thousand producers, and one at every start.
+# A million blocks of producer ids. Kafka reserves a block of 1000 ids in ZooKeeper at a time, and at each start.
 PRODUCER_ID_GAP = 1_000_000_000
 
 
 @dataclass
 class Plan:
-    """`last_producer_id`: new ones begin behind it; `controller_epoch`: that of the last controller, 0 if not known."""
+    """What an adoption writes. Producer ids that this broker allocates begin after `last_producer_id`.
+    `controller_epoch` is that of the last controller, 0 if unknown."""
 
     broker_id: int
     cluster_id: str | None
@@ -31,12 +32,13 @@ class Plan:
 
     @property
     def without_settings(self) -> list[str]:
-        """Topics that keep all their records because nobody said what their settings are."""
+        """The topics that keep all records because their settings are unknown."""
         return [topic.name for topic in self.topics if topic.source == NOT_KNOWN]
 
 
 def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) -> Plan:
-    """`broker_id`: for directories that do not say it. Raises AdoptionError for what cannot all be true at once."""
+    """Return the plan. `broker_id` is for directories without meta.properties. Raise AdoptionError if what was found
+    contradicts what is known."""
     warnings: list[str] = []
     by_topic: defaultdict[str, dict[int, FoundPartition]] = defaultdict(dict)
     for (topic, partition), one in sorted(found.partitions.items()):
@@ -58,7 +60,8 @@ def make_plan(found: Inventory, known: Knowledge, broker_id: int | None = None) 
 
 
 def _broker_id(found: Inventory, known: Knowledge, wanted: int | None) -> int:
-    """From meta.properties; in Kafka 0.8, which has none, from ZooKeeper if one broker holds all, or as `wanted`."""
+    """Return the broker id in meta.properties. Kafka 0.8 has no such file: return `wanted`, or the only broker that
+    has replicas according to ZooKeeper. Raise AdoptionError if none of them is known."""
     if found.meta is not None:
         if wanted not in (None, found.meta.broker_id):
             raise AdoptionError(f"these are directories of broker {found.meta.broker_id}, not of broker {wanted}")
@@ -85,16 +88,16 @@ def _cluster_id(found: Inventory, known: Knowledge) -> str | None:
 
 
 def _last_of_others(producer_id: int) -> int:
-    """The id behind which those of this broker begin, far above any that is in use.
+    """Return the id after which this broker's producer ids begin, far above all ids in use.
 
-    Kafka may be started on the directories again and then gives out the ids that follow those it gave out before. Were
-    they in the logs already, it would take new records for repeated ones, and not store them.
+    Kafka may be started on the directories again. It would then continue with the ids after those it allocated before.
+    If this broker had used these ids, Kafka would take new records for duplicates and drop them.
     """
     return (producer_id // PRODUCER_ID_GAP + 1) * PRODUCER_ID_GAP - 1
 
 
 def _broker_settings(known: Knowledge, broker_id: int) -> dict[str, dict[str, str]]:
-    """The dynamic settings of this broker and those of all, where there are any."""
+    """Return the dynamic settings of this broker and the cluster-wide ones, without empty ones."""
     wanted = {entity: known.broker_settings.get(entity) for entity in (str(broker_id), DEFAULT_ENTITY)}
     return {entity: settings for entity, settings in wanted.items() if settings}
 

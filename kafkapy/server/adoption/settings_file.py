@@ -1,14 +1,14 @@
-"""Topic settings out of a file: our own forms, and what Apache Kafka's tools print.
+"""Reads topic settings from a file, in kafkapy's own formats or as printed by Apache Kafka's tools.
 
-Four forms, told apart by what is in the file:
+There are four formats, recognized by the content of the file:
 
 - JSON: `{"TOPIC": {"retention.ms": "604800000"}}`
-- properties: lines `TOPIC/retention.ms=604800000` (a topic's name has no slash)
+- properties: lines `TOPIC/retention.ms=604800000` (a topic name has no slash)
 - `kafka-configs.sh --describe --entity-type topics`, of Kafka 0.9 to 3.9
 - `kafka-topics.sh --describe`, of Kafka 0.8 to 3.9
 
-In all of them a topic that is named with no settings has none of its own: the broker's defaults are for it. A topic
-that is not named is another thing: nothing is known of it.
+In all of them, a topic that is named without settings has no overrides, so the broker's defaults apply. The settings
+of a topic that is not named are unknown.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from kafkapy.server.config_properties import PropertiesError, parse_properties
 
 Settings = dict[str, dict[str, str]]
 
-# Kafka 2.5 and later; an entry follows on a line of its own, with where its value comes from.
+# Kafka 2.5 and later. Each setting follows on its own line, with the source of its value.
 _CONFIGS_HEAD = re.compile(r"\w+ configs for (?P<kind>\S+) (?P<name>\S*)(?: .*)? are:")
 _CONFIGS_ENTRY = re.compile(
     r"  (?P<key>[a-z0-9.]+)=(?P<value>.*?) sensitive=(?:true|false) synonyms=\{(?P<synonyms>.*)\}"
 )
 _FROM_THE_TOPIC = "DYNAMIC_TOPIC_CONFIG:"
-# Kafka 0.9 to 2.4; before 0.10.1 the name was written topic:NAME.
+# Kafka 0.9 to 2.4; before 0.10.1 the name was printed as topic:NAME.
 _CONFIGS_LINE = re.compile(r"Configs for (?:topics? )?'?(?:topic:)?(?P<name>[^' ]+)'? are (?P<configs>.*)")
 _TOPICS_LINE = re.compile(r"Topic: ?(?P<name>\S+)\t.*PartitionCount:.*\tConfigs: ?(?P<configs>[^\t]*)")
 _TOPICS_PARTITION = re.compile(r"\t?\s*Topic: ?\S+\t\s*Partition: ?\d+\t")
-# A comma that begins the next setting: values may hold commas themselves.
+# A comma before the next setting: values may contain commas, too.
 _NEXT = re.compile(r",(?=[a-z0-9.]+=)")
 
 
 class SettingsFileError(ValueError):
-    """The text is in none of the forms; the message says what was found."""
+    """The text has none of the formats; the message quotes what was found."""
 
 
 def parse_settings(text: str) -> Settings:
-    """Each named topic's own settings. Raises SettingsFileError."""
+    """Return the overrides by topic. Raise SettingsFileError."""
     if text.lstrip().startswith("{"):
         return _from_json(text)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -60,7 +60,7 @@ def _from_json(text: str) -> Settings:
 
 
 def _text(value: object) -> str:
-    """Numbers, booleans and lists as Kafka writes them in settings."""
+    """Return a JSON value as the text of a setting."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -93,12 +93,12 @@ def _from_tool(lines: list[str]) -> Settings:
     current: dict[str, str] | None = None
     for line in lines:
         if match := _CONFIGS_HEAD.match(line):
-            # What is of brokers, clients and users stands there too, when all was asked for.
+            # Brokers, clients and users are printed, too, if the tool was run for all entity types.
             current = found.setdefault(match["name"], {}) if match["kind"] == "topic" else {}
         elif match := _CONFIGS_LINE.match(line) or _TOPICS_LINE.match(line):
             found.setdefault(match["name"], {}).update(_listed(match["configs"]))
         elif match := _CONFIGS_ENTRY.match(line):
-            # With --all the broker's own settings are there too, which are none of the topic's.
+            # With --all the tool also prints the broker's settings, which are not the topic's overrides.
             if current is not None and _FROM_THE_TOPIC in match["synonyms"]:
                 current[match["key"]] = match["value"]
         elif not _TOPICS_PARTITION.match(line):
@@ -107,6 +107,6 @@ def _from_tool(lines: list[str]) -> Settings:
 
 
 def _listed(text: str) -> dict[str, str]:
-    """`key=value,key=value`."""
+    """Return the settings in a text `key=value,key=value`."""
     pairs = (item.partition("=") for item in _NEXT.split(text.strip()) if item)
     return {key: value for key, _, value in pairs}

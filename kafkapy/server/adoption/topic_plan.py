@@ -1,4 +1,4 @@
-"""What one adopted topic will be: its id, its partitions with their leader epochs, its settings."""
+"""One adopted topic: its id, its partitions with their leader epochs, and its settings."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.knowledge import Knowledge, KnownTopic
 from kafkapy.server.adoption.partition_dir import FoundPartition
 
-# Of a topic whose settings are not known nothing may be removed: with the defaults, a compacted one would lose all that
-# is older than a week.
+# If a topic's settings are unknown, no record may be deleted: with the defaults, a compacted topic would lose all
+# records older than a week.
 KEEP_ALL = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-# Kafka gives its own topics these settings itself (the topic configs of its two coordinators).
+# The settings that Kafka's coordinators give to their internal topics.
 INTERNAL = {
     "__consumer_offsets": {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
     "__transaction_state": {
@@ -33,7 +33,7 @@ ALWAYS_SO = "as always in Kafka"
 
 
 class PlannedTopic(NamedTuple):
-    """`epochs`: the leader epoch of each partition, from 0 on without a gap; `missing`: those without a directory."""
+    """One topic. `epochs` has the leader epoch of each partition from 0 on; `missing` are those without a directory."""
 
     name: str
     id: bytes
@@ -49,7 +49,7 @@ class PlannedTopic(NamedTuple):
 def plan_topic(
     name: str, partitions: Mapping[int, FoundPartition], known: Knowledge, broker_id: int, warnings: list[str]
 ) -> PlannedTopic:
-    """Raises AdoptionError where what is found and what is known cannot both be true."""
+    """Return the plan for one topic. Raise AdoptionError if what was found contradicts what is known."""
     try:
         validate_name(name)
     except KafkaError as error:
@@ -81,7 +81,7 @@ def plan_topic(
 def _epochs(
     name: str, partitions: Mapping[int, FoundPartition], known: KnownTopic | None
 ) -> tuple[dict[int, int], list[int]]:
-    """Each partition's leader epoch: not below what its log holds. And the partitions that have no directory."""
+    """Return the leader epochs of the partitions, never below their logs', and the partitions without a directory."""
     count = max([*partitions, *(known.assignment if known is not None else ())]) + 1
     if count - len(partitions) > MAX_NEW_PARTITIONS:
         raise AdoptionError(

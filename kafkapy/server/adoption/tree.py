@@ -1,4 +1,4 @@
-"""The metadata of directories, written in one go and under its name only when it is complete."""
+"""Writes the metadata tree of adopted directories. The tree gets its final name when it is complete."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kafkapy.log.files import Files
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import BROKERS, encode_settings
-from kafkapy.metadata.consumer_offsets import keeping
-from kafkapy.metadata.local import FILE_NAME, LocalTree
+from kafkapy.metadata.consumer_offsets import offset_operations
+from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topic_nodes import PartitionState, Topic, creation
 from kafkapy.metadata.tree import Create, Operation, Set
 from kafkapy.server.adoption.plan import Plan
@@ -20,27 +20,27 @@ UNFINISHED = f"{FILE_NAME}.adopting"
 
 
 def write_tree(home: Path, plan: Plan) -> Path:
-    """Makes the tree in `home`, which holds none; returns its path. Raises OSError."""
+    """Write the tree of a plan into the directory `home`, which has none. Return the tree's path. Raise OSError."""
 
     def fill(tree: LocalTree) -> None:
         tree.commit(list(_operations(plan)))
         offsets = {paths.consumer_offset(*where): offset for where, offset in plan.consumer_offsets.items()}
-        tree.commit(keeping(offsets, [paths.CONSUMERS]))
+        tree.commit(offset_operations(offsets, [paths.CONSUMERS]))
 
     return write_whole(home, UNFINISHED, fill)
 
 
 def write_whole(home: Path, unfinished_name: str, fill: Callable[[LocalTree], None]) -> Path:
-    """Makes a tree with the nodes that are always there and what `fill` adds; the rename at the end is what counts.
+    """Write a tree with the basic nodes and what `fill` adds, then rename it to its final name. Return its path.
 
-    A crash before it leaves a file that nothing reads and that the next try replaces. Raises OSError.
+    A crash before the rename leaves a file that nothing reads and that the next attempt replaces. Raise OSError.
     """
     unfinished, final = home / unfinished_name, home / FILE_NAME
     _remove(unfinished)
     try:
         tree = LocalTree(unfinished)
         try:
-            ClusterRegistry(tree)  # makes the nodes that are always there
+            ClusterRegistry(tree)  # creates the basic nodes
             fill(tree)
         finally:
             tree.close()
@@ -74,7 +74,7 @@ def _operations(plan: Plan) -> Iterator[Operation]:
 
 
 def _block(plan: Plan) -> dict[str, object]:
-    """As if the last block of ids had been this broker's, and all of it had been used."""
+    """Return the producer id block to store: the last block, allocated to this broker and used up."""
     return {
         "version": 1,
         "broker": plan.broker_id,
@@ -89,7 +89,7 @@ def _remove(path: Path) -> None:
 
 
 def give_to_owner(path: Path, home: Path) -> None:
-    """Who adopts as root must not leave a file that the broker's own user cannot write."""
+    """Give the file the owner of its directory: if root runs the adoption, the broker's user must be able to write."""
     owner = home.stat()
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
         os.chown(path, owner.st_uid, owner.st_gid)

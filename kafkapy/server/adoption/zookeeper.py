@@ -1,8 +1,8 @@
-"""What Apache Kafka keeps in ZooKeeper of its topics: settings, ids, replicas, leader epochs (Kafka's ZkData). And how
-far the old consumers had come, which kept that there.
+"""Reads the topics of an Apache Kafka cluster from ZooKeeper: settings, ids, replicas, leader epochs (Kafka's ZkData),
+and the offsets that old consumers have committed there.
 
-Read only. The tree is reached through two functions, so that the reading does not depend on the library, which is only
-loaded when a ZooKeeper is named.
+Nothing is written. The tree is read through the two functions of `Nodes`, so this module needs the ZooKeeper library
+only when a ZooKeeper is named.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONNECT_TIMEOUT_S = 10.0
 
 
 class Nodes(Protocol):
-    """A tree of nodes; both give None for a node that is not there."""
+    """A tree of nodes. Both methods return None for a node that does not exist."""
 
     def data(self, path: str) -> bytes | None: ...
 
@@ -30,7 +30,7 @@ class Nodes(Protocol):
 
 
 def read_cluster(nodes: Nodes, source: str) -> Knowledge:
-    """Raises AdoptionError for a tree without Kafka's topics, or with what cannot be read."""
+    """Return what the tree says about the cluster. Raise AdoptionError if it has no topics node, or a malformed one."""
     names = nodes.children(paths.TOPICS)
     if names is None:
         raise AdoptionError(
@@ -83,7 +83,7 @@ def _settings(nodes: Nodes, kind: str, entity: str) -> dict[str, str]:
 
 
 def _json(nodes: Nodes, path: str) -> dict[str, Any]:
-    """The object in a node; empty where there is none."""
+    """Return the JSON object in a node; {} if there is none."""
     data = nodes.data(path)
     try:
         return paths.from_json(data, path) if data else {}
@@ -93,12 +93,12 @@ def _json(nodes: Nodes, path: str) -> dict[str, Any]:
 
 @contextmanager
 def connected(address: str) -> Iterator[Nodes]:
-    """A ZooKeeper at HOST:PORT[,HOST:PORT][/chroot]. Raises AdoptionError; ModuleNotFoundError without kazoo."""
+    """Connect to ZooKeeper at HOST:PORT[,HOST:PORT][/chroot]. Raise AdoptionError, or ModuleNotFoundError: kazoo."""
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
-    # It logs, and warns, of each attempt; a person gets one sentence.
+    # kazoo logs and warns about each attempt to connect; the caller reports a single error instead.
     silent = logging.Logger("kazoo", logging.CRITICAL + 1)
     client = KazooClient(hosts=address, read_only=True, timeout=CONNECT_TIMEOUT_S, logger=silent)
     try:

@@ -1,14 +1,14 @@
-"""Every broker setting of Apache Kafka 3.9, and kafkapy's own, in one table a family.
+"""Every broker setting of Apache Kafka 3.9, and kafkapy's own, one table per family.
 
-BROKER_KEYS has them all by name. Names, types, defaults, rules, importance and update modes are Kafka's
-(AbstractKafkaConfig, DynamicBrokerConfig) except for what DEFAULTS_HERE and READ_ONLY_HERE list.
+BROKER_KEYS has all of them by name. Names, types, defaults, rules, importance and update modes are Kafka's
+(AbstractKafkaConfig, DynamicBrokerConfig), except for those in DEFAULTS_HERE and READ_ONLY_HERE.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kafkapy.runtime.config_def import LONG_MAX, ConfigKey, ConfigType, Range, UpdateMode, key_table
+from kafkapy.runtime.config_def import HIDDEN, LONG_MAX, ConfigKey, ConfigType, Range, UpdateMode, key_table
 from kafkapy.server.config_keys import (
     coordinator,
     general,
@@ -27,21 +27,21 @@ from kafkapy.server.config_keys.row import MEDIUM, Row
 
 FAMILIES = (general, network, log, replication, coordinator, security, ssl, metrics, zookeeper, kraft, remote, own)
 
-# One network thread serves best where Python threads share a lock. A cluster of one holds one replica.
+# One network thread is fastest because Python threads share the GIL. A cluster of one broker has one replica.
 DEFAULTS_HERE: dict[str, Any] = {
     "num.network.threads": 1,
-    # Kafka: 102400, which sendfile fills at once: with twice as much one consumer gets a third more, for less CPU.
+    # Kafka: 102400, which one sendfile call fills. Twice as much gives a consumer a third more throughput, at less CPU.
     "socket.send.buffer.bytes": 204800,
-    # Kafka: 102400. A receive buffer that the system sizes halves the CPU of large produce requests.
+    # Kafka: 102400. A receive buffer sized by the kernel halves the CPU time of large produce requests.
     "socket.receive.buffer.bytes": -1,
-    # Kafka: 50. Of 1,000 clients that come at once, more than half are not taken in then and try again a second later.
+    # Kafka: 50. When 1,000 clients connect at once, more than half find the backlog full and retry a second later.
     "socket.listen.backlog.size": 4096,
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "transaction.state.log.replication.factor": 1,
 }
 
-# Kafka can change these while it runs; this broker would have to be started again.
+# Kafka can change these settings at run time; this broker has to be restarted.
 READ_ONLY_HERE = frozenset(
     {
         "advertised.listeners",
@@ -81,7 +81,7 @@ DYNAMIC_ONLY_KEYS: dict[str, ConfigKey] = key_table(
 
 DEFAULT_VALUES: dict[str, Any] = {name: key.default for name, key in BROKER_KEYS.items()}
 
-# Keys that set the same thing; the first one that is set counts (DynamicBrokerConfig.brokerConfigSynonyms).
+# Keys for the same setting; the first that is set takes precedence (DynamicBrokerConfig.brokerConfigSynonyms).
 _GROUPS = (
     ("broker.id", "node.id"),
     ("log.roll.ms", "log.roll.hours"),
@@ -89,8 +89,8 @@ _GROUPS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _RIVALS: dict[str, tuple[str, ...]] = {name: group for group in _GROUPS for name in group}
-# The scheduler's interval stands in for the flush interval, but has a meaning of its own. The two names of the
-# broker's number are always both set.
+# log.flush.scheduler.interval.ms is the fallback of log.flush.interval.ms, but is also a setting by itself. broker.id
+# and node.id are not synonyms here: both always have a value.
 _SYNONYMS: dict[str, tuple[str, ...]] = {
     **{name: group for group in _GROUPS[1:] for name in group},
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
@@ -107,7 +107,7 @@ _MECHANISM_KEYS = (
 
 
 def listener_base(name: str) -> str | None:
-    """The setting that `listener.name.NAME[.MECHANISM].SETTING` sets for one listener; None for another name."""
+    """Return the setting in `listener.name.NAME[.MECHANISM].SETTING`; None if the name has another form."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     _, dot, base = name[len(LISTENER_PREFIX) :].partition(".")
@@ -117,7 +117,7 @@ def listener_base(name: str) -> str | None:
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The keys that may give the value of `name`, in order of precedence."""
+    """Return the keys that may provide the value of `name`, in order of precedence."""
     base = listener_base(name)
     if base is not None:
         return (name, base)
@@ -125,14 +125,20 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def rivals(name: str) -> tuple[str, ...]:
-    """The keys that stop counting once `name` is set from a stronger source."""
+    """Return the keys that are ignored once `name` is set by a source of higher precedence."""
     return _RIVALS.get(name, ())
 
 
 def key_of(name: str) -> ConfigKey | None:
-    """The definition behind a broker setting's name, of a listener's own settings too; None for an unknown name."""
+    """Return the definition of a broker setting, also of one for a single listener; None for an unknown name."""
     key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
     if key is None:
         base = listener_base(name)
         key = BROKER_KEYS.get(base) if base is not None else None
     return key
+
+
+def shown(name: str, text: str) -> str:
+    """Return a setting's text for log lines and messages. A password, or an unknown setting's value, is hidden."""
+    key = key_of(name)
+    return HIDDEN if key is None or key.sensitive else text

@@ -55,5 +55,6 @@ ROWS: tuple[Row, ...] = (
      "Who we are to ZooKeeper (SASL, DIGEST-MD5; its DigestLoginModule); empty for nobody in particular."),
     ("kafkapy.zookeeper.sasl.password", T.PASSWORD, None, None, MEDIUM, "E", "The password that goes with it."),
     ("kafkapy.log.level", T.STRING, "INFO", OneOf("DEBUG", "INFO", "WARNING", "ERROR", any_case=True), LOW, "E",
-     "Least severe messages that are logged."),
+     "Least severe messages that are logged; `kafka-configs --entity-type broker-loggers` changes the levels of a "
+     "running broker."),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""The form of a row in the tables of broker settings, and the rules that several tables share.
+"""The rows in the tables of broker settings, and the validators that several tables use.
 
-A row is (name, type, default, validator, importance, flags, meaning). Flags are letters: E it has an effect in
-this broker, C it may be changed while the broker runs for the whole cluster or one broker, B for one broker
-only, I internal, not shown in lists.
+A row is (name, type, default, validator, importance, flags, meaning). The flags are letters: E for a setting with an
+effect in this broker, C for one that can be changed at run time for the cluster or for one broker, B for one that can
+be changed for one broker only, I for an internal setting, which lists leave out.
 """
 
 from __future__ import annotations

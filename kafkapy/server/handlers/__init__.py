@@ -1,6 +1,7 @@
-"""One module an API family: decode is done, so a handler checks, delegates and shapes the answer.
+"""Request handlers, one module per API family. The dispatcher decodes a request; its handler checks the request,
+delegates the work and builds the response.
 
-Importing this package registers every handler with `kafkapy.server.api_table`; a new module is named here.
+Importing this package registers every handler in `kafkapy.server.api_table`; a new module must be imported here.
 """
 
 from kafkapy.server.handlers import (

@@ -1,4 +1,7 @@
-"""CreateTopics, DeleteTopics, CreatePartitions. Source: KafkaApis and kafka.server.ZkAdminManager."""
+"""CreateTopics (versions 0 to 7), DeleteTopics (0 to 6) and CreatePartitions (0 to 3).
+
+Source: KafkaApis and kafka.server.ZkAdminManager.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kafkapy.server.topics")
 
-METADATA_TOPIC = "__cluster_metadata"  # KRaft's own; no user may make it
+METADATA_TOPIC = "__cluster_metadata"  # KRaft's metadata topic; clients must not create a topic with this name
 DETAILS_SINCE = 5
 IDS_SINCE = 6
 DISABLED_SINCE = 3
@@ -27,23 +30,23 @@ DISABLED_SINCE = 3
 
 @serves(CREATE_TOPICS, pooled=True)
 def create_topics(broker: Services, call: Call, request: Any) -> Any:
+    """Create topics on the disk pool. Return one result per topic of the request, in its order."""
     make = CREATE_TOPICS.Response
     count = Counter(topic.name for topic in request.topics)
-    results = {}
-    for topic in request.topics:
-        if topic.name in results:
-            continue
-        result = results[topic.name] = make.Topics(name=topic.name, error_message=None, configs=[])
+    results = []
+    for topic in request.topics:  # a topic that is named twice gets two results, as in Kafka
+        result = make.Topics(name=topic.name, error_message=None, configs=[])
+        results.append(result)
         try:
             if count[topic.name] > 1:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
-            if broker.stopping:  # which waits for the disk pool, and would for all the topics of a request
+            if broker.stopping:  # the stop waits for the disk pool, so the remaining topics must not be created
                 raise KafkaError(Errors.NOT_CONTROLLER, "this broker is stopping")
             _create(broker, call, topic, request.validate_only, result)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             result.num_partitions, result.replication_factor, result.configs = -1, -1, []
-    return make(topics=list(results.values()))
+    return make(topics=results)
 
 
 def _create(broker: Services, call: Call, topic: Any, validate_only: bool, result: Any) -> None:
@@ -66,7 +69,7 @@ def _create(broker: Services, call: Call, topic: Any, validate_only: bool, resul
 
 
 def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: Any) -> None:
-    """What the topic has become (KIP-525)."""
+    """Fill in the topic's actual partition count, replication factor and configuration (KIP-525)."""
     make = CREATE_TOPICS.Response.Topics.Configs
     result.num_partitions = len(topic.assignment)
     result.replication_factor = len(next(iter(topic.assignment.values())))
@@ -84,6 +87,7 @@ def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: 
 
 @serves(DELETE_TOPICS, pooled=True)
 def delete_topics(broker: Services, call: Call, request: Any) -> Any:
+    """Delete topics, which version 6 may name by id, on the disk pool. Return one response per topic."""
     make = DELETE_TOPICS.Response
     if call.version >= IDS_SINCE:
         asked = [(topic.name, topic.topic_id) for topic in request.topics]
@@ -118,6 +122,7 @@ def _delete(broker: Services, response: Any) -> None:
 
 @serves(CREATE_PARTITIONS, pooled=True)
 def create_partitions(broker: Services, call: Call, request: Any) -> Any:
+    """Add partitions to topics on the disk pool. Return one result per topic name."""
     make = CREATE_PARTITIONS.Response
     count = Counter(topic.name for topic in request.topics)
     results = {}

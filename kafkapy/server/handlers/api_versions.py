@@ -1,4 +1,7 @@
-"""ApiVersions: what the broker serves, derived from the handlers' registrations (KIP-35, KIP-511)."""
+"""ApiVersions (versions 0 to 4): the APIs and versions in the handler table (KIP-35, KIP-511).
+
+A request of an unknown version gets a version 0 response, so that the client can choose a version that is served.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
-from kafkapy.protocol.api_versions import versions_response
+from kafkapy.protocol.api_versions import unsupported, versions_response
 from kafkapy.protocol.apis import API_VERSIONS
 from kafkapy.server.api_table import TABLE, serves
 from kafkapy.server.call import Call
@@ -14,13 +17,16 @@ from kafkapy.server.call import Call
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-# A client's software name and version: letters, digits, and between them dots and dashes (KIP-511).
+# A client's software name and version: letters, digits, dots and dashes, with a letter or digit at both ends (KIP-511).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMED_SINCE = 3
 
 
-@serves(API_VERSIONS)
+@serves(API_VERSIONS, any_version=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the served versions; INVALID_REQUEST for a malformed software name or version."""
+    if request is None:
+        return unsupported(TABLE.versions())
     if call.version >= _NAMED_SINCE and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):

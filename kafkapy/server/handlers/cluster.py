@@ -1,4 +1,4 @@
-"""DescribeCluster (KIP-700)."""
+"""DescribeCluster (versions 0 and 1; KIP-700). Only endpoint type 1, brokers, is served."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 BROKERS = 1
 
-# What an administrator may do where nothing is forbidden, as bits of AclOperation codes.
+# The operations that a response lists as authorized, as bits of AclOperation codes: there is no authorizer yet.
 # Cluster: CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
 # Topic: READ WRITE CREATE DELETE ALTER DESCRIBE DESCRIBE_CONFIGS ALTER_CONFIGS
@@ -24,6 +24,7 @@ OPERATIONS_NOT_ASKED = -(2**31)
 
 @serves(DESCRIBE_CLUSTER)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the cluster id, the controller, and the brokers with their addresses for the request's listener."""
     make = DESCRIBE_CLUSTER.Response
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
@@ -35,10 +36,10 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED
     return make(
         cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id,
+        controller_id=broker.cache.controller_id,
         brokers=[
             make.Brokers(broker_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in broker.nodes(call.connection.listener)
+            for node in broker.cache.nodes(call.connection.listener)
         ],
         cluster_authorized_operations=operations,
     )

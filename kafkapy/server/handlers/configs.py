@@ -1,4 +1,9 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics and brokers (KIP-133, KIP-226, KIP-339)."""
+"""DescribeConfigs (versions 0 to 4), AlterConfigs (0 to 2) and IncrementalAlterConfigs (0 and 1).
+
+They serve topics and brokers; the log levels of a broker are described, and altered by IncrementalAlterConfigs.
+A resource that a DescribeConfigs request names more than once has one result.
+Source: KIP-133, KIP-226, KIP-339, KIP-412.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +15,22 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kafkapy.server import config_alter, config_view
+from kafkapy.server import config_alter, config_view, log_levels
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
-from kafkapy.server.config_alter import BROKER_RESOURCE, TOPIC_RESOURCE
+from kafkapy.server.config_alter import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.configs")
 
-Change = Callable[[dict[str, str]], dict[str, str]]  # the settings there were -> those that shall be
+Change = Callable[[dict[str, str]], dict[str, str]]  # takes the current settings, returns the new ones
 
 
 @serves(DESCRIBE_CONFIGS, pooled=True)
 def describe(broker: Services, call: Call, request: Any) -> Any:
+    """Return the settings of each resource, or its error. Runs on the disk pool."""
     make = DESCRIBE_CONFIGS.Response
     results = []
     for resource in _once(request.resources):
@@ -39,13 +45,14 @@ def describe(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _once(resources: list[Any]) -> list[Any]:
-    """Each resource once: asked for in five bytes, a broker's settings are a hundred kilobytes in memory."""
+    """Return the resources without repetitions. A few bytes of a request name a broker, and the description of a
+    broker takes a hundred kilobytes of memory."""
     found: dict[tuple[int, str | int], Any] = {}
     for resource in resources:
         name: str | int = resource.resource_name
-        if resource.resource_type == BROKER_RESOURCE:
+        if resource.resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
             with suppress(ValueError):
-                name = int(name)  # a number can be written in many ways
+                name = int(name)  # "1" and "01" name the same broker
         found.setdefault((resource.resource_type, name), resource)
     return list(found.values())
 
@@ -61,6 +68,9 @@ def _describe(broker: Services, resource: Any) -> list[config_view.Entry]:
         if config_alter.is_one_broker(resource.resource_name, broker.broker_id):
             return config_view.describe_broker(broker.config, names)
         return config_view.describe_broker_default(broker.config, names)
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
+        _demand_this_broker(broker, resource)
+        return config_view.describe_loggers(names)
     raise _unsupported(resource)
 
 
@@ -68,8 +78,14 @@ def _unsupported(resource: Any) -> KafkaError:
     return KafkaError(
         Errors.INVALID_REQUEST,
         f"resource type {resource.resource_type}: settings are kept for topics ({TOPIC_RESOURCE}) and brokers "
-        f"({BROKER_RESOURCE})",
+        f"({BROKER_RESOURCE}), and log levels of brokers ({BROKER_LOGGER_RESOURCE}) are changed one by one",
     )
+
+
+def _demand_this_broker(broker: Services, resource: Any) -> None:
+    """Raise KafkaError unless the resource is this broker: log levels have no cluster-wide default."""
+    if not config_alter.is_one_broker(resource.resource_name, broker.broker_id):
+        raise KafkaError(Errors.INVALID_REQUEST, "log levels are those of one broker: give its id")
 
 
 def _entry(entry: config_view.Entry, request: Any, version: int) -> Any:
@@ -79,7 +95,7 @@ def _entry(entry: config_view.Entry, request: Any, version: int) -> Any:
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=version == 0 and entry.source == config_view.Source.DEFAULT,  # later versions tell the source
+        is_default=version == 0 and entry.source == config_view.Source.DEFAULT,  # later versions have config_source
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[make.Synonyms(name=one.name, value=one.value, source=one.source) for one in synonyms],
@@ -90,29 +106,36 @@ def _entry(entry: config_view.Entry, request: Any, version: int) -> Any:
 
 @serves(ALTER_CONFIGS, pooled=True)
 def alter(broker: Services, call: Call, request: Any) -> Any:
-    """The settings given replace all that the resource had."""
+    """Replace all settings of each resource with those in the request."""
 
-    def change_of(resource: Any) -> Change:
+    def apply(resource: Any) -> None:
         new = config_alter.replaced([(one.name, one.value) for one in resource.configs])
-        return lambda _current: new
+        _apply(broker, resource, lambda _current: new, request.validate_only)
 
-    return _alter(broker, ALTER_CONFIGS.Response, request, change_of)
+    return _alter(ALTER_CONFIGS.Response, request, apply)
 
 
 @serves(INCREMENTAL_ALTER_CONFIGS, pooled=True)
 def incremental_alter(broker: Services, call: Call, request: Any) -> Any:
-    """Each setting given is set, deleted, or, being a list, appended to or subtracted from."""
+    """Set or delete single settings; append to or subtract from those that are lists."""
 
-    def change_of(resource: Any) -> Change:
+    def apply(resource: Any) -> None:
         operations = [(one.name, one.config_operation, one.value) for one in resource.configs]
-        if resource.resource_type == TOPIC_RESOURCE:
-            return lambda current: config_alter.topic_operations(current, operations)
-        return lambda current: config_alter.broker_operations(current, operations)
+        if resource.resource_type == BROKER_LOGGER_RESOURCE:
+            _demand_this_broker(broker, resource)
+            log_levels.alter(operations, validate_only=request.validate_only)
+            return
+        edit = (
+            config_alter.topic_operations
+            if resource.resource_type == TOPIC_RESOURCE
+            else config_alter.broker_operations
+        )
+        _apply(broker, resource, lambda current: edit(current, operations), request.validate_only)
 
-    return _alter(broker, INCREMENTAL_ALTER_CONFIGS.Response, request, change_of)
+    return _alter(INCREMENTAL_ALTER_CONFIGS.Response, request, apply)
 
 
-def _alter(broker: Services, make: Any, request: Any, change_of: Callable[[Any], Change]) -> Any:
+def _alter(make: Any, request: Any, apply: Callable[[Any], None]) -> Any:
     twice = config_alter.repeated((one.resource_type, one.resource_name) for one in request.resources)
     responses = []
     for resource in request.resources:
@@ -125,7 +148,7 @@ def _alter(broker: Services, make: Any, request: Any, change_of: Callable[[Any],
         try:
             if (resource.resource_type, resource.resource_name) in twice:
                 raise KafkaError(Errors.INVALID_REQUEST, "each resource may be named once in a request")
-            _apply(broker, resource, change_of(resource), request.validate_only)
+            apply(resource)
         except KafkaError as error:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
@@ -135,7 +158,7 @@ def _alter(broker: Services, make: Any, request: Any, change_of: Callable[[Any],
 def _apply(broker: Services, resource: Any, change: Change, validate_only: bool) -> None:
     name = resource.resource_name
     if resource.resource_type == TOPIC_RESOURCE:
-        broker.controller.alter_topic(name, change, validate_only=validate_only)
+        broker.topic_settings.alter(name, change, validate_only=validate_only)
     elif resource.resource_type == BROKER_RESOURCE:
         per_broker = config_alter.is_one_broker(name, broker.broker_id)
         broker.dynamic_config.alter(change, per_broker=per_broker, validate_only=validate_only)

@@ -1,4 +1,8 @@
-"""ElectLeaders (KIP-183, KIP-460), as a cluster of one answers it: every leader there is leads already."""
+"""ElectLeaders (versions 0 to 2; KIP-183, KIP-460).
+
+Every partition has one replica, so no election is held: the error of a partition is ELECTION_NOT_NEEDED, or the reason
+why the partition has no leader.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,16 @@ if TYPE_CHECKING:
 
 @serves(ELECT_LEADERS)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the error of each partition, as the controller reports it."""
     make = ELECT_LEADERS.Response
     results = []
-    # Without a list all partitions are meant, and only those that needed an election are answered: none.
+    # A null list asks for all partitions. Kafka then returns only those that needed an election, and none does.
     for topic in request.topic_partitions or []:
         answers = []
         for index in topic.partitions:
-            code, message = Errors.ELECTION_NOT_NEEDED, "the leader is the preferred replica already"
+            code, message = int(Errors.NONE), None
             try:
-                broker.replicas.get(topic.topic, index)
+                broker.controller.elect_leader(topic.topic, index)
             except KafkaError as error:
                 code, message = error.code, error.message
             answers.append(

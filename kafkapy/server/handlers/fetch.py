@@ -1,6 +1,9 @@
-"""Fetch: regions of segment files out of partitions, at once or when enough is there.
+"""Fetch (versions 0 to 17): regions of segment files, returned at once or when min_bytes are available.
 
-Source: KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages.
+Versions before 4 get records in the older message formats, converted on a pool. Differences from Kafka: an
+incremental fetch reads only the partitions of its session that may have something new (see FetchSession), and a
+response that reports a diverging epoch carries no records. Source: KafkaApis.handleFetchRequest,
+ReplicaManager.fetchMessages.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkapy._ext.hotpath import FetchRequest, encode_fetch_response
+from kafkapy._ext.hotpath import FetchRequest, decode_fetch_frame, encode_fetch_response
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.network.pieces import Pieces
@@ -20,6 +23,8 @@ from kafkapy.protocol.apis import FETCH
 from kafkapy.record.file_region import FileRegion
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead, Wanted
 from kafkapy.replica.partition import Partition
+from kafkapy.runtime.disk_pool import PoolStopped
+from kafkapy.runtime.threads import NoThread
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later, as_reply
 from kafkapy.server.fetch_session import FetchPartition, FetchSession
@@ -42,17 +47,17 @@ KNOWS_STORAGE_ERROR = 6
 SESSIONS_SINCE = 7
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 10
-# Partitions of one fetch: more take milliseconds, a million of them ten seconds, in which the network thread would
-# serve nobody else. A session that begins asks for all of its partitions in thirty bytes.
+# A network thread reads up to this many partitions. More take milliseconds (a million take ten seconds), so they go to
+# a pool. A few bytes can ask for very many: a session may hold them.
 MOST_INLINE = 1000
-TURN_S = 0.05  # of converting for one request, then other work of the pool has its turn
-_LOOKED_AT = 16  # partitions, for one that says which disk is read from
-NO_RECORDS = b""  # never null: librdkafka takes that for a broken response
+TURN_S = 0.05  # longest time that a conversion keeps a pool thread before other work of the pool is run
+_LOOKED_AT = 16  # partitions that are looked up to find one that is here, whose disk's pool then reads
+NO_RECORDS = b""  # never null: librdkafka takes a null for a malformed response
 
 
-@serves(FETCH)
+@serves(FETCH, decode=decode_fetch_frame, quota="fetch")
 def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
-    """A send list (header bytes and file regions), or a Later in the fetch purgatory."""
+    """Return a send list (header bytes and file regions), or a Later if the fetch waits or runs on a pool."""
     if call.version < FORMAT_2_SINCE or sum(len(partitions) for _, _, partitions in request.topics) > MOST_INLINE:
         return _on_the_pool(broker, call, request)
     context = _context(broker, call, request)
@@ -125,7 +130,7 @@ def _read_and_answer(
     later: Later,
     pool: DiskPool,
 ) -> None:
-    """On a thread of the disk: the same for a reader whose place is not in memory, or of very many partitions."""
+    """Read and answer on a pool thread: a fetch that would block, is of an old version, or has many partitions."""
     try:
         if context is None:
             context = _context(broker, call, request)
@@ -145,8 +150,9 @@ def _delay(
     broker: Services, call: Call, request: FetchRequest, context: FetchContext, plan: FetchPlan, later: Later
 ) -> None:
     def answer() -> Reply:
-        # On the network thread, which must not wait. What woke the fetch was appended a moment ago and is in memory;
-        # a partition where it is not so answers empty, and its reader's next fetch goes the whole way.
+        # This runs on the network thread, which must not block. The records that completed the fetch were appended a
+        # moment ago and are in the page cache. A partition whose records are not cached gets an empty response; the
+        # consumer's next fetch reads them on a pool thread.
         outcome = plan.read(blocking=False, busy_is_empty=True)
         assert outcome is not None
         return _send(broker, call, context, outcome[0])
@@ -157,7 +163,11 @@ def _delay(
             plan.wanted = _wanted(broker, call, context.session, context.partitions)
         if call.version < FORMAT_2_SINCE or len(plan.wanted) > MOST_INLINE:
             pool = _pool_of_first(broker, call, request, context)
-            pool.submit(_answer_with_what_is_there, broker, call, context, plan, later, pool)
+            try:
+                pool.submit(_answer_with_what_is_there, broker, call, context, plan, later, pool)
+            except (PoolStopped, NoThread) as error:
+                log.warning("%s is not answered: %s", call, error)
+                later.complete(CLOSE)
         else:
             later.complete_with(answer)
 
@@ -166,8 +176,9 @@ def _delay(
     def forget() -> None:
         delayed.force_complete()
 
-    # A connection that is gone takes its fetch along: with a long max.wait.ms it would stay for days. Either the
-    # network finds the callback, or this finds that it was too late for it.
+    # When the connection closes, end the fetch: with a long max.wait.ms it would stay in the purgatory for days.
+    # The race: the network thread sets `cancelled`, then reads `on_cancel`; this thread sets `on_cancel`, then reads
+    # `cancelled`. Either the network thread finds the callback, or this thread sees that the connection is closed.
     later.pending.on_cancel = forget
     if later.cancelled:
         return
@@ -198,11 +209,11 @@ def _answer_on_the_pool(
     reads: list[FetchRead],
     pool: DiskPool,
 ) -> None:
-    """The records in a message format that the client knows."""
+    """Complete `later` with the records, converted first if the client's version needs an older message format."""
     if call.version >= FORMAT_2_SINCE:
         later.complete(_send(broker, call, context, reads))
         return
-    from kafkapy.replica.old_clients import OldClientReads  # rarely needed: a start that does without it is shorter
+    from kafkapy.replica.old_clients import OldClientReads  # imported here because rarely needed: the start is shorter
 
     magic = 1 if call.version >= FORMAT_1_SINCE else 0
     _convert_and_answer(broker, call, context, OldClientReads(plan.wanted, reads, magic), later, pool)
@@ -211,9 +222,9 @@ def _answer_on_the_pool(
 def _convert_and_answer(
     broker: Services, call: Call, context: FetchContext, conversion: OldClientReads, later: Later, pool: DiskPool
 ) -> None:
-    """In turns with what else waits for the pool: a request may name so much that it takes minutes.
+    """Convert for TURN_S, then queue the rest behind the pool's other work: one request may take minutes.
 
-    Nobody waits for the answer when the connection is gone.
+    Complete `later` when all is converted, or give up as soon as its connection is closed.
     """
     try:
         until = time.monotonic() + TURN_S
@@ -236,7 +247,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         for index, leader_epoch, offset, fetched_epoch, _, max_bytes in partitions:
             asked.append(FetchPartition(topic, topic_id, index, offset, max_bytes, leader_epoch, fetched_epoch))
     if call.version < FORMAT_2_SINCE:
-        # Once each, as in Kafka: to convert a partition a thousand times takes a request of some kilobytes.
+        # Each partition once, as in Kafka: otherwise a few kilobytes could ask for a thousand conversions of one.
         asked = list({(one.topic, one.index): one for one in asked}.values())
     if call.version < SESSIONS_SINCE:
         return FetchContext(asked)
@@ -250,7 +261,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         forgotten,
         uses_topic_ids=ids,
         isolation=request.isolation_level,
-        everything=call.version < ZSTD_SINCE,  # a topic's codec may change, which no log tells of
+        everything=call.version < ZSTD_SINCE,  # a change of compression.type marks no partition in the session
         now=broker.clock.monotonic(),
     )
 
@@ -260,12 +271,15 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
     if session is not None:
         for partition, asked in wanted:
             if isinstance(partition, Partition) and asked.watched is not partition.log:
-                session.watch(asked, partition.log)  # before it is read
+                session.watch(asked, partition.log)  # before the read, so that no later change is missed
     return wanted
 
 
 def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted | None:
-    """What is to be read of a session, when something has changed in it while its fetch waits; see FetchPlan.look."""
+    """Return the due partitions of a session if some are marked, () if none is, None if the fetch is over.
+
+    This is FetchPlan.look of a fetch that waits in the purgatory.
+    """
     session = context.session
     if session is None or context.is_over:
         return None
@@ -273,7 +287,7 @@ def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted |
 
 
 def _resolve(broker: Services, call: Call, asked: FetchPartition) -> Partition | KafkaError:
-    if asked.topic is None:  # an id that was unknown when the session took it in may have come since
+    if asked.topic is None:  # the topic id was unknown before; the topic may exist by now
         asked.topic = broker.topics.name_of(asked.topic_id)
         if asked.topic is None:
             return KafkaError(Errors.UNKNOWN_TOPIC_ID, "no topic has this id")
@@ -322,16 +336,19 @@ def _send(broker: Services, call: Call, context: FetchContext, reads: list[Fetch
             diverging[id(answer)] = read.diverging
     if diverging:
         return _send_with_divergence(call, error_code, session_id, topics, diverging)
-    return cast("Reply", encode_fetch_response(call.version, call.correlation_id, 0, error_code, session_id, topics))
+    return cast(
+        "Reply",
+        encode_fetch_response(call.version, call.correlation_id, call.throttle_time_ms, error_code, session_id, topics),
+    )
 
 
 def _send_with_divergence(
     call: Call, error_code: int, session_id: int, topics: list[Any], diverging: dict[int, tuple[int, int]]
 ) -> Reply:
-    """By the codec: rare, as only a reader that names its last epoch can diverge.
+    """Return a response with diverging epochs. Rare: only a consumer that names its last fetched epoch can diverge.
 
-    Without records, for the codec would need them in memory, read by a thread that must not wait for a disk. The
-    reader asks again for the partitions that had some.
+    The generic codec encodes the response. It would need the records in memory, and this thread must not wait for a
+    disk, so all partitions come without records. The consumer fetches again.
     """
     make = FETCH.Response
     responses = []

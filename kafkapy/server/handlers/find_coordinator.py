@@ -1,7 +1,10 @@
-"""FindCoordinator: which broker has a group, or a transactional id. Source: KafkaApis.handleFindCoordinatorRequest.
+"""FindCoordinator (versions 0 to 6): the coordinator of a group or of a transactional id.
 
-Here that is this broker, as soon as the internal topic is there and the partition is led, or about to be: a shard
-that is loading says so itself.
+The coordinator is the leader of the group's partition of `__consumer_offsets`, or of the transactional id's partition
+of `__transaction_state`. If the internal topic does not exist, Kafka starts its creation and returns
+COORDINATOR_NOT_AVAILABLE, so that clients retry; here the response waits until the topic is created. The coordinator
+may still be loading its partition: requests to it then fail with COORDINATOR_LOAD_IN_PROGRESS.
+Source: KafkaApis.handleFindCoordinatorRequest.
 """
 
 from __future__ import annotations
@@ -9,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.coordinator.internal_topics import GROUPS, TRANSACTIONS
+from kafkapy.coordinator.internal_topic_config import GROUPS, TRANSACTIONS
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.cache import Node
 from kafkapy.protocol.apis import FIND_COORDINATOR
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
-from kafkapy.server.services import Node
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -24,7 +27,7 @@ SHARE_SINCE = 6
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 
-# Keys of one answer: more take milliseconds, in which the network thread would serve nobody else.
+# With more keys a response takes milliseconds, which is too long for a network thread; the disk pool makes it.
 MOST_INLINE = 500
 
 NOWHERE = Node(-1, "", -1, None)
@@ -32,6 +35,7 @@ NOWHERE = Node(-1, "", -1, None)
 
 @serves(FIND_COORDINATOR)
 def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
+    """Return the coordinator of each key, after the creation of the internal topic if that is missing."""
     keys = request.coordinator_keys if call.version >= BATCHED_SINCE else [request.key]
     topic = {GROUP: GROUPS, TRANSACTION: TRANSACTIONS}.get(request.key_type)
     if topic is None:
@@ -50,7 +54,7 @@ def find_coordinator(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _why_not(call: Call, key_type: int) -> KafkaError:
-    if key_type == SHARE and call.version >= SHARE_SINCE:  # Kafka 3.9 has the type, but no such coordinator
+    if key_type == SHARE and call.version >= SHARE_SINCE:  # Kafka 3.9 has the key type, but no share coordinator
         return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, "this broker has no coordinator of share groups")
     return KafkaError(Errors.INVALID_REQUEST, f"there is no coordinator type {key_type} in version {call.version}")
 
@@ -61,12 +65,20 @@ def _find(
     if error is not None:
         return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, f"{topic} cannot be made: {error.message}"), NOWHERE
     index = broker.coordinators.shards_of(topic).partition_for(key)
-    try:
-        broker.replicas.get(topic, index)  # hastens its log, if that is loading
-    except KafkaError as reason:
-        if reason.code != Errors.NOT_LEADER_OR_FOLLOWER:
-            return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, reason.message), NOWHERE
-    return None, broker.nodes(call.connection.listener)[0]
+    known = broker.cache.leader(topic, index)
+    leader = known.id if known is not None else broker.broker_id  # no leader known yet: the client may ask here again
+    if leader == broker.broker_id:
+        try:
+            broker.replicas.get(topic, index)  # a log that is still loading is loaded before others
+        except KafkaError as reason:
+            if reason.code != Errors.NOT_LEADER_OR_FOLLOWER:
+                return KafkaError(Errors.COORDINATOR_NOT_AVAILABLE, reason.message), NOWHERE
+    node = broker.cache.node(leader, call.connection.listener)
+    if node is None:
+        return KafkaError(
+            Errors.COORDINATOR_NOT_AVAILABLE, f"broker {leader} leads {topic}-{index}, not alive"
+        ), NOWHERE
+    return None, node
 
 
 def _response(call: Call, keys: list[str], find: Callable[[str], tuple[KafkaError | None, Node]]) -> Any:

@@ -1,4 +1,8 @@
-"""JoinGroup, SyncGroup, Heartbeat and LeaveGroup: what members say. Source: KafkaApis, GroupCoordinatorAdapter."""
+"""The classic rebalance protocol: JoinGroup (versions 0 to 9), SyncGroup (0 to 5), Heartbeat (0 to 4) and LeaveGroup
+(0 to 5).
+
+Source: KafkaApis, GroupCoordinatorAdapter.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,19 @@ REBALANCE_TIMEOUT_SINCE = 1
 ID_REQUIRED_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
-PROTOCOL_SAID_SINCE = 5  # by SyncGroup
-BATCHED_SINCE = 3  # LeaveGroup
+PROTOCOL_SAID_SINCE = 5  # SyncGroup requests name the protocol
+BATCHED_SINCE = 3  # LeaveGroup requests hold several members
 
-# Members or protocols of one request: more take milliseconds, in which the network thread would serve nobody else.
+# A request with more members or protocols takes milliseconds, too long for a network thread; it runs on the disk pool.
 MOST_INLINE = 1500
 
 
 @serves(JOIN_GROUP)
 def join_group(broker: Services, call: Call, request: Any) -> Any:
+    """Add a member to a group, or let a member rejoin. The response may wait until all members have joined."""
     from kafkapy.coordinator.groups.joining import Join
 
-    # When a group rebalances, all its members ask at once: they are not to hold up others.
+    # In a rebalance all members of a group send JoinGroup at once. `patient` lets other connections be served first.
     call.connection.patient = True
 
     def begin(reply: Reply) -> None:
@@ -66,6 +71,7 @@ def join_group(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(SYNC_GROUP)
 def sync_group(broker: Services, call: Call, request: Any) -> Any:
+    """Return the member's assignment, once the group's leader has sent the assignments with its SyncGroup."""
     from kafkapy.coordinator.groups.syncing import Sync
 
     if call.version >= PROTOCOL_SAID_SINCE and None in (request.protocol_type, request.protocol_name):
@@ -90,6 +96,7 @@ def sync_group(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(HEARTBEAT)
 def heartbeat(broker: Services, call: Call, request: Any) -> Any:
+    """Restart the member's session time-out. Return REBALANCE_IN_PROGRESS if the member has to rejoin."""
     return answered(
         call,
         lambda reply: broker.groups.heartbeat(
@@ -100,6 +107,7 @@ def heartbeat(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LEAVE_GROUP)
 def leave_group(broker: Services, call: Call, request: Any) -> Any:
+    """Remove members from a group. Return an error code for each member."""
     members = request.members
     if call.version < BATCHED_SINCE:
         members = [LEAVE_GROUP.Request.Members(member_id=request.member_id)]
@@ -107,7 +115,7 @@ def leave_group(broker: Services, call: Call, request: Any) -> Any:
     def begin(reply: Reply) -> None:
         def in_version(response: Any) -> None:
             if call.version < BATCHED_SINCE:
-                if response.members:  # there is one, and its error is the answer's
+                if response.members:  # exactly one; old versions have its error at the top level
                     response.error_code = response.members[0].error_code
                 response.members = []
             reply(response)
@@ -119,10 +127,11 @@ def leave_group(broker: Services, call: Call, request: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def java_address(host: str) -> str:
-    """A peer as Java prints an InetAddress without a name, which is what a group's record has."""
+    """Return a peer's address in the form of Java's InetAddress.toString without a host name ("/127.0.0.1"), which
+    Kafka stores in the group metadata record."""
     if ":" not in host:
         return f"/{host}"
-    from ipaddress import IPv6Address  # seldom needed, and not worth a start's time
+    from ipaddress import IPv6Address  # rarely needed; importing it at the start would slow the start down
 
     plain, percent, scope = host.partition("%")
     address = IPv6Address(plain)

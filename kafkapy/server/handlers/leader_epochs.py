@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ends in the log (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (versions 0 to 4): the end offset of a leader epoch (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @serves(OFFSET_FOR_LEADER_EPOCH)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the end offset of the largest leader epoch that is not above the requested one, by partition."""
     make = OFFSET_FOR_LEADER_EPOCH.Response
     topics = []
     for topic in request.topics:

@@ -1,4 +1,7 @@
-"""DescribeLogDirs: sizes of partitions and room in the directories (KIP-113, KIP-827)."""
+"""DescribeLogDirs (versions 0 to 4): the sizes of partitions, and the space in their directories (KIP-113, KIP-827).
+
+Replicas are not moved between directories, so no replica is described as a future one.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 @serves(DESCRIBE_LOG_DIRS, pooled=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the log directories with their partitions. Runs on the disk pool."""
     make = DESCRIBE_LOG_DIRS.Response
     wanted = (
         None
@@ -31,7 +35,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
             (log.topic, log.partition, log.size, max(0, log.high_watermark - log.log_end_offset))
             for log in broker.log_manager.logs_in(directory)
         ]
-        # Of a log that is being recovered nobody knows yet how much of it will stay.
+        # A log that is being recovered is listed with size 0: how much of it stays is not known yet.
         found += [(*key, 0, 0) for key in broker.log_manager.loading.in_dir(directory)]
         by_topic: dict[str, list[Any]] = {}
         for topic, index, size, lag in found:
@@ -57,7 +61,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _room(directory: Any) -> tuple[int, int]:
-    """(bytes of the volume, bytes of it still free), -1 where the system does not say."""
+    """Return (total bytes, free bytes) of the directory's file system; (-1, -1) if the system call fails."""
     try:
         room = os.statvfs(directory)
     except OSError:

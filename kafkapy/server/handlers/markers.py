@@ -1,6 +1,6 @@
-"""WriteTxnMarkers: what a transaction coordinator, or an operator who ends a hanging transaction, asks of a leader.
+"""WriteTxnMarkers (versions 0 and 1), sent by a transaction coordinator, or by a tool that ends a hanging transaction.
 
-Source: KafkaApis.handleWriteTxnMarkersRequest.
+A partition that a marker names more than once gets one marker. Source: KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from kafkapy.server.call import Call, answered
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-# Markers of one request: more take milliseconds, in which the network thread would serve nobody else.
+# A request with more markers takes milliseconds, too long for a network thread; it runs on the disk pool.
 MOST_INLINE = 200
 
 
 @serves(WRITE_TXN_MARKERS)
 def write_txn_markers(broker: Services, call: Call, request: Any) -> Any:
+    """Append a transaction marker to each named partition. Return an error code for each."""
     count = sum(1 + sum(len(topic.partition_indexes) for topic in marker.topics) for marker in request.markers)
     pool = broker.disk_pool if count > MOST_INLINE else None
     return answered(call, lambda reply: _write_all(broker, request, reply), pool)
 
 
 def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
-    # By producer: a request may name one several times, the answer names it once.
+    # Keyed by producer id: a request may have several markers of a producer, the response has one entry for it.
     codes: dict[int, dict[tuple[str, int], int]] = {marker.producer_id: {} for marker in request.markers}
     left = len(request.markers) + 1
     lock = threading.Lock()
@@ -48,7 +49,7 @@ def _write_all(broker: Services, request: Any, reply: Callable[[Any], None]) -> 
             reply(_response(codes))
 
     for marker in request.markers:
-        # Once each: a partition that is named a thousand times would get a thousand markers.
+        # Without repetitions: otherwise a partition that is named a thousand times would get a thousand markers.
         partitions = dict.fromkeys((topic.name, index) for topic in marker.topics for index in topic.partition_indexes)
         broker.markers.write(
             marker.producer_id,

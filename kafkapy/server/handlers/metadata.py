@@ -1,8 +1,8 @@
-"""Metadata: brokers, topics, partitions and their leaders. Source: KafkaApis.handleTopicMetadataRequest.
+"""Metadata (versions 0 to 12): brokers, topics, partitions and their leaders.
 
-A topic that is not there is made where the settings and the request allow it. Kafka answers the first request
-with LEADER_NOT_AVAILABLE and lets the client ask again; here the answer waits until the topic is made, which
-takes less time than the client's pause.
+A missing topic is created if auto.create.topics.enable and the request allow that. Kafka returns LEADER_NOT_AVAILABLE
+for the topic at first, and clients retry; here the response waits until the topic is created, which takes less time
+than a client's retry backoff. Source: KafkaApis.handleTopicMetadataRequest.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
+from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.metadata.topics import is_internal, validate_name
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import METADATA
@@ -28,13 +29,14 @@ Asked = tuple["str | None", bytes, "KafkaError | None"]  # name, id, error
 
 IDS_SINCE = 12
 CLUSTER_OPERATIONS_UNTIL = 10
-# Partitions of one answer, or topics that are not there: more take milliseconds, in which the network thread would
-# serve nobody else.
+# A response with more partitions, or a request with more topics, takes milliseconds, too long for a network thread;
+# it runs on the disk pool.
 MOST_INLINE = 500
 
 
 @serves(METADATA)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the metadata of topics, or a Later if topics are created first or the response is large."""
     if _is_long(broker, request):
         later = Later(call)
         broker.disk_pool.submit(_answer_later, broker, call, request, later)
@@ -49,8 +51,8 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _is_long(broker: Services, request: Any) -> bool:
-    """Looks at so many topics at most."""
-    count = len(request.topics or broker.topics)  # none may mean all
+    """Return True if the response is too long for a network thread. Looks at MOST_INLINE topics at most."""
+    count = len(request.topics or broker.topics)  # null, and in version 0 an empty list, asks for all topics
     if count > MOST_INLINE:
         return True
     names = [topic.name for topic in request.topics] if request.topics else broker.topics.names()
@@ -64,7 +66,7 @@ def _is_long(broker: Services, request: Any) -> bool:
 
 
 def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> None:
-    """On the disk pool: the same for very many topics."""
+    """Make the response on the disk pool. Unlike `handle`, this may take long and may block."""
     try:
         asked = _asked(broker, call, request)
         _create_and_answer(broker, call, request, asked, _to_create(broker, request, asked), later)
@@ -76,7 +78,7 @@ def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> N
 def _to_create(broker: Services, request: Any, asked: list[Asked]) -> list[str]:
     if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
         return []
-    return [  # not the internal ones: their coordinators make them, with settings of their own
+    return [  # internal topics are left out: the coordinators create them, with their own settings
         name
         for name, _, error in asked
         if error is not None
@@ -91,7 +93,7 @@ def _create_and_answer(
 ) -> None:
     answers = asked
     try:
-        # A request can name hundreds of thousands, and a stop waits for the disk pool.
+        # A request can name hundreds of thousands of topics, and a stop waits for the disk pool: create no more then.
         errors = broker.controller.auto_create(name for name in create if not broker.stopping)
         made = set(create)
         answers = [(name, topic_id, errors.get(name) if name in made else error) for name, topic_id, error in asked]
@@ -101,7 +103,7 @@ def _create_and_answer(
 
 
 def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
-    """Each topic asked for, once each, or all topics."""
+    """Return the requested topics without repetitions, or all topics, as (name, id, error)."""
     if request.topics is None or (call.version == 0 and not request.topics):
         return [(name, ZERO_ID, None) for name in broker.topics.names()]
     answers: dict[Any, Asked] = {}
@@ -136,10 +138,10 @@ def _response(broker: Services, call: Call, request: Any, topics: list[Asked]) -
     return make(
         brokers=[
             make.Brokers(node_id=node.id, host=node.host, port=node.port, rack=node.rack)
-            for node in broker.nodes(call.connection.listener)
+            for node in broker.cache.nodes(call.connection.listener)
         ],
         cluster_id=broker.cluster_id,
-        controller_id=broker.controller_id,
+        controller_id=broker.cache.controller_id,
         topics=[_topic(broker, call, request, *topic) for topic in topics],
         cluster_authorized_operations=cluster_operations,
     )
@@ -161,27 +163,36 @@ def _topic(
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
         partitions=[
-            _partition(broker, request, topic, index, replicas) for index, replicas in sorted(topic.assignment.items())
+            _partition(broker, request, call.connection.listener, topic, index, replicas)
+            for index, replicas in sorted(topic.assignment.items())
         ],
         topic_authorized_operations=operations,
     )
 
 
-def _partition(broker: Services, request: Any, topic: Any, index: int, replicas: list[int]) -> Any:
+def _partition(broker: Services, request: Any, listener: str, topic: Any, index: int, replicas: list[int]) -> Any:
     make = METADATA.Response.Topics.Partitions
-    code, leader, epoch, in_sync, offline = Errors.NONE, broker.broker_id, -1, list(replicas), []
+    known = broker.cache.leader(topic.name, index)
+    code, in_sync, offline = Errors.NONE, list(known.isr) if known is not None else [], []
     try:
-        # A client that names the topic waits for it; one that asks for all does not want all of them first.
-        epoch = broker.replicas.get(topic.name, index, hasten=bool(request.topics)).leader_epoch
+        if known is None:  # the controller has not elected a leader yet
+            raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)
+        if known.id == broker.broker_id:
+            # `hasten` loads this log before others. Not for a request of all topics, which needs none in particular.
+            broker.replicas.get(topic.name, index, hasten=bool(request.topics))
+        elif broker.cache.node(known.id, listener) is None:
+            raise KafkaError(Errors.LEADER_NOT_AVAILABLE)
     except KafkaError as error:
-        code, leader = Errors.LEADER_NOT_AVAILABLE, -1
-        if error.code != Errors.NOT_LEADER_OR_FOLLOWER:  # not on its way: being made, or its directory is offline
+        code = Errors.LEADER_NOT_AVAILABLE
+        if error.code == Errors.NOT_LEADER_OR_FOLLOWER:  # the log is still loading, so its replicas are not offline
+            in_sync = in_sync or list(replicas)
+        else:
             in_sync, offline = [], list(replicas)
     return make(
         error_code=code,
         partition_index=index,
-        leader_id=leader,
-        leader_epoch=epoch,
+        leader_id=known.id if known is not None and code == Errors.NONE else NO_LEADER,
+        leader_epoch=known.epoch if known is not None and code == Errors.NONE else -1,
         replica_nodes=list(replicas),
         isr_nodes=in_sync,
         offline_replicas=offline,

@@ -1,5 +1,7 @@
-"""OffsetCommit and TxnOffsetCommit: a group's offsets, in `__consumer_offsets`; those of version 0 in the metadata.
+"""OffsetCommit (versions 0 to 9) and TxnOffsetCommit (versions 0 to 4).
 
+Version 0 of OffsetCommit stores offsets in the metadata tree, as Kafka does in ZooKeeper; all others append to
+`__consumer_offsets`. OffsetCommit requests of several connections share one append per partition.
 Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest, GroupCoordinatorAdapter.
 """
 
@@ -7,74 +9,77 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
-from kafkapy.server.api_table import serves
-from kafkapy.server.call import Call, Soon, answered
+from kafkapy.protocol.message import Message
+from kafkapy.server.api_table import Joins, serves
+from kafkapy.server.call import Call, Soon, answered, as_reply
 
 if TYPE_CHECKING:
     from kafkapy.coordinator.offsets.commits import Codes
+    from kafkapy.network.replies import Reply as NetworkReply
     from kafkapy.server.committing import Answers, Commit
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.offsets")
 
-# Takes the response message.
+# Called with the response message.
 Reply = Callable[[Any], None]
 
-ABORTABLE_SINCE = 4  # clients know TRANSACTION_ABORTABLE
-LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may crash of COORDINATOR_LOAD_IN_PROGRESS
+ABORTABLE_SINCE = 4  # from this version on clients know TRANSACTION_ABORTABLE
+LOADING_SINCE = 2  # transactional producers before Kafka 2.0 may fail on COORDINATOR_LOAD_IN_PROGRESS
 NOT_SAID = -1
-LARGE = 2000  # offsets: some milliseconds, in which the network thread would serve nobody else
+LARGE = 2000  # with as many offsets a request takes milliseconds, too long for a network thread
 _INT64_MAX = (1 << 63) - 1
 
 
-def _begun(broker: Services, call: Call, request: Any, begin: Callable[[Services, Call, Any, Reply], None]) -> Any:
-    count = sum(len(topic.partitions) for topic in request.topics)
-    pool = broker.disk_pool if count >= LARGE else None
-    return answered(call, lambda reply: begin(broker, call, request, reply), pool)
+def _is_large(call: Call) -> bool:
+    return sum(len(topic.partitions) for topic in call.request.topics) >= LARGE
 
 
-@serves(OFFSET_COMMIT)
-def commit(broker: Services, call: Call, request: Any) -> Any:
-    return _begun(broker, call, request, _commit)
-
-
-def _commit(broker: Services, call: Call, request: Any, reply: Reply) -> None:
-    begun = _begin(broker, call, request, reply)
-    if begun is not None:
-        broker.offsets.commit(*begun)
-
-
-def may_wait(version: int) -> bool:
-    """Whether a small request of this version may go into one append with those of other connections."""
-    return version > 0
-
-
-def handle_turn(broker: Services, calls: Sequence[tuple[Call, Any]]) -> list[Any]:
-    """As `commit` for the request of each call, but with one append a partition for all of them."""
+@serves(OFFSET_COMMIT, joins=Joins(lambda first, call: False, lambda calls: True))
+def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
+    """Commit the offsets of the calls, one call per connection, with one append per partition."""
+    calls = [call for (call,) in lists]
+    if _is_large(calls[0]):  # a large frame is not joined with others, so this call is the only one
+        return [[_reply(broker, calls[0], answered(calls[0], partial(_commit, broker, calls[0]), broker.disk_pool))]]
     commits: list[tuple[Commit, Codes]] = []
-    answers = [Soon(call) for call, _ in calls]
-    for answer, (call, request) in zip(answers, calls, strict=True):
+    answers = [Soon(call) for call in calls]
+    for answer, call in zip(answers, calls, strict=True):
         try:
-            begun = _begin(broker, call, request, answer.reply)
-        except Exception:  # is this connection's, and no other's
+            begun = _begin(broker, call, answer.reply)
+        except Exception:  # close this connection only; the other commits are not affected
             log.exception("%s failed", call)
             answer.reply(CLOSE)
             continue
         if begun is not None:
             commits.append(begun)
     broker.offsets.commit_together(commits)
-    return [answer.leave() for answer in answers]
+    return [[_reply(broker, call, answer.leave())] for call, answer in zip(calls, answers, strict=True)]
 
 
-def _begin(broker: Services, call: Call, request: Any, reply: Reply) -> tuple[Commit, Codes] | None:
-    """The commit, and who is told of it; None where it was answered."""
+def _reply(broker: Services, call: Call, answer: Any) -> NetworkReply:
+    if isinstance(answer, Message):
+        broker.meters.answered(OFFSET_COMMIT.name, answer)
+    return as_reply(call, answer)
+
+
+def _commit(broker: Services, call: Call, reply: Reply) -> None:
+    begun = _begin(broker, call, reply)
+    if begun is not None:
+        broker.offsets.commit(*begun)
+
+
+def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] | None:
+    """Return the commit and the callback for its error codes. Return None if nothing needs to be appended: the
+    response goes to `reply`, now or when the metadata tree has stored the offsets."""
     from kafkapy.server.committing import Answers, Commit
 
+    request = call.request
     now_ms = broker.clock.time_ms()
     expire_ms = NOT_SAID
     if request.retention_time_ms != NOT_SAID:
@@ -122,7 +127,9 @@ def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: 
 
 @serves(TXN_OFFSET_COMMIT)
 def commit_in_transaction(broker: Services, call: Call, request: Any) -> Any:
-    return _begun(broker, call, request, _commit_in_transaction)
+    """Verify the transaction, then append its offsets to the group's partition of `__consumer_offsets`."""
+    pool = broker.disk_pool if _is_large(call) else None
+    return answered(call, partial(_commit_in_transaction, broker, call, request), pool)
 
 
 def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Reply) -> None:
@@ -157,8 +164,9 @@ def _commit_in_transaction(broker: Services, call: Call, request: Any, reply: Re
 
 
 def _verify(broker: Services, call: Call, request: Any, then: Callable[[KafkaError | None], None]) -> None:
-    """Whether the transaction's coordinator knows that the group's offsets are in it (KIP-890)."""
-    from kafkapy.coordinator.internal_topics import GROUPS
+    """Call `then` with None if the transaction coordinator knows that the transaction includes the group's offsets,
+    otherwise with the error (KIP-890)."""
+    from kafkapy.coordinator.internal_topic_config import GROUPS
 
     try:
         index = broker.offsets.partition_of(request.group_id)

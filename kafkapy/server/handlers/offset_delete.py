@@ -1,4 +1,4 @@
-"""OffsetDelete: a group's offsets of topics that none of its members reads. Source: KafkaApis, KIP-496."""
+"""OffsetDelete (version 0): delete a group's offsets of topics that no member subscribes to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from kafkapy.server.call import Call, answered
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-# Offsets of one request: more take milliseconds, in which the network thread would serve nobody else.
+# A request with more offsets takes milliseconds, too long for a network thread; it runs on the disk pool.
 MOST_INLINE = 500
 
 
 @serves(OFFSET_DELETE)
 def delete(broker: Services, call: Call, request: Any) -> Any:
+    """Delete a group's offsets for some partitions. Return an error code for each."""
     count = sum(len(topic.partitions) for topic in request.topics)
     pool = broker.disk_pool if count > MOST_INLINE else None
     return answered(call, lambda reply: _delete(broker, request, reply), pool)

@@ -1,5 +1,6 @@
-"""OffsetFetch: how far groups have come; of several groups since version 8, of the metadata's offsets in version 0.
+"""OffsetFetch (versions 0 to 9): the committed offsets of a group, from version 8 on of several groups.
 
+Version 0 reads the offsets that OffsetCommit version 0 stored in the metadata tree.
 Source: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 """
 
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
 GROUPS_SINCE = 8
-GROUP_ERROR_SINCE = 2  # in versions before every partition says it
+GROUP_ERROR_SINCE = 2  # the response has one error code for the group; before, each partition carries it
 NOTHING = -1
 
 
 @serves(OFFSET_FETCH)
 def fetch(broker: Services, call: Call, request: Any) -> Any:
+    """Return committed offsets; large requests run on the disk pool."""
     if call.version == 0:
         is_large = sum(len(topic.partition_indexes) for topic in request.topics) >= LARGE
         pool = broker.disk_pool if is_large else None
         return answered(call, lambda reply: _from_metadata(broker, request, reply), pool)
-    # Each group once: named in a few bytes, it can have thousands of offsets.
+    # Without repetitions: a few bytes of a request name a group, and a group can have thousands of offsets.
     groups = list({group.group_id: group for group in request.groups}.values())
     if call.version < GROUPS_SINCE:
         groups = [request]
@@ -49,7 +51,7 @@ def _is_large(broker: Services, groups: list[Any]) -> bool:
 
 
 def _count(broker: Services, group: Any) -> int:
-    """How many offsets are asked for."""
+    """Return the number of offsets that are requested of a group."""
     if group.topics is None:
         return broker.offsets.count(group.group_id)
     return sum(len(topic.partition_indexes) for topic in group.topics)
@@ -70,11 +72,11 @@ def _fetch(broker: Services, call: Call, request: Any, asked: list[Any]) -> Any:
 
 
 def _group(broker: Services, make: Any, asked: Any, require_stable: bool) -> tuple[int, list[Any]]:
-    """The group's code and its topics, each made by `make`."""
+    """Return the group's error code and its topics, as instances of `make`."""
     try:
         if asked.topics is None:
             return Errors.NONE, _all(broker, make, asked.group_id, require_stable)
-        wanted: dict[str, dict[int, None]] = {}  # each once, as in Kafka
+        wanted: dict[str, dict[int, None]] = {}  # each partition once, as in Kafka
         for topic in asked.topics:
             wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         partitions = [(topic, index) for topic, indexes in wanted.items() for index in indexes]
@@ -117,7 +119,8 @@ def _refused(topic: Any, code: int) -> Any:
 
 
 def _from_metadata(broker: Services, request: Any, reply: Callable[[Any], None]) -> None:
-    """In the order asked for; where nothing was committed, it is as if there were no such partition."""
+    """Read offsets from the metadata tree and call `reply` with the response, in the order of the request. A partition
+    without a committed offset gets UNKNOWN_TOPIC_OR_PARTITION, like a partition that does not exist."""
     make = OFFSET_FETCH.Response.Topics
     asked = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     known = [broker.topics.get(name) for name, _ in asked]

@@ -1,7 +1,9 @@
-"""ListOffsets: earliest, latest, by timestamp, of the largest timestamp. Source: KafkaApis.handleListOffsetRequest.
+"""ListOffsets (versions 0 to 9): the earliest and the latest offset, or an offset by timestamp.
 
-Version 0, of clients before Kafka 0.10.1, knows no records' times: it asks where segments begin that were last
-written by a time.
+Version 0, of clients before Kafka 0.10.1, does not look at record timestamps: it returns base offsets of segments that
+were last modified before a time. For the largest timestamp (-3) Kafka looks at the whole log, and returns nothing if
+the record is not readable yet; here the largest timestamp among readable records is returned. There is no tiered
+storage, so the latest tiered offset is always -1. Source: KafkaApis.handleListOffsetRequest.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ EPOCHS_SINCE = 4
 SINCE = {EARLIEST: 1, LATEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 CONSUMER = -1
 
-Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 where there is none
+Found = tuple[int, int, int]  # timestamp, offset, leader epoch; -1 if unknown
 NOTHING: Found = (-1, -1, -1)
 
 
 def _pool(broker: Services, request: Any) -> DiskPool:
-    """What is not asked for by a record's time is known without a look into a file, and waits for no slow disk."""
+    """Return the pool of the disk that has to be read. Only lookups by timestamp read files; the others get the common
+    disk pool and do not wait for a slow disk."""
     return pool_of_first(
         broker,
         (
@@ -47,6 +50,7 @@ def _pool(broker: Services, request: Any) -> DiskPool:
 
 @serves(LIST_OFFSETS, pooled=_pool)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Return the offset of each partition, or its error; INVALID_REQUEST for a partition that is named twice."""
     make = LIST_OFFSETS.Response
     find_offsets = _find_segments if call.version == 0 else _find
     asked = Counter((topic.name, one.partition_index) for topic in request.topics for one in topic.partitions)
@@ -67,7 +71,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
 
 
 def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
-    """Puts what was found into `answer`."""
+    """Write the offset that was found, with its timestamp and leader epoch, into `answer`."""
     if one.timestamp < 0 and call.version < SINCE.get(one.timestamp, 1 << 15):
         raise KafkaError(Errors.UNSUPPORTED_VERSION, f"timestamp {one.timestamp} in v{call.version}")
     partition = broker.replicas.get(topic, one.partition_index)
@@ -79,7 +83,7 @@ def _find(broker: Services, call: Call, request: Any, topic: str, one: Any, answ
 
 
 def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: Any, answer: Any) -> None:
-    """As `_find`, for version 0 (Partition.legacyFetchOffsetsForTimestamp)."""
+    """Write segment base offsets into `answer`, for version 0 (Partition.legacyFetchOffsetsForTimestamp)."""
     if one.max_num_offsets < 0:
         raise KafkaError(Errors.INVALID_REQUEST, f"{one.max_num_offsets} offsets of {topic}-{one.partition_index}")
     partition = broker.replicas.get(topic, one.partition_index)
@@ -91,9 +95,10 @@ def _find_segments(broker: Services, call: Call, request: Any, topic: str, one: 
 
 
 def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
-    """(timestamp, offset, leader epoch) of the first record at or after `timestamp`, or of a special one.
+    """Return (timestamp, offset, leader epoch) of the first record at or after `timestamp`, or of a special timestamp.
 
-    With `isolation` (a consumer's) nothing at or past its end offset is told; None is a replica's view.
+    `isolation` is a consumer's isolation level: offsets at or past its end offset (the high watermark or the last
+    stable offset) are not returned. For a replica `isolation` is None, and the log end offset is the limit.
     """
     log = partition.log
     end = log.log_end_offset if isolation is None else partition.end_offset(isolation)
@@ -106,7 +111,9 @@ def find(partition: Partition, timestamp: int, isolation: int | None) -> Found:
         return (-1, start, log.leader_epochs.epoch_for_offset(start))
     if timestamp == LATEST_TIERED:
         return (-1, -1, -1)
-    result = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    # Only what the consumer may read counts. Kafka takes the largest timestamp of the whole log, and returns nothing if
+    # that record is at or past the high watermark, or in an open transaction.
+    result = log.offset_of_max_timestamp(end) if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     if result is None or result.offset >= end:
         return NOTHING
     return (result.timestamp, result.offset, result.leader_epoch)

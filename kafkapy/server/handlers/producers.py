@@ -1,4 +1,7 @@
-"""InitProducerId, for idempotent and for transactional producers, and DescribeProducers (KIP-98, KIP-360, KIP-664)."""
+"""InitProducerId (versions 0 to 5), for idempotent and transactional producers, and DescribeProducers (version 0).
+
+Source: KIP-98, KIP-360, KIP-664.
+"""
 
 from __future__ import annotations
 
@@ -14,28 +17,29 @@ from kafkapy.server.call import Call, answered
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-FENCED_SINCE = 4  # clients that know PRODUCER_FENCED
+FENCED_SINCE = 4  # from this version on clients know PRODUCER_FENCED
 NO_PRODUCER = (-1, -1)
 
 
 @serves(INIT_PRODUCER_ID)
 def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
+    """Return a producer id and an epoch. For a transactional id, they fence its earlier producers."""
     make = INIT_PRODUCER_ID.Response
 
     def begin(reply: Callable[[Any], None]) -> None:
-        def told(code: int, producer: tuple[int, int]) -> None:
+        def finish(code: int, producer: tuple[int, int]) -> None:
             if code == Errors.PRODUCER_FENCED and call.version < FENCED_SINCE:
                 code = Errors.INVALID_PRODUCER_EPOCH
             reply(make(error_code=code, producer_id=producer[0], producer_epoch=producer[1]))
 
         def given(found: int | KafkaError) -> None:
             if isinstance(found, KafkaError):
-                told(found.code, NO_PRODUCER)
+                finish(found.code, NO_PRODUCER)
             else:
-                told(Errors.NONE, (found, 0))
+                finish(Errors.NONE, (found, 0))
 
         if (request.producer_id == -1) != (request.producer_epoch == -1):
-            told(Errors.INVALID_REQUEST, NO_PRODUCER)
+            finish(Errors.INVALID_REQUEST, NO_PRODUCER)
         elif request.transactional_id is None:
             broker.producer_ids.give(given, broker.disk_pool.submit)
         else:
@@ -44,7 +48,7 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
                 request.transaction_timeout_ms,
                 request.producer_id,
                 request.producer_epoch,
-                told,
+                finish,
             )
 
     return answered(call, begin)
@@ -52,15 +56,17 @@ def init_producer_id(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(DESCRIBE_PRODUCERS, pooled=True)
 def describe_producers(broker: Services, call: Call, request: Any) -> Any:
+    """Return the active producers of each partition. Runs on the disk pool."""
     make = DESCRIBE_PRODUCERS.Response
     topics = []
-    told: set[tuple[str, int]] = set()  # once each: named in four bytes, a partition can have thousands of producers
+    # A request names a partition in four bytes, and may repeat it; a partition can have thousands of producers.
+    described: set[tuple[str, int]] = set()
     for topic in request.topics:
         answers = []
         for index in topic.partition_indexes:
-            if (topic.name, index) in told:
+            if (topic.name, index) in described:
                 continue
-            told.add((topic.name, index))
+            described.add((topic.name, index))
             answer = make.Topics.Partitions(partition_index=index)
             try:
                 validate_name(topic.name)

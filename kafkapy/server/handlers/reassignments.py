@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455). Source: KafkaController."""
+"""AlterPartitionReassignments and ListPartitionReassignments, both version 0 (KIP-455). Source: KafkaController."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @serves(ALTER_PARTITION_REASSIGNMENTS, pooled=True)
 def alter(broker: Services, call: Call, request: Any) -> Any:
+    """Change or cancel the reassignment of each partition. Return an error code for each. Runs on the disk pool."""
     make = ALTER_PARTITION_REASSIGNMENTS.Response
     responses = []
     for topic in request.topics:
@@ -34,6 +35,7 @@ def alter(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LIST_PARTITION_REASSIGNMENTS)
 def list_(broker: Services, call: Call, request: Any) -> Any:
+    """Return the ongoing reassignments of the named partitions, or of all."""
     make = LIST_PARTITION_REASSIGNMENTS.Response
     if request.topics is None:
         asked = dict.fromkeys(broker.topics.names())

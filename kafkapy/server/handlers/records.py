@@ -1,4 +1,4 @@
-"""DeleteRecords: moves the log start offset of partitions up (KIP-107)."""
+"""DeleteRecords (versions 0 to 2): raise the log start offset of partitions (KIP-107)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 @serves(DELETE_RECORDS, pooled=True)
 def handle(broker: Services, call: Call, request: Any) -> Any:
+    """Delete the records before an offset of each partition. Return the new log start offsets."""
     make = DELETE_RECORDS.Response
     topics = []
     for topic in request.topics:

@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: partitions join a transaction, or are asked for (KIP-98, KIP-890).
+"""AddPartitionsToTxn (versions 0 to 5) and AddOffsetsToTxn (0 to 4): add partitions to a transaction, or verify that
+they are part of it (KIP-98, KIP-890).
 
 Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest.
 """
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.coordinator.internal_topics import GROUPS
+from kafkapy.coordinator.internal_topic_config import GROUPS
 from kafkapy.errors import Errors
 from kafkapy.metadata.topics import is_internal
 from kafkapy.protocol.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
 TopicPartition = tuple[str, int]
 Codes = Mapping[TopicPartition, int]
 
-BATCHED_SINCE = 4  # of AddPartitionsToTxn: several transactions, from brokers that verify what is produced
+BATCHED_SINCE = 4  # of AddPartitionsToTxn: several transactions, sent by brokers that verify produced records
 
-# Partitions of one request: more take milliseconds, in which the network thread would serve nobody else.
+# A request with more partitions takes milliseconds, too long for a network thread; it runs on the disk pool.
 MOST_INLINE = 500
 
 
 @serves(ADD_PARTITIONS_TO_TXN)
 def add_partitions_to_txn(broker: Services, call: Call, request: Any) -> Any:
+    """Add partitions to transactions, or verify them. Return an error code for each partition."""
     if call.version < BATCHED_SINCE:
         count = sum(len(topic.partitions) for topic in request.v3_and_below_topics)
         begin = partial(_begin_one, broker, call, request)
@@ -58,12 +60,12 @@ def _begin_all(broker: Services, call: Call, request: Any, reply: Callable[[Any]
     results = _Results(len(request.transactions), lambda results: reply(make(results_by_transaction=results)))
     for number, one in enumerate(request.transactions):
         partitions = _partitions(one.topics)
-        told = partial(_tell_result, results, number, one.transactional_id)
+        done = partial(_tell_result, results, number, one.transactional_id)
         if one.verify_only:
-            _verify(broker, one, partitions, told)
+            _verify(broker, one, partitions, done)
         else:
             producer = (one.producer_id, one.producer_epoch)
-            _add_partitions(broker, call, one.transactional_id, producer, partitions, told)
+            _add_partitions(broker, call, one.transactional_id, producer, partitions, done)
     results.begin()
 
 
@@ -73,31 +75,32 @@ def _add_partitions(
     transactional_id: str,
     producer: tuple[int, int],
     partitions: list[TopicPartition],
-    told: Callable[[Codes], object],
+    done: Callable[[Codes], object],
 ) -> None:
-    """All of them or none. Internal topics are not for clients to add: AddOffsetsToTxn does, and brokers do."""
+    """Add all partitions to the transaction, or none, and call `done` with the error codes. A client may not add
+    internal topics: AddOffsetsToTxn adds the offsets topic, and other brokers may name it."""
     refused = _refused(broker, partitions, call.version < BATCHED_SINCE)
     if refused:
-        told(refused)
+        done(refused)
         return
     broker.transactions.add_partitions(
         transactional_id,
         *producer,
         partitions,
-        lambda code: told(dict.fromkeys(partitions, known_to(call, code))),
+        lambda code: done(dict.fromkeys(partitions, known_to(call, code))),
     )
 
 
-def _verify(broker: Services, one: Any, partitions: list[TopicPartition], told: Callable[[Codes], object]) -> None:
+def _verify(broker: Services, one: Any, partitions: list[TopicPartition], done: Callable[[Codes], object]) -> None:
     refused = _refused(broker, partitions, False)
     if refused:
-        told(refused)
+        done(refused)
     else:
-        broker.transactions.verify(one.transactional_id, one.producer_id, one.producer_epoch, partitions, told)
+        broker.transactions.verify(one.transactional_id, one.producer_id, one.producer_epoch, partitions, done)
 
 
 def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool) -> Codes:
-    """Codes for all partitions if some of them cannot be added; none if they all can."""
+    """Return an error code for every partition if some of them cannot be added, {} if all can."""
     codes: dict[TopicPartition, int] = {}
     for topic, index in partitions:
         if is_client and is_internal(topic):
@@ -108,7 +111,7 @@ def _refused(broker: Services, partitions: list[TopicPartition], is_client: bool
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicPartition]:
-    """Each once, in the order asked."""
+    """Return the partitions without repetitions, in the order of the request."""
     return list(dict.fromkeys((topic.name, index) for topic in topics for index in topic.partitions))
 
 
@@ -129,7 +132,7 @@ def _tell_result(results: _Results, number: int, transactional_id: str, codes: C
 
 
 class _Results:
-    """Collects the results of a batch, which come in any order and from any thread; `done` when it has them all."""
+    """Collects the results of a batch, which come in any order and from any thread, and passes them to `done`."""
 
     def __init__(self, count: int, done: Callable[[list[Any]], object]) -> None:
         self._results: list[Any] = [None] * count
@@ -138,10 +141,12 @@ class _Results:
         self._lock = threading.Lock()
 
     def begin(self) -> None:
-        """All are asked: until then they cannot all be there, even if there are none."""
+        """Take away the count of the caller, after all requests are made. The count keeps `done` from being called
+        before that; without any request, this call is the last and calls `done`."""
         self._less()
 
     def tell(self, number: int, result: Any) -> None:
+        """Store result `number`. Called once for each result."""
         self._results[number] = result
         self._less()
 
@@ -155,7 +160,7 @@ class _Results:
 
 @serves(ADD_OFFSETS_TO_TXN)
 def add_offsets_to_txn(broker: Services, call: Call, request: Any) -> Any:
-    """The group's partition of the offsets topic joins the transaction; its leader will ask for nothing more."""
+    """Add the group's partition of `__consumer_offsets` to the transaction."""
     make = ADD_OFFSETS_TO_TXN.Response
     offsets = (GROUPS, broker.coordinators.group_shards.partition_for(request.group_id))
     return answered(

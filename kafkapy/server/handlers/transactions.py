@@ -1,7 +1,8 @@
-"""EndTxn, and what operators ask: DescribeTransactions and ListTransactions (KIP-98, KIP-664).
+"""EndTxn (versions 0 to 4), DescribeTransactions (version 0) and ListTransactions (0 and 1); KIP-98, KIP-664.
 
-Producers come from InitProducerId, in `producers`; how a transaction grows is in `transaction_partitions`; markers are
-written by `markers`. Source: KafkaApis.handleEndTxnRequest and its neighbours.
+InitProducerId is in `producers`, AddPartitionsToTxn and AddOffsetsToTxn are in `transaction_partitions`, and
+WriteTxnMarkers is in `markers`. Source: KafkaApis.handleEndTxnRequest, handleDescribeTransactionsRequest and
+handleListTransactionsRequest.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from kafkapy.server.call import Call, answered
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-FENCED_SINCE = 2  # clients that know PRODUCER_FENCED, also of the requests in `transaction_partitions`
+FENCED_SINCE = 2  # from this version on clients know PRODUCER_FENCED; also for the APIs in `transaction_partitions`
 
 
 def known_to(call: Call, code: int) -> int:
-    """The code as a client of this version understands it."""
+    """Return the error code, replaced with INVALID_PRODUCER_EPOCH if the client's version lacks PRODUCER_FENCED."""
     if code == Errors.PRODUCER_FENCED and call.version < FENCED_SINCE:
         return Errors.INVALID_PRODUCER_EPOCH
     return code
@@ -28,6 +29,7 @@ def known_to(call: Call, code: int) -> int:
 
 @serves(END_TXN)
 def end_txn(broker: Services, call: Call, request: Any) -> Any:
+    """Commit or abort a transaction. The response comes when the decision is in the transaction log."""
     make = END_TXN.Response
     return answered(
         call,
@@ -43,9 +45,10 @@ def end_txn(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(DESCRIBE_TRANSACTIONS, pooled=True)
 def describe_transactions(broker: Services, call: Call, request: Any) -> Any:
+    """Return the state of each transactional id. Runs on the disk pool."""
     make = DESCRIBE_TRANSACTIONS.Response
     states = []
-    for transactional_id in dict.fromkeys(request.transactional_ids):  # each once: it can have thousands of partitions
+    for transactional_id in dict.fromkeys(request.transactional_ids):  # once each: a transaction can be very large
         state = make.TransactionStates(transactional_id=transactional_id)
         try:
             found = broker.transactions.describe(transactional_id)
@@ -67,6 +70,7 @@ def describe_transactions(broker: Services, call: Call, request: Any) -> Any:
 
 @serves(LIST_TRANSACTIONS, pooled=True)
 def list_transactions(broker: Services, call: Call, request: Any) -> Any:
+    """Return the transactions that match the filters. Runs on the disk pool."""
     from kafkapy.coordinator.transactions.views import Filters
 
     make = LIST_TRANSACTIONS.Response

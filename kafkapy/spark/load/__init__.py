@@ -1,12 +1,12 @@
-"""Topics to Parquet, exactly once: the function behind `kafkapy spark load`.
+"""Loads topics into Parquet files, exactly once. `kafkapy spark load` calls this.
 
     from kafkapy.spark.load import load
 
     settings = Settings("127.0.0.1:9092", values=JsonValues("carrier STRING, dep_delay INT"))
     summary = load(["flights"], "landed", settings, spark=spark)
 
-`spark` is any session, local, of a cluster or of Spark Connect; every worker, and this process, have to see the
-directory under the same path. Without a session the work is done here, one piece after the other.
+`spark` may be any session: local, of a cluster or of Spark Connect. All workers and this process have to see the
+directory under the same path. Without a session, this process does all the work, one piece after the other.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ def load(
     state: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Summary:
-    """Brings into `directory` what the topics have and it has not, and tells what was done.
+    """Load into `directory` what the topics have and the directory does not have yet. Return a summary.
 
     Args:
-        start_ms, end_ms: only what lies between these times: from the first record at or after the one to the first at
-            or after the other, by partition. Without a start a topic goes on where the directory is.
-        again: load all of that, also what the directory has, whose rows are replaced.
-        follow_s: go on, looking every so many seconds; None: load what is there now.
-        stopped: when it is set, the batch at hand is the last one.
-        accept_loss: go on where records are gone that were still to be loaded.
-        compact_files: so many small files in a directory become one; None: they stay.
-        state: where the state is kept, on the same file system; None: beside the directory, as DIR.kafkapy.
+        start_ms, end_ms: Load only records between these times: in each partition from the first record at or after
+            the start to the first at or after the end. Without a start, continue where the directory ends.
+        again: Also load records that the directory has, and replace their rows.
+        follow_s: Continue, looking for new records at this interval. None: load what exists now.
+        stopped: When it is set, the current batch is the last one.
+        accept_loss: Continue if records were deleted before they were loaded.
+        compact_files: Merge this many small files of a directory into one. None: do not merge.
+        state: The directory of the state, on the same file system. None: next to the loaded directory, as DIR.kafkapy.
 
-    Raises LoadError with what is wrong, WrongOption where it is the call, ClientError and KafkaError of the brokers.
+    Raises LoadError, its subclass WrongOption for an invalid call, and ClientError and KafkaError of the brokers.
     """
     check_call(topics, settings, start_ms=start_ms, end_ms=end_ms, again=again, follow_s=follow_s)
     with (
@@ -103,12 +103,13 @@ def load(
 
 
 def _state(directory: Path, home: Path | None) -> State:
+    """Return the directory's state. Raise LoadError if it cannot be created or read."""
     try:
         return State(directory, home)
     except OSError as error:
         raise LoadError(
-            f"{directory} cannot be loaded into: {error.filename}: {error.strerror}; name a directory that can be made "
-            "and written to"
+            f"{directory} cannot be loaded into: {error.filename}: {error.strerror}; name a directory that can be "
+            "created and written to"
         ) from error
 
 
@@ -121,15 +122,13 @@ def check_call(
     again: bool = False,
     follow_s: float | None = None,
 ) -> None:
-    """Raises WrongOption for what `load` would not do, without a broker and without Spark."""
+    """Raise WrongOption for invalid arguments of `load`. Uses neither a broker nor Spark."""
     if not topics:
         raise WrongOption("no topic is named")
     if again and (start_ms is None or follow_s is not None):
-        raise WrongOption(
-            "to load again needs a time to begin with and ends: --again goes with --from, not with --follow"
-        )
+        raise WrongOption("loading again needs a start and cannot follow: use --again with --from, not with --follow")
     if follow_s is not None and end_ms is not None:
-        raise WrongOption("--follow goes on for ever, and --until is an end; give one of them")
+        raise WrongOption("--follow has no end, but --until is one; give one of them")
     if start_ms is not None and end_ms is not None and start_ms >= end_ms:
-        raise WrongOption("--from is not before --until, so that there is nothing between them")
+        raise WrongOption("--from is not before --until, so there is nothing between them")
     decoder_of(settings)

@@ -1,4 +1,4 @@
-"""Avro schemas: which columns they give, and which of them a value was written with.
+"""Avro schemas: the columns that they give, and the schema that a value was written with.
 
 Source: the Avro 1.11 specification, and the wire format of schema registries (a zero byte and the four bytes of the
 schema's id before the value).
@@ -37,45 +37,46 @@ ANY_ID = -1
 
 @dataclass(frozen=True)
 class AvroValues:
-    """Values are Avro records.
+    """Values are Avro records. The columns are those of the last given schema.
 
-    plain: the schema (JSON) of values without a prefix; None: they have the five bytes of a registry.
-    by_id: the schemas by id, of values with the prefix; ANY_ID stands for every id that is not there.
-    The columns are those of the schema that was given last.
+    plain: The schema (JSON) of values without a prefix; None: values have the five-byte prefix of a schema registry.
+    by_id: The schemas of values with the prefix, by id. ANY_ID stands for all other ids.
     """
 
     plain: str | None = None
     by_id: tuple[tuple[int, str], ...] = ()
 
     def reader(self) -> str:
-        """The schema that the columns come from."""
+        """Return the schema that defines the columns."""
         return self.plain if self.plain is not None else self.by_id[-1][1]
 
     def fields(self) -> pa.Schema:
-        """Raises WrongOption where the schema is none of a record, or has what no column can have."""
+        """Return the columns. Raises WrongOption if the schema is not a record's, or has types that no column has."""
         parsed = _parsed(self.reader())
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
             raise WrongOption("the Avro schema is not that of a record, whose fields would become columns")
         try:
             return pa.schema(_Columns().of(parsed, "", "").fields)
         except KeyError as error:
-            raise WrongOption(f"the Avro schema lacks {error} where it is due") from error
+            raise WrongOption(f"the Avro schema lacks {error}, which is required") from error
 
 
 def _parsed(text: str) -> Any:
+    """Return the parsed JSON. Raise WrongOption if it is malformed."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise WrongOption(f"the Avro schema is no JSON: {error}") from error
+        raise WrongOption(f"the Avro schema is not JSON: {error}") from error
 
 
 class _Columns:
-    """Arrow types of Avro's; knows the named types of a schema. `space` is the namespace around a type."""
+    """Converts Avro types to Arrow types. Knows a schema's named types. `space` is the enclosing namespace."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType] = {}
 
     def of(self, schema: Any, where: str, space: str) -> pa.DataType:
+        """Return the Arrow type of an Avro type. `where` names the field, for messages."""
         if isinstance(schema, list):
             return self._union(schema, where, space)
         if isinstance(schema, str):
@@ -83,7 +84,7 @@ class _Columns:
                 raise WrongOption(f"the Avro schema names the type {schema!r}{where}, which it does not define before")
             return known
         if not isinstance(schema, dict) or "type" not in schema:
-            raise WrongOption(f"the Avro schema has {json.dumps(schema)}{where}, which is no type")
+            raise WrongOption(f"the Avro schema has {json.dumps(schema)}{where}, which is not a type")
         kind = schema["type"]
         space = schema.get("namespace", space)
         if kind == "record":
@@ -108,18 +109,21 @@ class _Columns:
         return self.of(kind, where, space)
 
     def _union(self, branches: list[Any], where: str, space: str) -> pa.DataType:
+        """Return the type of a union of null and one other type."""
         others = [branch for branch in branches if branch != "null"]
         if len(others) > 1:
             raise WrongOption(
-                f"the Avro schema has a union of several types{where}, which no column can have; "
+                f"the Avro schema has a union of several types{where}, which cannot be a column; "
                 "only a type or null is supported"
             )
         return self.of(others[0], where, space) if others else pa.null()
 
     def _name(self, schema: dict[str, Any], space: str, found: pa.DataType) -> pa.DataType:
+        """Record a named type and return it."""
         self._named[_full(schema["name"], space)] = found
         return found
 
 
 def _full(name: str, space: str) -> str:
+    """Return a type's full name."""
     return name if "." in name or not space else f"{space}.{name}"

@@ -1,4 +1,4 @@
-"""What the brokers have: which topics and partitions, from which offset to which."""
+"""Lookups at the brokers: topics, partitions and their offsets."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from kafkapy.spark.load.errors import LoadError
 
 @dataclass(frozen=True)
 class Available:
-    """earliest <= offset < latest; with read_committed `latest` is before the first transaction that is open."""
+    """A partition's records: earliest <= offset < latest. With read_committed, `latest` is the last stable offset."""
 
     earliest: int
     latest: int
 
 
 def topic_ids(cluster: Cluster, topics: Iterable[str]) -> dict[str, str]:
-    """Hex ids, "" where the broker has none; raises LoadError for a topic that is not there."""
+    """Return the topic ids in hex, "" if the broker has none. Raises LoadError for a topic that does not exist."""
     cluster.refresh(topics)
     ids = {}
     for name in topics:
@@ -34,7 +34,7 @@ def topic_ids(cluster: Cluster, topics: Iterable[str]) -> dict[str, str]:
 
 
 def available(cluster: Cluster, topics: Sequence[str], isolation: Isolation) -> dict[TopicPartition, Available]:
-    """Of all partitions of these topics."""
+    """Return the available offsets of all partitions of the topics."""
     admin = Admin(cluster)
     partitions = [(name, index) for name in topics for index in sorted(cluster.topic(name).partitions)]
     earliest = admin.offsets(dict.fromkeys(partitions, EARLIEST))
@@ -43,7 +43,7 @@ def available(cluster: Cluster, topics: Sequence[str], isolation: Isolation) -> 
 
 
 def offsets_at(cluster: Cluster, there: dict[TopicPartition, Available], timestamp: int) -> dict[TopicPartition, int]:
-    """The offset of the first record at or after a time (ms) in each partition; where there is none, its end."""
+    """Return the offset of each partition's first record at or after a time (ms), or its end if there is none."""
     found = Admin(cluster).offsets(dict.fromkeys(there, timestamp))
     return {
         where: has.latest if found[where].offset < 0 else min(found[where].offset, has.latest)

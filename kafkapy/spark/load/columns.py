@@ -1,8 +1,8 @@
-"""The columns of what is loaded.
+"""The columns of loaded rows.
 
-A row has the record's own columns (partition, offset, timestamp, key; headers when asked) and then its value: one
-column `value`, or the fields that it was decoded to. Topic and date are in the names of the directories, as readers of
-partitioned Parquet expect; the date is that of the timestamp in UTC.
+A row has the record's columns (partition, offset, timestamp, key, optionally headers) and then the value: a column
+`value`, or the fields that it was decoded to. Topic and date are in the directory names, as readers of partitioned
+Parquet expect. The date is the timestamp's date in UTC.
 """
 
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ RECORD = (
 )
 REASON = "reason"
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
-NO_TIMESTAMP_US = -1000  # Kafka's -1 ms: a record of format 0, which has none
-_FIRST_DAY, _LAST_DAY = -719162, 2932896  # the years 1 to 9999: what readers take for a date
+NO_TIMESTAMP_US = -1000  # Kafka's -1 ms, for records of format 0
+_FIRST_DAY, _LAST_DAY = -719162, 2932896  # the years 1 to 9999, which readers accept as dates
 
 
 def columns_to_read(headers: bool) -> list[str]:
-    """Names of kafkapy.arrow that a task asks for."""
+    """Return the columns of kafkapy.arrow that a task reads."""
     return [name for name, _ in RECORD] + (["headers"] if headers else []) + ["value"]
 
 
 def row_schema(prefix: str, headers: bool, fields: pa.Schema | None) -> pa.Schema:
-    """Raises WrongOption where a field of the value has the name of a column of the record."""
+    """Return the schema of rows. Raises WrongOption if a field of the value has the name of a column of the record."""
     own = [(prefix + name, kind) for name, kind in RECORD]
     if headers:
         own.append((prefix + "headers", HEADERS))
@@ -47,12 +47,12 @@ def row_schema(prefix: str, headers: bool, fields: pa.Schema | None) -> pa.Schem
 
 
 def rejected_schema(prefix: str) -> pa.Schema:
-    """Of values that did not fit: the record as it was, and the reason."""
+    """Return the schema of rejected values: the record as it was read, and the reason."""
     return pa.schema([*((prefix + name, kind) for name, kind in RECORD), ("value", pa.binary()), (REASON, pa.string())])
 
 
 def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
-    """Those of records that have none become null."""
+    """Return the timestamps with null for records without one."""
     has_none = pc.equal(timestamps.cast(pa.int64()), NO_TIMESTAMP_US)
     if not pc.any(has_none).as_py():
         return timestamps
@@ -60,7 +60,7 @@ def with_null_timestamps(timestamps: pa.Array) -> pa.Array:
 
 
 def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
-    """(date, which rows: a mask, or None for all of them); rows without a timestamp have the date NO_DATE."""
+    """Return (date, mask of rows; None: all rows) for each date. Rows without a timestamp have the date NO_DATE."""
     days = timestamps.cast(pa.date32(), safe=False).cast(pa.int32())
     different = pc.unique(days).to_pylist()
     if len(different) == 1:
@@ -74,7 +74,7 @@ def by_date(timestamps: pa.Array) -> Sequence[tuple[str, Any]]:
 
 
 def date_text(day: int | None) -> str:
-    """Days since 1970 as in 2013-01-31; NO_DATE for what is no date of the years 1 to 9999."""
+    """Return days since 1970 as 2013-01-31; NO_DATE outside the years 1 to 9999."""
     if day is None or not _FIRST_DAY <= day <= _LAST_DAY:
         return NO_DATE
     return str(pa.scalar(day, pa.int32()).cast(pa.date32()).as_py())

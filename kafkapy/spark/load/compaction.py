@@ -1,8 +1,8 @@
-"""Small files of a directory become one.
+"""Merges small files of a directory into one.
 
-Which: the smallest ones, as long as the next is no larger than those before it together, so that a row is written again
-only when as much has come as it lies in; a directory loaded every ten seconds rewrites each row a few times a day. How:
-a new directory changes places with the old one in one step, see `landing`.
+Which files: the smallest ones, as long as the next file is not larger than those before it together. So a row is
+rewritten only when as much data has been added as its file has. A directory that is loaded every ten seconds rewrites
+each row a few times a day. How: a new directory is exchanged with the old one in one step; see `landing`.
 """
 
 import json
@@ -18,7 +18,7 @@ from kafkapy.spark.load.task import Runner
 
 @dataclass(frozen=True)
 class Merge:
-    """Files of a directory, by name, that become one."""
+    """Files of a directory, by name, to be merged."""
 
     directory: str
     names: list[str]
@@ -26,7 +26,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class MergeWork:
-    """What a worker does with a Merge: makes the new directory, and says where."""
+    """A worker's task for a Merge: create the new directory, and return its path."""
 
     room: str
     prefix: str
@@ -37,8 +37,8 @@ class MergeWork:
 
 
 def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, files: int) -> int:
-    """Merges where there are `files` or more small ones in a directory; returns how many files there are fewer."""
-    landing.clear()  # also what was exchanged the last time
+    """Merge small files in directories with at least `files` of them. Return by how many the files get fewer."""
+    landing.clear()  # also removes the directories exchanged by the last run
     merges = [
         merge
         for root in (landing.state.directory, landing.state.rejected)
@@ -51,6 +51,7 @@ def compact(landing: Landing, runner: Runner, *, prefix: str, file_bytes: int, f
 
 
 def _merges(root: Path, file_bytes: int, files: int) -> Iterator[Merge]:
+    """Yield a Merge for each directory that has enough small files."""
     for directory, _, names in os.walk(root):
         sizes = {name: os.path.getsize(os.path.join(directory, name)) for name in names if name.endswith(".parquet")}
         chosen = worth_merging(sizes, file_bytes)
@@ -59,7 +60,7 @@ def _merges(root: Path, file_bytes: int, files: int) -> Iterator[Merge]:
 
 
 def worth_merging(sizes: dict[str, int], file_bytes: int) -> list[str]:
-    """Names of the files (sizes in bytes) that should become one."""
+    """Return the names of the files to merge, given their sizes in bytes."""
     chosen: list[str] = []
     total = 0
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):

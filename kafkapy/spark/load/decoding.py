@@ -1,7 +1,7 @@
-"""What decoders of values have in common.
+"""The interface of value decoders.
 
-A decoder turns the values of a batch into columns. What does not fit is told with its place and the reason; a null
-value (a tombstone) fits every schema: all its fields are null.
+A decoder turns the values of a batch into columns. Values that do not match the schema are returned with their index
+and the reason. A null value (a tombstone) matches every schema: all its fields are null.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,19 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Decoded:
-    """rows: the fields of the values that fit, in order. bad: (place in the batch, reason) of the others, in order."""
+    """The decoded values of a batch.
+
+    rows: The fields of the matching values, in order. bad: (index in the batch, reason) of the others, in order.
+    """
 
     rows: pa.Table
     bad: list[tuple[int, str]]
 
 
 class Decoder(Protocol):
-    """Turns values (a binary array) into columns of `fields`."""
+    """Decodes values (a binary array) to columns of `fields`."""
 
     fields: pa.Schema
 
-    def decode(self, values: pa.Array) -> Decoded: ...
+    def decode(self, values: pa.Array) -> Decoded:
+        """Decode the values of a batch."""

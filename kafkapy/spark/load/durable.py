@@ -1,7 +1,8 @@
-"""Changes of the file system that are whole or not there, and that a crash of the machine does not undo.
+"""Atomic changes of the file system that survive a crash of the machine.
 
-`exchange` is Linux's renameat2(2) with RENAME_EXCHANGE: two directories change names in one step, so that whoever opens
-either name sees all of the one or all of the other. ext4, XFS, Btrfs, tmpfs and overlayfs have it, NFS has not.
+`exchange` uses Linux's renameat2(2) with RENAME_EXCHANGE: two directories exchange their names in one step, so that a
+process that opens either name sees one of them completely. ext4, XFS, Btrfs, tmpfs and overlayfs support it, NFS does
+not.
 """
 
 import ctypes
@@ -17,15 +18,16 @@ from kafkapy.spark.load.errors import LoadError
 
 _AT_FDCWD = -100
 _EXCHANGE = 2
-SYNCS = 16  # at a time
+SYNCS = 16  # in parallel
 
 
 def sync_files(paths: Iterable[Path]) -> None:
-    """What is in these files survives a power cut."""
+    """Sync the content of files, so that it survives a power cut."""
     _sync_all(paths, os.O_RDONLY)
 
 
 def _sync(path: Path, flags: int) -> None:
+    """Sync a file or directory."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
@@ -34,12 +36,12 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def sync_directories(directories: Iterable[Path]) -> None:
-    """The names in these directories survive a power cut."""
+    """Sync directories, so that the names in them survive a power cut."""
     _sync_all(set(directories), os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _sync_all(paths: Iterable[Path], flags: int) -> None:
-    """Several at a time, which the disk takes together: a thousand small files in a tenth of the time."""
+    """Sync several files in parallel: disks combine syncs, so a thousand small files take a tenth of the time."""
     listed = list(paths)
     if len(listed) < 2:
         for path in listed:
@@ -50,7 +52,7 @@ def _sync_all(paths: Iterable[Path], flags: int) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Replaces a file: readers and crashes see the old one or the new one."""
+    """Replace a file's content. Readers, also after a crash, see either the old or the new content."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("w", encoding="utf-8") as file:
         json.dump(document, file, separators=(",", ":"))
@@ -61,16 +63,16 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Two directories of a file system change names. Raises LoadError where the file system cannot do that."""
+    """Exchange the names of two directories. Raises LoadError if the file system does not support it."""
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
-        raise LoadError("this system's C library has no renameat2, with which directories change places in one step")
+        raise LoadError("this system's C library has no renameat2, which is needed to exchange directories in one step")
     if libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:
         return
     code = ctypes.get_errno()
     if code in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
         raise LoadError(
-            f"the file system of {other} cannot let two directories change places in one step, so that files cannot be "
-            "compacted or loaded again without a reader seeing rows twice or not at all; use --no-compact"
+            f"the file system of {other} cannot exchange two directories in one step, so files cannot be compacted or "
+            "loaded again without readers seeing rows twice or not at all; use --no-compact"
         )
     raise OSError(code, os.strerror(code), str(one), None, str(other))

@@ -1,13 +1,13 @@
-"""What ends a load; each is one sentence for the person who started it."""
+"""Errors that end a load. Each message is one sentence for the user."""
 
 
 class LoadError(Exception):
-    """The load cannot go on: what was wrong, with the value, and what to do."""
+    """The load cannot continue. The message has the reason, with the value, and what to do."""
 
 
 class DirectoryInUse(LoadError):
-    """Another load holds the directory."""
+    """Another load uses the directory."""
 
 
 class WrongOption(LoadError):
-    """The call itself was wrong: an option, or a mixture of them."""
+    """The call is invalid: an option, or a combination of options."""

@@ -1,4 +1,4 @@
-"""Parquet files that a task writes: of one topic, one or more a date."""
+"""The Parquet files that a task writes: one or more for each date of a topic."""
 
 import os
 import uuid
@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 
 from kafkapy.spark.load.durable import sync_files
 
-GROUP_BYTES = 32 << 20  # in memory, of a row group
-MOST_WAITING = 256 << 20  # in memory, over all dates
-MOST_OPEN = 256  # files at a time
-MOST_ROWS = 1 << 20  # in a row group
+GROUP_BYTES = 32 << 20  # size of a row group in memory
+MOST_WAITING = 256 << 20  # bytes in memory, over all dates
+MOST_OPEN = 256  # open files
+MOST_ROWS = 1 << 20  # rows of a row group
 
 
 @dataclass(frozen=True)
 class Span:
-    """Rows of a partition in a file: their number, and the first and the last offset."""
+    """The rows of a partition in a file: their number, and the first and last offset."""
 
     partition: int
     first: int
@@ -30,7 +30,7 @@ class Span:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A whole file that nobody knows yet."""
+    """A complete file that is not yet part of the directory."""
 
     path: str
     topic: str
@@ -40,15 +40,17 @@ class StagedFile:
     bytes: int
 
     def document(self) -> dict[str, Any]:
+        """Return the file as a JSON object."""
         return asdict(self)
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> "StagedFile":
+        """Return the file in a JSON object."""
         return cls(**{**document, "spans": tuple(Span(**span) for span in document["spans"])})
 
 
 def final_name(spans: tuple[Span, ...]) -> str:
-    """Of a file of one partition what is in it; no two in a directory are the same, for no two have the same rows."""
+    """Return a unique name in the directory. For a file of one partition, it has the partition and the offsets."""
     if len(spans) == 1:
         return f"{spans[0].partition:05d}-{spans[0].first:020d}-{spans[0].last:020d}.parquet"
     return f"merged-{uuid.uuid4().hex}.parquet"
@@ -56,16 +58,16 @@ def final_name(spans: tuple[Span, ...]) -> str:
 
 @dataclass(frozen=True)
 class Extent:
-    """Between which partitions and offsets the rows of a file lie; both ends are included."""
+    """The ranges of partitions and offsets in a file, both ends included."""
 
     partitions: tuple[int, int]
     offsets: tuple[int, int]
 
 
 def extent(path: Path, prefix: str) -> Extent:
-    """From the statistics of a file of ours."""
+    """Return the extent of a file, from the statistics in its metadata."""
     with pq.ParquetFile(path) as file:
-        names = file.schema_arrow.names  # the record's own columns stand first, and none of them has parts
+        names = file.schema_arrow.names  # the record's columns come first and are not nested
         bounds = []
         for column in (names.index(prefix + "partition"), names.index(prefix + "offset")):
             found = [file.metadata.row_group(group).column(column).statistics for group in range(file.num_row_groups)]
@@ -74,7 +76,7 @@ def extent(path: Path, prefix: str) -> Extent:
 
 
 class FileWriter:
-    """One Parquet file under a temporary name. `add` rows of any partition; offsets of each must go up."""
+    """Writes a Parquet file with a temporary name. Rows of each partition have to be added in order of offset."""
 
     def __init__(self, directory: Path, schema: pa.Schema, prefix: str) -> None:
         self.path = directory / f"{uuid.uuid4().hex}.parquet"
@@ -85,10 +87,11 @@ class FileWriter:
 
     @property
     def bytes(self) -> int:
+        """Return the number of bytes written so far."""
         return int(self._sink.tell())
 
     def add(self, rows: pa.Table) -> None:
-        """Writes a row group, or several."""
+        """Write rows as one or more row groups."""
         partitions, offsets = (rows[name] for name in self._columns)
         for partition in pc.unique(partitions).to_pylist():
             mine = offsets.filter(pc.equal(partitions, partition))
@@ -99,7 +102,7 @@ class FileWriter:
         self._writer.write_table(rows, row_group_size=MOST_ROWS)
 
     def close(self, topic: str, date: str) -> StagedFile:
-        """Ends the file; it is to be synced, see durable.sync_files."""
+        """Close the file, without syncing it; see durable.sync_files."""
         spans = tuple(sorted(self._spans.values(), key=lambda span: span.partition))
         self._writer.close()
         size = self.bytes
@@ -109,15 +112,17 @@ class FileWriter:
 
 @dataclass
 class _Date:
+    """The rows of a date that wait to be written, and its open file."""
+
     waiting: list[pa.Table] = field(default_factory=list)
     bytes: int = 0
     writer: FileWriter | None = None
 
 
 class DatedFiles:
-    """The files of one topic, a date each; rows wait until a row group is worth it.
+    """Writes the files of one topic, by date. Rows wait until there are enough for a row group.
 
-    Memory: MOST_WAITING of rows, and what Parquet needs for MOST_OPEN files.
+    Memory is limited to MOST_WAITING of rows and what Parquet needs for MOST_OPEN files.
     """
 
     def __init__(self, directory: Path, topic: str, schema: pa.Schema, prefix: str, file_bytes: int) -> None:
@@ -128,6 +133,7 @@ class DatedFiles:
         self.done: list[StagedFile] = []
 
     def add(self, date: str, rows: pa.Table) -> None:
+        """Add rows of a date."""
         one = self._dates.setdefault(date, _Date())
         one.waiting.append(rows)
         one.bytes += rows.nbytes
@@ -138,7 +144,7 @@ class DatedFiles:
             self._write(max(self._dates, key=lambda name: self._dates[name].bytes))
 
     def close(self) -> list[StagedFile]:
-        """All files, whole and synced."""
+        """Write the remaining rows, sync all files and return them."""
         for date in list(self._dates):
             self._write(date)
             self._end(date)
@@ -146,6 +152,7 @@ class DatedFiles:
         return self.done
 
     def _write(self, date: str) -> None:
+        """Write a date's waiting rows. Close the file if it is large enough."""
         one = self._dates[date]
         if one.waiting:
             if one.writer is None:
@@ -158,12 +165,14 @@ class DatedFiles:
                 self._end(date)
 
     def _end(self, date: str) -> None:
+        """Close a date's file."""
         one = self._dates[date]
         if one.writer is not None:
             self.done.append(one.writer.close(self._topic, date))
             one.writer = None
 
     def _make_room(self) -> None:
+        """Close a file if too many are open."""
         opened = [name for name, one in self._dates.items() if one.writer is not None]
         if len(opened) >= MOST_OPEN:
             self._end(opened[0])

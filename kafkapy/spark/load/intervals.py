@@ -1,7 +1,7 @@
-"""Sets of offsets of one partition as sorted, disjoint pairs [start, end).
+"""Sets of offsets of a partition as sorted, disjoint pairs [start, end).
 
-What a directory has of a partition, and what is still to be loaded, are such sets. They stay short: a directory that
-was loaded from the beginning on has one pair a partition.
+Loaded offsets, and those still to be loaded, are such sets. They are short: a directory that was loaded from the
+beginning has one pair for each partition.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ Interval = tuple[int, int]
 
 
 def union(*sets: Iterable[Sequence[int]]) -> list[Interval]:
-    """All offsets of these sets; pairs that touch become one, empty ones go."""
+    """Return the union of sets, with adjacent pairs joined and empty pairs removed."""
     merged: list[Interval] = []
     for start, end in sorted((pair[0], pair[1]) for pairs in sets for pair in pairs):
         if start >= end:
@@ -23,7 +23,7 @@ def union(*sets: Iterable[Sequence[int]]) -> list[Interval]:
 
 
 def minus(start: int, end: int, have: Iterable[Sequence[int]]) -> list[Interval]:
-    """What of [start, end) is not in `have`."""
+    """Return the offsets of [start, end) that are not in `have`."""
     left = []
     for taken_start, taken_end in union(have):
         if taken_end <= start:
@@ -39,10 +39,10 @@ def minus(start: int, end: int, have: Iterable[Sequence[int]]) -> list[Interval]
 
 
 def overlaps(first: int, last: int, sets: Iterable[Sequence[int]]) -> bool:
-    """Whether one of the offsets first .. last (both included) is in `sets`."""
+    """Return True if an offset from first to last (included) is in `sets`."""
     return any(first < end and start <= last for start, end in sets)
 
 
 def size(sets: Iterable[Sequence[int]]) -> int:
-    """The number of offsets."""
+    """Return the number of offsets."""
     return sum(end - start for start, end in sets)

@@ -1,6 +1,6 @@
-"""Columns of JSON values, as a person writes them: `carrier STRING, dep_delay INT, time TIMESTAMP, tags ARRAY<STRING>`.
+"""The columns of JSON values as users write them: `carrier STRING, dep_delay INT, time TIMESTAMP, tags ARRAY<STRING>`.
 
-The words are Spark's (its DDL, or `schema.simpleString()`), read here so that a wrong one is told before Spark starts.
+The syntax is Spark's (DDL, or `schema.simpleString()`). It is parsed here to report errors before Spark is started.
 """
 
 import re
@@ -32,16 +32,18 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class JsonValues:
-    """Values are JSON objects; `text` says which of their fields become columns."""
+    """Values are JSON objects. `text` has the fields that become columns."""
 
     text: str
 
     def fields(self) -> pa.Schema:
-        """Raises WrongOption where the text cannot be read."""
+        """Return the columns. Raises WrongOption if the text is malformed."""
         return _Parser(self.text).schema()
 
 
 class _Parser:
+    """Parses the text. `_words` has the remaining words in reverse order."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -55,21 +57,23 @@ class _Parser:
         self._words.reverse()
 
     def schema(self) -> pa.Schema:
+        """Return the columns."""
         if [word.lower() for word in self._words[-2:]] == ["<", "struct"]:
             del self._words[-2:]
             fields = self._fields(">", nested=False)
         else:
             fields = self._fields("", nested=False)
         if self._words:
-            raise self._wrong(f"{self._words[-1]!r} is too much")
+            raise self._wrong(f"{self._words[-1]!r} is superfluous")
         return pa.schema(fields)
 
     def _fields(self, end: str, *, nested: bool) -> list[pa.Field]:
+        """Parse fields, and the word `end` after them."""
         fields: list[pa.Field] = []
         while True:
             name = self._next("a field's name").strip("`")
             if not re.match(r"[A-Za-z_]", name, re.ASCII):
-                raise self._wrong(f"{name!r} stands where a field's name is due")
+                raise self._wrong(f"{name!r} is in the place of a field's name")
             if any(field.name.lower() == name.lower() for field in fields):
                 raise self._wrong(f"there are two fields {name!r}")
             if self._peek() == ":":
@@ -83,6 +87,7 @@ class _Parser:
         return fields
 
     def _type(self, *, nested: bool) -> pa.DataType:
+        """Parse a type."""
         word = self._next("a type").lower()
         if word == "array":
             self._expect("<")
@@ -95,12 +100,13 @@ class _Parser:
         if word == "decimal":
             return self._decimal()
         if word == "date" and nested:
-            raise self._wrong("a date within a struct or an array is not supported, make it a string")
+            raise self._wrong("a date within a struct or an array is not supported; use a string")
         if word not in _TYPES:
             raise self._wrong(f"there is no type {word!r}; there are {', '.join(_TYPES)}, decimal, array and struct")
         return _TYPES[word]
 
     def _decimal(self) -> pa.DataType:
+        """Parse the precision and scale of a decimal."""
         digits = [10, 0]
         if self._peek() == "(":
             self._next("")
@@ -111,28 +117,33 @@ class _Parser:
             self._expect(")")
         precision, scale = [*digits, 0][:2]
         if not 0 <= scale <= precision <= 38 or not precision:
-            raise self._wrong(f"decimal({precision}, {scale}) has not 1 to 38 digits")
+            raise self._wrong(f"decimal({precision}, {scale}) must have 1 to 38 digits")
         return pa.decimal128(precision, scale)
 
     def _number(self) -> int:
+        """Parse a number."""
         word = self._next("a number")
         if not word.isdigit():
-            raise self._wrong(f"{word!r} stands where a number is due")
+            raise self._wrong(f"{word!r} is in the place of a number")
         return int(word)
 
     def _peek(self) -> str:
+        """Return the next word without consuming it, "" at the end."""
         return self._words[-1] if self._words else ""
 
     def _next(self, what: str) -> str:
+        """Return the next word. Raise WrongOption at the end, where `what` is expected."""
         if not self._words:
-            raise self._wrong(f"it ends where {what} is due")
+            raise self._wrong(f"it ends where {what} is expected")
         return self._words.pop()
 
     def _expect(self, word: str) -> None:
+        """Consume a word. Raise WrongOption for another word."""
         if (found := self._next(repr(word))) != word:
-            raise self._wrong(f"{found!r} stands where {word!r} is due")
+            raise self._wrong(f"{found!r} is in the place of {word!r}")
 
     def _wrong(self, what: str) -> WrongOption:
+        """Return the error for a malformed text."""
         return WrongOption(
             f"the columns of the JSON values cannot be read: {what}; write them as in "
             "carrier STRING, dep_delay INT, time TIMESTAMP, tags ARRAY<STRING>"

@@ -1,8 +1,8 @@
-"""JSON values to columns with Arrow's JSON reader: millions a second while all values of a batch fit.
+"""Decodes JSON values to columns with Arrow's JSON reader: millions per second while all values of a batch match.
 
-A batch that it refuses is halved until the values that do not fit are found, which then have its reason. It is strict,
-as that reader is: "12" is no int, 1.5 neither, and a name twice in an object is an error; fields that are not asked for
-are left out, those that are missing are null.
+A batch that Arrow refuses is bisected to find the values that do not match, with Arrow's reason. Like Arrow's reader,
+this decoder is strict: "12" and 1.5 are not ints, and a repeated name in an object is an error. Fields without a column
+are ignored, missing fields are null.
 """
 
 import io
@@ -20,9 +20,11 @@ _ROW = re.compile(r" in row \d+$")
 
 
 class JsonDecoder:
+    """Implements Decoder for JSON."""
+
     def __init__(self, fields: pa.Schema) -> None:
         self.fields = fields
-        # Arrow reads dates as numbers only; as strings they are cast afterwards.
+        # Arrow reads dates only as numbers: read them as strings and cast them.
         self._read_as = pa.schema(
             [pa.field(field.name, pa.string() if pa.types.is_date(field.type) else field.type) for field in fields]
         )
@@ -35,6 +37,7 @@ class JsonDecoder:
         return Decoded(pa.concat_tables([self.fields.empty_table(), *tables]), bad)
 
     def _halve(self, values: pa.Array, first: int, tables: list[pa.Table], bad: list[tuple[int, str]]) -> None:
+        """Decode values, or each half of them if one does not match. `first` is the index of the first value."""
         if not len(values):
             return
         if len(values) == 1:
@@ -45,20 +48,20 @@ class JsonDecoder:
             return
         try:
             tables.append(self._all(values))
-        except ValueError:  # which Arrow's own errors are
+        except ValueError:  # the base class of Arrow's own errors
             half = len(values) // 2
             self._halve(values.slice(0, half), first, tables, bad)
             self._halve(values.slice(half), first + half, tables, bad)
 
     def _all(self, values: pa.Array) -> pa.Table:
-        """Raises ValueError unless every value is one line of text with one object.
+        """Decode values at once. Raises ValueError unless each is one line with one object.
 
-        Every value begins with a brace and has no line break, so it gives a row or more; as many rows as values are
-        then one of each.
+        Every value begins with a brace and has no line break, so it gives at least one row. If there are as many rows
+        as values, each value has given one.
         """
-        text = values.cast(pa.string())  # which checks that it is UTF-8
+        text = values.cast(pa.string())  # checks that it is UTF-8
         if not pc.all(pc.starts_with(text, "{")).as_py() or pc.any(pc.match_substring(text, "\n")).as_py():
-            raise ValueError("a value is not one line of text with an object")
+            raise ValueError("a value is not a single line with an object")
         lines = pc.binary_join(pa.ListArray.from_arrays([0, len(text)], text), "\n")[0].as_buffer()
         table = self._parse(lines)
         if len(table) != len(values):
@@ -66,13 +69,15 @@ class JsonDecoder:
         return table
 
     def _one(self, value: bytes) -> pa.Table:
+        """Decode one value."""
         document = json.loads(value)
         if not isinstance(document, dict):
-            raise ValueError(f"it is no JSON object but {_kind(document)}")
+            raise ValueError(f"it is not a JSON object but {_kind(document)}")
         text = value if value.startswith(b"{") and b"\n" not in value else _in_one_line(value)
         return self._parse(pa.py_buffer(text))
 
     def _parse(self, lines: pa.Buffer) -> pa.Table:
+        """Parse lines with one object each."""
         table = pa.json.read_json(
             io.BytesIO(lines),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=lines.size + 1),
@@ -84,20 +89,24 @@ class JsonDecoder:
 
 
 def _in_one_line(value: bytes) -> bytes:
-    """JSON without line breaks, which are outside of its strings; the order and the names stay, also one that comes
-    twice, for Arrow to refuse."""
+    """Return JSON without line breaks, which are outside of its strings.
+
+    Order and names stay the same, also a repeated name, which Arrow then refuses.
+    """
     return value.decode("utf-8-sig").replace("\r", " ").replace("\n", " ").strip().encode()
 
 
 def _kind(document: Any) -> str:
+    """Return the kind of a JSON value, for messages."""
     return {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}.get(type(document), "a number")
 
 
 def _reason(error: ValueError) -> str:
+    """Return why a value was refused."""
     if isinstance(error, UnicodeDecodeError):
-        return f"it is no UTF-8: {error.reason} at byte {error.start}"
+        return f"it is not UTF-8: {error.reason} at byte {error.start}"
     if isinstance(error, json.JSONDecodeError):
-        return f"it is no JSON: {error}"
+        return f"it is not JSON: {error}"
     text = _ROW.sub("", str(error).removeprefix("JSON parse error: ").splitlines()[0]).rstrip(". ")
     match = re.fullmatch(r"Column\(/(.*)\) changed from (.*) to (.*)", text)
     if match:

@@ -1,13 +1,14 @@
-"""Staged files become rows of the directory, all of a batch or none of it, once, whenever the process is killed.
+"""Moves staged files into the directory: all of a batch or none of it, exactly once, even if the process is killed.
 
-A batch is decided by one write of state.json, which lists its files and has the offsets that will then be reached. From
-that moment on it counts: whoever opens the directory next finishes it. Before that it is nothing, and its offsets are
-loaded again. Files come whole, by rename. A directory whose files are replaced (compaction, loading again) is made anew
-beside and changes places with the old one in one step, so that a reader lists the old files or the new ones; what it
-listed before may be gone when it opens it, which is an error there, never a wrong answer.
+A batch is decided by one write of state.json, which lists its files and the offsets that it reaches. From that moment
+on the batch counts: the next process that opens the directory finishes the batch. Before that, the batch has no effect,
+and its offsets are loaded again. Complete files are moved by rename. If files of a directory have to be replaced
+(compaction, loading again), a new directory is created next to the old one, and the two are exchanged in one step. So a
+reader lists either the old or the new files. A file that the reader has listed may be deleted before the reader opens
+it, which is an error, but never a wrong result.
 
-What was exchanged away is deleted when the next load or compaction begins, not at once: somebody who has just opened
-the old directory to list it must not find it empty.
+Old directories are not deleted at once but when the next load or compaction begins: a reader that has just opened an
+old directory to list it must not find it empty.
 """
 
 import os
@@ -22,24 +23,24 @@ from kafkapy.spark.load.state import Decision, State
 
 
 class Landing:
-    """The one who changes what is in a directory; belongs to the process that has its state."""
+    """Changes the content of a directory. Used by the process that holds its state."""
 
     def __init__(self, state: State) -> None:
-        """Finishes what was decided by a run that died, and removes what was not."""
+        """Finish a batch decided by a run that was killed, and remove its other files."""
         self.state = state
         if state.decision is not None:
             self._finish(state.decision)
         self.clear()
 
     def clear(self) -> None:
-        """Removes everything staged and makes room for a new run: tasks that still write for an older one fail."""
+        """Remove all staged files and create a new staging directory. Tasks of older runs then fail to write."""
         shutil.rmtree(self.state.staging, ignore_errors=True)
         self.room = self.state.staging / uuid.uuid4().hex
         self.room.mkdir(parents=True)
-        sync_directories([self.state.staging, self.state.home])  # a decision names files in there
+        sync_directories([self.state.staging, self.state.home])  # decisions refer to files in it
 
     def land(self, decision: Decision) -> None:
-        """Decides and finishes it. The staged files must have been synced, their directory is synced here."""
+        """Decide and finish a batch. The caller has synced the files; this syncs their directories."""
         staged = [source for source, _ in decision.moves] + [source for source, _, _ in decision.swaps]
         sync_directories({Path(source).parent for source in staged})
         self.state.decision = decision
@@ -47,6 +48,7 @@ class Landing:
         self._finish(decision)
 
     def _finish(self, decision: Decision) -> None:
+        """Move and exchange files and directories, skipping what was already done, and store the new state."""
         changed = set()
         for source, place in decision.moves:
             changed |= _move(Path(source), Path(place))
@@ -62,7 +64,7 @@ class Landing:
         self.state.write()
 
     def replace(self, swaps: Sequence[tuple[Path, Path]]) -> None:
-        """(staged directory, its place): the same rows in other files take the places; that needs no decision."""
+        """Exchange (staged directory, directory) pairs with the same rows in other files. This needs no decision."""
         sync_directories(staged for staged, _ in swaps)
         for staged, place in swaps:
             exchange(staged, place)
@@ -70,20 +72,20 @@ class Landing:
 
 
 def _move(source: Path, place: Path) -> set[Path]:
-    """As `_rename`, unless it was moved before. Its rows count already: they must be in the one or the other."""
+    """Rename a file unless it was moved before. Raise LoadError if it is at neither place, as its rows count."""
     try:
         return _rename(source, place)
     except FileNotFoundError:
         if not place.exists():
             raise LoadError(
-                f"{place} is not there, nor is {source}, which was to take its place, though its rows count as loaded; "
-                "put one of them back, or load into another directory"
+                f"neither {place} nor {source}, which should be moved there, exists, but its rows count as loaded; "
+                "restore one of them, or load into another directory"
             ) from None
         return {place.parent}
 
 
 def _rename(source: Path, place: Path) -> set[Path]:
-    """Directories whose entries have changed, from the topmost new one on."""
+    """Rename a file, creating directories. Return the directories whose entries have changed."""
     changed = {place.parent}
     above = place.parent
     while not above.exists():

@@ -1,4 +1,4 @@
-"""Which offsets a run loads, and in which pieces."""
+"""The offsets that a run loads, divided into batches and pieces."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,15 @@ from kafkapy.spark.load.intervals import Interval, minus
 from kafkapy.spark.load.state import Topic
 from kafkapy.spark.load.task import Piece
 
-SMALLEST_PIECE = 20_000  # offsets for which another task is not worth its start
+SMALLEST_PIECE = 20_000  # fewer offsets are not worth another task
 
 
 @dataclass(frozen=True)
 class Plan:
-    """todo: what is to be loaded, by partition. lost: offsets that retention took before they were loaded."""
+    """What a run has to load.
+
+    todo: The offsets to load, by partition. lost: The number of offsets deleted before they were loaded.
+    """
 
     todo: dict[TopicPartition, list[Interval]]
     lost: dict[TopicPartition, int]
@@ -30,10 +33,12 @@ def plan(
     again: bool = False,
     accept_loss: bool = False,
 ) -> Plan:
-    """start, end: the offsets of the times that were asked for; without a start a partition goes on where it is, a new
-    one begins with its first record. `again`: also what the directory has.
+    """Return the offsets to load.
 
-    Raises LoadError where records that were still to be loaded are gone, unless that is accepted.
+    start, end: The offsets of the requested times. Without a start, a partition continues after its last loaded offset,
+    and a new one starts at its first record. `again`: Include offsets that the directory has.
+
+    Raises LoadError if records were deleted before they were loaded, unless that is accepted.
     """
     todo: dict[TopicPartition, list[Interval]] = {}
     lost: dict[TopicPartition, int] = {}
@@ -42,11 +47,11 @@ def plan(
         have = topics[topic].have.get(partition, []) if topic in topics else []
         reached = have[-1][1] if have else None
         if reached is not None and reached > has.latest:
-            # A partition whose end went back has other records at offsets that were loaded. With read_committed the
-            # end is that of what is decided, which does not go back either.
+            # If the end of a partition has moved back, the offsets that were loaded have other records now. The last
+            # stable offset, the end with read_committed, does not move back either.
             raise LoadError(
-                f"{topic}-{partition} ends at offset {has.latest}, and the directory has it up to {reached}: it has "
-                "lost records, or was made anew; load it into another directory"
+                f"{topic}-{partition} ends at offset {has.latest}, but the directory has it up to {reached}: the topic "
+                "has lost records, or was recreated; load it into another directory"
             )
         first = has.earliest if reached is None else reached
         if start is not None:
@@ -55,9 +60,9 @@ def plan(
             lost[where] = has.earliest - first
             if not accept_loss:
                 raise LoadError(
-                    f"{topic}-{partition} begins at offset {has.earliest}, and {first} was to be loaded next: "
-                    f"{has.earliest - first:,} offsets are gone, through retention or because records were deleted; "
-                    "--accept-loss goes on without them"
+                    f"{topic}-{partition} begins at offset {has.earliest}, but {first} was to be loaded next: "
+                    f"{has.earliest - first:,} offsets were deleted by retention or by a user; "
+                    "--accept-loss continues without them"
                 )
             first = has.earliest
         last = has.latest if end is None else end[where]
@@ -66,7 +71,7 @@ def plan(
 
 
 def batches(todo: Mapping[TopicPartition, list[Interval]], rows: int) -> Iterator[list[Piece]]:
-    """About `rows` offsets at a time, the same of every partition that has any left, in the order of offsets."""
+    """Yield batches of about `rows` offsets: the same number of each remaining partition, in order."""
     left = {where: list(pairs) for where, pairs in todo.items() if pairs}
     while left:
         share = max(1, rows // len(left))
@@ -86,7 +91,7 @@ def batches(todo: Mapping[TopicPartition, list[Interval]], rows: int) -> Iterato
 
 
 def cut(batch: list[Piece], tasks: int) -> list[Piece]:
-    """Pieces of about the same size, so that so many tasks have something to do."""
+    """Divide a batch into pieces of about equal size for `tasks` tasks."""
     total = sum(piece.end - piece.start for piece in batch)
     size = max(SMALLEST_PIECE, -(-total // tasks))
     return [

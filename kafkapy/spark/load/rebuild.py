@@ -1,7 +1,6 @@
-"""A directory of files made anew beside the old one: small files merged, rows of some offsets left out, files added.
+"""Builds a new version of a directory: merges small files, removes rows of some offsets, adds files.
 
-Files that stay as they are become links to the same data. The old directory is only read, so that a task that dies has
-changed nothing.
+Unchanged files become hard links. The old directory is only read, so a task that fails has changed nothing.
 """
 
 import os
@@ -17,7 +16,7 @@ from kafkapy.spark.load.durable import sync_files
 from kafkapy.spark.load.files import FileWriter, StagedFile, extent, final_name
 from kafkapy.spark.load.intervals import Interval, overlaps
 
-MERGED_ROWS = 1 << 17  # at a time
+MERGED_ROWS = 1 << 17  # rows read at once
 
 
 def rebuild(
@@ -29,9 +28,9 @@ def rebuild(
     without: Mapping[int, Sequence[Interval]] | None = None,
     add: Iterable[StagedFile] = (),
 ) -> Path:
-    """The new directory, below `room`.
+    """Build the new directory below `room` and return its path.
 
-    merge: names of files that become one. without: offsets, by partition, whose rows are left out. add: further files.
+    merge: Names of files to merge into one. without: Offsets, by partition, whose rows are removed. add: Files to add.
     """
     made = room / f"directory-{uuid.uuid4().hex}"
     made.mkdir()
@@ -52,7 +51,7 @@ def rebuild(
 
 
 def has_rows_of(path: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> bool:
-    """Whether there can be rows of these offsets (by partition) in a file."""
+    """Return True if a file may have rows of these offsets (by partition)."""
     if not without:
         return False
     found = extent(path, prefix)
@@ -61,13 +60,13 @@ def has_rows_of(path: Path, prefix: str, without: Mapping[int, Sequence[Interval
 
 
 def _in_order(paths: Iterable[Path], prefix: str) -> list[Path]:
-    """By partition and offset, so that a merged file is as sorted as it can be."""
+    """Return files by partition and offset, so that a merged file is sorted as far as possible."""
     found = {path: extent(path, prefix) for path in paths}
     return sorted(found, key=lambda path: (found[path].partitions, found[path].offsets))
 
 
 def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int, Sequence[Interval]]) -> None:
-    """One file of the rows of these, without those of some offsets; none where no row is left."""
+    """Write the rows of files, without those of some offsets, into one file; into none if no row is left."""
     writer: FileWriter | None = None
     for path in paths:
         with pq.ParquetFile(path) as file:
@@ -85,6 +84,7 @@ def _write(paths: Sequence[Path], made: Path, prefix: str, without: Mapping[int,
 
 
 def _kept(rows: pa.Table, prefix: str, without: Mapping[int, Sequence[Interval]]) -> pa.Table:
+    """Return rows without those of some offsets."""
     partitions, offsets = rows[prefix + "partition"], rows[prefix + "offset"]
     for partition, pairs in without.items():
         for start, end in pairs:

@@ -1,4 +1,4 @@
-"""The load itself: what is there, what is missing, batch by batch until nothing is left."""
+"""A run of a load: finds the offsets to load, and loads them batch by batch."""
 
 import collections
 import json
@@ -23,12 +23,15 @@ from kafkapy.spark.load.settings import Settings
 from kafkapy.spark.load.state import Decision, State, Topic
 from kafkapy.spark.load.task import Piece, Runner, Written, schema_of, write_piece
 
-COMPACT_EVERY_S = 60.0  # while following
+COMPACT_EVERY_S = 60.0  # in follow mode
 
 
 @dataclass
 class PartitionSummary:
-    """reached: the offset that is loaded next; end: the partition's; lag: offsets that are there and not loaded."""
+    """A partition at the end of a run.
+
+    reached: The next offset to load. end: The partition's end. lag: The number of offsets not loaded yet.
+    """
 
     reached: int
     end: int
@@ -37,10 +40,10 @@ class PartitionSummary:
 
 @dataclass
 class Summary:
-    """What a run did.
+    """The result of a run.
 
-    rows, bytes: of the files that it wrote, before compaction. rejected: values kept aside; reasons counts them.
-    lost: offsets that were gone before they could be loaded, by partition, where that was accepted.
+    rows, bytes: In the files that were written, before compaction. rejected: Values set aside; `reasons` counts them.
+    lost: The number of offsets deleted before they were loaded, by partition, if that was accepted.
     """
 
     rows: int = 0
@@ -57,7 +60,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Progress:
-    """Told after each batch: offsets done of those that were to be done when the round began, and the sums so far."""
+    """Reported after each batch: offsets done, offsets to do in total in this round, and the sums so far."""
 
     done: int
     total: int
@@ -66,7 +69,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class WriteWork:
-    """What a worker does with a Piece."""
+    """A worker's task for a Piece."""
 
     settings: Settings
     room: str
@@ -76,7 +79,7 @@ class WriteWork:
 
 
 class Load:
-    """One run of a load; holds the directory from its beginning to its end."""
+    """One run of a load, which uses the directory until it ends."""
 
     def __init__(
         self,
@@ -92,9 +95,9 @@ class Load:
         stopped: threading.Event | None = None,
         on_progress: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        """Finishes what a run before it had decided. `stopped`: when it is set, the batch at hand is the last one.
+        """Finish a batch that an earlier run had decided. `stopped`: When it is set, the current batch is the last one.
 
-        Raises LoadError where the directory holds something else.
+        Raises LoadError if the directory has other columns or comes from another cluster.
         """
         self._topics, self._state, self._cluster, self._runner = list(topics), state, cluster, runner
         self._settings, self._tasks, self._accept_loss = settings, tasks, accept_loss
@@ -102,11 +105,11 @@ class Load:
         self._stopped = stopped or threading.Event()
         self.summary = Summary()
         self._began = time.monotonic()
-        self._same_form()
+        self._check_form()
         self._landing = Landing(state)
 
     def once(self, start_ms: int | None = None, end_ms: int | None = None) -> None:
-        """Loads what is there now and not in the directory, between two times (ms) where they are given."""
+        """Load the existing records that the directory does not have, optionally between two times (ms)."""
         planned = self._plan(start_ms, end_ms)
         total, done = sum(map(size, planned.todo.values())), 0
         for batch in batches(planned.todo, self._settings.batch_rows):
@@ -117,7 +120,7 @@ class Load:
                 return
 
     def again(self, start_ms: int | None, end_ms: int | None) -> None:
-        """Loads what is there between two times, also what the directory has, whose rows are replaced: all or none."""
+        """Load the records between two times and replace their rows in the directory: all or none."""
         planned = self._plan(start_ms, end_ms, again=True)
         total, done = sum(map(size, planned.todo.values())), 0
         written: list[Written] = []
@@ -133,7 +136,7 @@ class Load:
             self._replace(planned, pieces, written)
 
     def follow(self, every_s: float, start_ms: int | None = None) -> None:
-        """Loads what comes, looking every so often, until it is stopped."""
+        """Load new records at intervals, until stopped."""
         compacted = time.monotonic()
         while not self._stopped.is_set():
             self.once(start_ms)
@@ -144,7 +147,7 @@ class Load:
             self._stopped.wait(every_s)
 
     def compact(self) -> None:
-        """Merges small files, unless that was declined."""
+        """Merge small files, unless that is disabled."""
         if self._compact_files is not None:
             self.summary.merged += compact(
                 self._landing,
@@ -155,7 +158,7 @@ class Load:
             )
 
     def finish(self) -> Summary:
-        """The summary, with where each partition is and how far it is behind."""
+        """Return the summary, with position and lag of each partition."""
         there = available(self._cluster, self._topics, self._settings.isolation)
         for (topic, partition), has in there.items():
             have = self._have(topic, partition)
@@ -166,11 +169,12 @@ class Load:
         return self.summary
 
     def _have(self, topic: str, partition: int) -> list[tuple[int, int]]:
+        """Return the loaded offsets of a partition."""
         known = self._state.topics.get(topic)
         return known.have.get(partition, []) if known else []
 
-    def _same_form(self) -> None:
-        """The rows of a directory have the same columns and come from the same cluster, whoever loads them."""
+    def _check_form(self) -> None:
+        """Raise LoadError if the directory's rows have other columns or come from another cluster than this run's."""
         columns = ", ".join(f"{field.name} {field.type}" for field in schema_of(self._settings))
         form = {
             "columns": columns,
@@ -181,7 +185,7 @@ class Load:
         for what in form:
             if had is not None and had[what] != form[what]:
                 raise LoadError(
-                    f"{self._state.directory} was loaded with other {what} ({had[what]}) than asked for now "
+                    f"{self._state.directory} was loaded with other {what} ({had[what]}) than requested now "
                     f"({form[what]}); load into another directory"
                 )
         if had is None:
@@ -189,12 +193,13 @@ class Load:
             self._state.write()
 
     def _plan(self, start_ms: int | None, end_ms: int | None, *, again: bool = False) -> Plan:
+        """Look up topics and offsets, and return the offsets to load."""
         ids = topic_ids(self._cluster, self._topics)
         for name, id in ids.items():
             known = self._state.topics.setdefault(name, Topic(id))
             if known.id and id and known.id != id:
                 raise LoadError(
-                    f"topic {name!r} was deleted and made again since it was loaded into {self._state.directory}; "
+                    f"topic {name!r} was deleted and recreated since it was loaded into {self._state.directory}; "
                     "load it into another directory"
                 )
             known.id = known.id or id
@@ -206,6 +211,7 @@ class Load:
         return planned
 
     def _write(self, batch: list[Piece]) -> list[Written]:
+        """Let the workers write a batch to staged files, and add up the results."""
         pieces = cut(batch, self._tasks)
         work = WriteWork(self._settings, str(self._landing.room))
         written = [Written.of(text) for text in self._runner(work, [json.dumps(piece.__dict__) for piece in pieces])]
@@ -220,12 +226,14 @@ class Load:
         return written
 
     def _after(self, pieces: Iterable[Piece]) -> dict[str, Topic]:
+        """Return the state of topics with these pieces loaded."""
         topics = deepcopy(self._state.topics)
         for piece in pieces:
             topics[piece.topic].add(piece.partition, piece.start, piece.end)
         return topics
 
     def _land(self, batch: list[Piece], written: list[Written]) -> None:
+        """Move a batch's files into the directory."""
         decision = Decision(self._after(batch))
         for root, file in self._placed(written):
             place = self._directory(root, file.topic, file.date) / final_name(file.spans)
@@ -233,16 +241,18 @@ class Load:
         self._landing.land(decision)
 
     def _placed(self, written: list[Written]) -> Iterable[tuple[Path, StagedFile]]:
+        """Yield (root directory, file) for rows and rejected values."""
         for one in written:
             yield from ((self._state.directory, file) for file in one.files)
             yield from ((self._state.rejected, file) for file in one.rejected)
 
     def _directory(self, root: Path, topic: str, date: str) -> Path:
+        """Return the directory of a topic and date."""
         prefix = self._settings.prefix
         return root / _of(prefix, topic) / f"{prefix}date={date}"
 
     def _replace(self, planned: Plan, pieces: list[Piece], written: list[Written]) -> None:
-        """Every directory that has, or will have, rows of these offsets is made anew; then all change places."""
+        """Rebuild every directory that has, or gets, rows of these offsets, then exchange all of them."""
         decision = Decision(self._after(pieces))
         prefix, room = self._settings.prefix, self._landing.room
         added: dict[Path, list[StagedFile]] = collections.defaultdict(list)
@@ -258,9 +268,11 @@ class Load:
         self._landing.land(decision)
 
     def _directories_of(self, topic: str) -> set[Path]:
+        """Return the existing directories of a topic."""
         name = _of(self._settings.prefix, topic)
         return {place for root in (self._state.directory, self._state.rejected) for place in root.glob(f"{name}/*")}
 
 
 def _of(prefix: str, topic: str) -> str:
+    """Return the name of a topic's directory."""
     return f"{prefix}topic={topic}"

@@ -1,4 +1,4 @@
-"""Who does the work: the workers of a Spark session, or this process."""
+"""Runners of a load's work: the workers of a Spark session, or this process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def here(work: Work, texts: Sequence[str]) -> Iterator[str]:
-    """In this process, one after the other: for tests, and for small loads without a JVM."""
+    """Run the work in this process, one piece after the other: for tests, and for small loads without a JVM."""
     return map(work, texts)
 
 
 def on_spark(spark: SparkSession) -> Runner:
-    """As tasks of a session, one a text; classic sessions and those of Spark Connect."""
+    """Return a Runner that runs a Spark task for each text, in a classic or Spark Connect session."""
 
     def run(work: Work, texts: Sequence[str]) -> Iterator[str]:
         listed = list(texts)
@@ -28,8 +28,8 @@ def on_spark(spark: SparkSession) -> Runner:
         numbers = spark.range(0, len(listed), 1, len(listed))
         try:
             rows = numbers.mapInArrow(_Mapped(work, listed), "number bigint, failed boolean, text string").collect()
-        except Exception as error:  # PySpark's, Py4J's or gRPC's: a worker was lost, or could not do it at all
-            raise LoadError(f"Spark could not do it: {_said(error)}") from error
+        except Exception as error:  # of PySpark, Py4J or gRPC: a worker was lost, or the session failed
+            raise LoadError(f"the Spark job failed: {_message(error)}") from error
         for row in sorted(rows, key=lambda row: (not row.failed, row.number)):
             if row.failed:
                 raise LoadError(row.text)
@@ -39,30 +39,29 @@ def on_spark(spark: SparkSession) -> Runner:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at a time; Connect does not say it but by how it splits."""
+    """Return the number of parallel tasks. Connect does not report it, but it shows in how Spark splits a range."""
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # pyspark.errors.PySparkNotImplementedError and PySparkAttributeError, by version
+    except Exception:  # PySparkNotImplementedError or PySparkAttributeError, depending on the version
         from pyspark.sql.functions import spark_partition_id
 
         return int(spark.range(1 << 16).select(spark_partition_id()).distinct().count())
 
 
-def _said(error: Exception) -> str:
-    """The line of a long message that says it: what a Python worker raised, else the first."""
+def _message(error: Exception) -> str:
+    """Return the relevant line of a long message: a Python worker's exception, else the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if "Traceback (most recent call last):" in lines:
         raised = [line for line in lines if line.split(":")[0].isidentifier() and ": " in line]
-        said = raised[-1] if raised else lines[-1]
-        if said.startswith("ModuleNotFoundError") and "kafkapy" in said:
-            said += "; the workers' Python needs kafkapy, and PYSPARK_PYTHON says which Python that is"
-        return said
+        message = raised[-1] if raised else lines[-1]
+        if message.startswith("ModuleNotFoundError") and "kafkapy" in message:
+            message += "; the workers' Python needs kafkapy, and PYSPARK_PYTHON says which Python that is"
+        return message
     return lines[0] if lines else type(error).__name__
 
 
 class _Mapped:
-    """Runs in the workers. What a person can do something about comes back as a sentence; anything else is an error of
-    the task, which Spark tries again."""
+    """The function that workers run. A LoadError is returned as text; Spark retries the task after other errors."""
 
     def __init__(self, work: Work, texts: list[str]) -> None:
         self._work, self._texts = work, texts

@@ -1,4 +1,4 @@
-"""What a load is asked to do; goes to every task."""
+"""The settings of a load, which are sent to every task."""
 
 from dataclasses import dataclass
 
@@ -11,18 +11,18 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """As given to `load`.
+    """The arguments of `load` that tasks need.
 
     Attributes:
-        servers: bootstrap servers, HOST:PORT separated by commas.
-        isolation: read_committed leaves out what was aborted and stops before what is undecided.
-        values: how values become columns; None: they stay the bytes that they are.
-        headers: whether the rows have them.
-        prefix: stands before the names of the record's own columns and of the directories.
-        strict: a value that does not fit ends the load.
-        batch_rows: how many offsets are landed at a time, over all partitions.
-        file_bytes: where a file ends and the next one begins.
-        timeout_s: how long a broker may not answer.
+        servers: Bootstrap servers, HOST:PORT separated by commas.
+        isolation: read_committed skips aborted transactions and stops at the first open one.
+        values: How values become columns. None: a column of bytes.
+        headers: Whether rows have a column of headers.
+        prefix: The prefix of the names of the record's columns and of directories.
+        strict: A value that does not match the schema ends the load.
+        batch_rows: Offsets in a batch, over all partitions.
+        file_bytes: The size of a full file.
+        timeout_s: How long to wait for a broker.
     """
 
     servers: str

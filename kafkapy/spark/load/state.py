@@ -1,16 +1,15 @@
-"""What a directory has been loaded with: the offsets of each partition, and a decision that may not be finished.
+"""The state of a directory: the loaded offsets of each partition, and a decided batch that may be unfinished.
 
-    landed/                                     for readers; never anything but whole files of rows that count
+        landed/                                     for readers; it only has complete files of loaded rows
         topic=flights/date=2013-01-01/00000-00000000000000000000-00000000000000000841.parquet
-    landed.kafkapy/                             beside it, on the same file system
+    landed.kafkapy/                             next to it, on the same file system
         state.json                              replaced as a whole, by rename
         lock                                    held (flock) while a load runs
-        staging/RUN/                            what the tasks of one run write; it counts when it is decided
-        rejected/topic=flights/date=.../        values that did not fit, with the reason, as Parquet
+                staging/RUN/                            files written by the tasks of a run, until they are moved
+                rejected/topic=flights/date=.../        values that did not match, with the reason, as Parquet
 
-The state is beside the directory and not in it because readers take what they find: Polars reads every file below a
-directory that it is given, `_` or `.` in front of a name or not, and DuckDB's `**` goes everywhere too; only Spark and
-PyArrow leave such names out.
+The state is not in the directory because readers take all files that they find: Polars reads every file below a
+directory, also with names that begin with `_` or `.`, and so does DuckDB's `**`. Only Spark and PyArrow skip those.
 """
 
 import fcntl
@@ -29,21 +28,22 @@ FORMAT = 1
 
 @dataclass
 class Topic:
-    """`id` is the topic's id in hex, "" where the broker has none; `have` the offsets that are in, by partition."""
+    """The loaded offsets of a topic, by partition (`have`). `id` is the topic id in hex, "" if the broker has none."""
 
     id: str = ""
     have: dict[int, list[Interval]] = field(default_factory=dict)
 
     def add(self, partition: int, start: int, end: int) -> None:
+        """Add loaded offsets."""
         self.have[partition] = union(self.have.get(partition, ()), [(start, end)])
 
 
 @dataclass
 class Decision:
-    """A batch that will be in the directory whatever happens: what there is to do, and the state when it is done.
+    """A decided batch, which will be in the directory in any case: what to do, and the state afterwards.
 
-    moves: (staged file, its place). swaps: (staged directory, its place, inode of the staged one): a directory takes
-    the place of another one; by the inode it is known whether that has happened, for to do it twice would undo it.
+    moves: (staged file, its place). swaps: (staged directory, its place, inode of the staged one), to be exchanged. The
+    inode shows whether the exchange has already happened, as a second one would undo it.
     """
 
     topics: dict[str, Topic]
@@ -52,14 +52,14 @@ class Decision:
 
 
 class State:
-    """Belongs to one process at a time; use it as a context manager.
+    """The state of a directory. One process at a time can hold it; use it as a context manager.
 
-    form: what must stay as it was when the directory was first loaded (columns, cluster), None before that.
+    form: What must not change after the first load (columns, isolation, cluster). None before that.
     """
 
     def __init__(self, directory: Path, home: Path | None = None) -> None:
-        """Raises LoadError where the directory cannot be loaded into, DirectoryInUse where another load does it."""
-        self.directory = Path(os.path.abspath(directory))  # which has a name, also where `directory` is "."
+        """Raise LoadError if the directory cannot be loaded into, DirectoryInUse while another load uses it."""
+        self.directory = Path(os.path.abspath(directory))  # has a name even if `directory` is "."
         self.home = home_of(self.directory) if home is None else home.absolute()
         self.rejected = rejected_of(self.directory, self.home)
         self.staging = self.home / "staging"
@@ -74,14 +74,14 @@ class State:
             )
         if self._file.exists() and not self.directory.exists():
             raise LoadError(
-                f"{directory} is gone, though {self.home} says what is in it; put it back, or remove {self.home} "
-                "too to load everything anew"
+                f"{directory} does not exist, but {self.home} says what is in it; restore it, or remove {self.home}, "
+                "too, to load everything again"
             )
         _make(self.directory)
         _make(self.home)
         if self.home.stat().st_dev != self.directory.stat().st_dev:
             raise LoadError(
-                f"{self.home} and {directory} are on different file systems, so that files cannot change over in one "
+                f"{self.home} and {directory} are on different file systems, so files cannot be moved in one "
                 "step; name a directory below the mount point"
             )
         self._lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -103,13 +103,14 @@ class State:
         os.close(self._lock)
 
     def write(self) -> None:
-        """Makes what this object says what the next run finds."""
+        """Store the state of this object."""
         document: dict[str, Any] = {"format": FORMAT, "form": self.form}
         document["topics"] = {name: asdict(topic) for name, topic in self.topics.items()}
         document["decision"] = None if self.decision is None else asdict(self.decision)
         write_json(self._file, document)
 
     def _take_lock(self) -> None:
+        """Lock the directory and write this process into the lock file. Raise DirectoryInUse if it is locked."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -121,11 +122,12 @@ class State:
         os.pwrite(self._lock, f"pid {os.getpid()} on {os.uname().nodename}".encode(), 0)
 
     def _read(self) -> None:
+        """Load the stored state."""
         try:
             document = json.loads(self._file.read_bytes())
             if document["format"] != FORMAT:
                 raise LoadError(
-                    f"{self._file} is of format {document['format']}; this version of kafkapy knows {FORMAT}"
+                    f"{self._file} has format {document['format']}; this version of kafkapy supports {FORMAT}"
                 )
             self.form = document["form"]
             self.topics = _topics(document["topics"])
@@ -137,30 +139,31 @@ class State:
                 )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise LoadError(
-                f"{self._file} cannot be read ({type(error).__name__}: {error}); without it nobody knows what is in "
-                f"{self.directory}: put it back, or load into another directory"
+                f"{self._file} cannot be read ({type(error).__name__}: {error}); only this file says what is in "
+                f"{self.directory}: restore it, or load into another directory"
             ) from error
 
 
 def home_of(directory: Path) -> Path:
-    """Where the state is kept unless something else is said: beside the directory."""
+    """Return the default directory of the state, which is next to the loaded directory."""
     directory = Path(os.path.abspath(directory))
     return directory.with_name(f"{directory.name}.kafkapy")
 
 
 def rejected_of(directory: Path, home: Path | None = None) -> Path:
-    """Where values are kept that did not fit."""
+    """Return the directory of rejected values."""
     return (home or home_of(directory)) / "rejected"
 
 
 def _make(directory: Path) -> None:
-    """The directory and those above it, so that a power cut takes none of them."""
+    """Create a directory and its parents, and sync them, so that they survive a power cut."""
     new = [each for each in (directory, *directory.parents) if not each.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     sync_directories(each.parent for each in new)
 
 
 def _topics(document: dict[str, Any]) -> dict[str, Topic]:
+    """Return the topics in a JSON object."""
     return {
         name: Topic(topic["id"], {int(partition): union(pairs) for partition, pairs in topic["have"].items()})
         for name, topic in document.items()

@@ -1,7 +1,7 @@
-"""What a worker does: reads a range of a partition, decodes it, and writes it to files that nobody knows yet.
+"""A worker's task: reads a range of a partition, decodes it, and writes it to staged files.
 
-No row goes through the JVM: Spark says which worker does which piece, does it again elsewhere when one is lost, and
-brings the list of files back. An attempt that failed leaves files that are in no list.
+No row passes through the JVM: Spark assigns pieces to workers, retries them elsewhere when a worker is lost, and
+returns the list of files. Files of a failed attempt are in no list.
 """
 
 import collections
@@ -34,13 +34,13 @@ from kafkapy.spark.load.json_schema import JsonValues
 from kafkapy.spark.load.json_values import JsonDecoder
 from kafkapy.spark.load.settings import Settings
 
-MOST_REASONS = 20  # that a task counts, each by itself
+MOST_REASONS = 20  # reasons that a task counts separately
 MORE_REASONS = "other reasons"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Offsets start <= offset < end of a partition."""
+    """The offsets start <= offset < end of a partition."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Written:
-    """What came of a piece; `reasons` counts the values that did not fit."""
+    """The result of a piece. `reasons` counts the rejected values."""
 
     rows: int
     files: list[StagedFile]
@@ -58,11 +58,12 @@ class Written:
     reasons: dict[str, int]
 
     def text(self) -> str:
-        """As it goes through Spark."""
+        """Return the result as text, to be passed through Spark."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> "Written":
+        """Return the result in a text."""
         document = json.loads(text)
         for name in ("files", "rejected"):
             document[name] = [StagedFile.of(file) for file in document[name]]
@@ -70,7 +71,7 @@ class Written:
 
 
 def decoder_of(settings: Settings) -> Decoder | None:
-    """Raises WrongOption or LoadError where the values' schema is wrong."""
+    """Return the decoder of values, None if they stay bytes. Raises WrongOption or LoadError for a wrong schema."""
     if isinstance(settings.values, JsonValues):
         return JsonDecoder(settings.values.fields())
     if isinstance(settings.values, AvroValues):
@@ -79,13 +80,13 @@ def decoder_of(settings: Settings) -> Decoder | None:
 
 
 def schema_of(settings: Settings) -> pa.Schema:
-    """Of the rows that a load with these settings writes."""
+    """Return the schema of the rows that a load with these settings writes."""
     fields = None if settings.values is None else settings.values.fields()
     return row_schema(settings.prefix, settings.headers, fields)
 
 
 def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
-    """Raises LoadError with what went wrong and where."""
+    """Read, decode and write a piece. Raises LoadError."""
     try:
         with Cluster(settings.servers, timeout_s=settings.timeout_s) as cluster:
             batches = read_partition(
@@ -107,12 +108,12 @@ def write_piece(piece: Piece, settings: Settings, directory: Path) -> Written:
     except OSError as error:
         raise LoadError(
             f"{os.uname().nodename} could not write to {directory}: {error.strerror or error}; "
-            "every worker has to see the directory, and there has to be room"
+            "every worker needs access to the directory, and there has to be space"
         ) from error
 
 
 def write_rows(topic: str, batches: Iterable[pa.RecordBatch], settings: Settings, directory: Path) -> Written:
-    """The same for batches of a topic that are there, with the columns of `columns_to_read`."""
+    """Decode and write batches that have the columns of `columns_to_read`."""
     decoder = decoder_of(settings)
     prefix = settings.prefix
     good = DatedFiles(directory, topic, schema_of(settings), prefix, settings.file_bytes)
@@ -136,7 +137,7 @@ def write_rows(topic: str, batches: Iterable[pa.RecordBatch], settings: Settings
 
 
 def _decoded(rows: pa.Table, decoder: Decoder, settings: Settings) -> tuple[pa.Table, pa.Table]:
-    """The rows with their values' fields, and those whose values do not fit with the reason."""
+    """Return the rows with decoded values, and the rejected rows with the reasons."""
     decoded = decoder.decode(rows["value"].combine_chunks())
     record = [name for name in rows.column_names if name != "value"]
     if decoded.bad and settings.strict:
@@ -160,6 +161,7 @@ def _decoded(rows: pa.Table, decoder: Decoder, settings: Settings) -> tuple[pa.T
 
 
 def _add(files: DatedFiles, *, rows: pa.Table, timestamps: str) -> None:
+    """Add rows to the files of their dates."""
     if not len(rows):
         return
     for date, mask in by_date(rows[timestamps].combine_chunks()):
@@ -167,6 +169,7 @@ def _add(files: DatedFiles, *, rows: pa.Table, timestamps: str) -> None:
 
 
 def _name(piece: Piece) -> str:
+    """Return a piece as text, for messages."""
     return f"{piece.topic}-{piece.partition} from offset {piece.start} to {piece.end}"
 
 

@@ -1,1 +1,1 @@
-"""What users write in option(...): names, values, and a sentence for each that is wrong."""
+"""The options of sources and sinks: names, values, and error messages of one sentence."""

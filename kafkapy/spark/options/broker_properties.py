@@ -1,4 +1,4 @@
-"""Properties of Kafka's clients, as source and sink take them alike: which they know, and how they reach brokers."""
+"""Kafka client properties common to source and sink: known names, broker addresses, security."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
@@ -13,7 +13,7 @@ _warned: set[str] = set()
 
 
 def bootstrap_servers(given: Mapping[str, str]) -> str:
-    """From the options `kafka.*`, named without that prefix. Raises BadOption."""
+    """Return bootstrap.servers from the options `kafka.*`, given without that prefix. Raises BadOption."""
     servers = given.get("bootstrap.servers", "").strip()
     if not servers:
         raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
@@ -33,11 +33,11 @@ def check_names(
     client: str,
     here: str,
 ) -> None:
-    """Raises BadOption for a name that is `refused` (name to reason) or unknown, warns of what is `without_effect`.
+    """Raise BadOption for names that are `refused` (name to reason) or unknown. Warn of those `without_effect`.
 
     Args:
-        given: names of options `kafka.*`, without that prefix. Those of TLS and SASL are for check_security.
-        client: whose properties they are, "consumer" or "producer". here: what takes them, "source" or "sink".
+        given: Names of options `kafka.*`, without that prefix. check_security checks those of TLS and SASL.
+        client: The Java client, "consumer" or "producer". here: The user of the options, "source" or "sink".
     """
     for name in given:
         if name in refused:
@@ -47,18 +47,18 @@ def check_names(
         if name not in without_effect:
             near = guess(name, [*honoured, *without_effect])
             raise BadOption(
-                f"kafka.{name} is no property of Kafka's {client}{f'; did you mean kafka.{near}?' if near else ''}"
+                f"kafka.{name} is not a property of Kafka's {client}{f'; did you mean kafka.{near}?' if near else ''}"
             )
         warn_once(f"kafka.{name} has no effect on the {here} kafkapy, which does not use Kafka's Java {client}")
 
 
 def check_security(given: Mapping[str, str]) -> None:
-    """Raises BadOption for all but PLAINTEXT, warns of what belongs to the others."""
+    """Raise BadOption for a security protocol other than PLAINTEXT. Warn of options for the others."""
     protocol = as_word("kafka.security.protocol", given.get("security.protocol", PROTOCOLS[0]).strip(), PROTOCOLS)
     if protocol != PROTOCOLS[0]:
         raise BadOption(
-            f"kafka.security.protocol is {given['security.protocol']!r}: kafkapy's client speaks PLAINTEXT only; "
-            "name a listener of the broker that does"
+            f"kafka.security.protocol is {given['security.protocol']!r}: kafkapy's client supports PLAINTEXT only; "
+            "name a PLAINTEXT listener of the broker"
         )
     for name in given:
         if name.startswith(("ssl.", "sasl.")):
@@ -66,7 +66,7 @@ def check_security(given: Mapping[str, str]) -> None:
 
 
 def warn_once(text: str) -> None:
-    """A warning to the log, once a process."""
+    """Log a warning, once in this process."""
     if text not in _warned:
         _warned.add(text)
         log.warning("%s.", text)

@@ -1,5 +1,4 @@
-"""Options `kafka.*`: properties of Kafka's own consumer, sorted into those that this source honours, those that Spark
-refuses too, and those that mean nothing here.
+"""The options `kafka.*` of the source: consumer properties that are honoured, refused (as by Spark), or without effect.
 
 Source: ConsumerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
 """
@@ -23,9 +22,9 @@ HONOURED = (
     "security.protocol",
 )
 REFUSED = {
-    "auto.offset.reset": "where a query starts is what startingOffsets is for, and it goes on where it left off",
-    "key.deserializer": "keys come as bytes; cast them with DataFrame operations",
-    "value.deserializer": "values come as bytes; cast them with DataFrame operations",
+    "auto.offset.reset": "startingOffsets says where a query starts, and it continues where it stopped",
+    "key.deserializer": "keys are bytes; cast them with DataFrame operations",
+    "value.deserializer": "values are bytes; cast them with DataFrame operations",
     "enable.auto.commit": "Spark keeps the offsets in its checkpoint",
     "interceptor.classes": "interceptors could change what is read",
 }
@@ -74,10 +73,12 @@ WITHOUT_EFFECT = frozenset(
 
 @dataclass(frozen=True)
 class ConsumerProperties:
-    """Attributes:
-    client_id: None where the source is to choose one.
-    request_timeout_s: for one request.
-    api_timeout_s: for how long a broker that has been reached before is tried again.
+    """The source's consumer properties.
+
+    Attributes:
+        client_id: None: the source chooses one.
+        request_timeout_s: The time limit for one request.
+        api_timeout_s: How long a broker that was reached before is retried.
     """
 
     bootstrap_servers: str
@@ -88,7 +89,7 @@ class ConsumerProperties:
 
 
 def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
-    """From the options `kafka.*`, named without that prefix. Raises BadOption."""
+    """Return the properties in the options `kafka.*`, given without that prefix. Raises BadOption."""
     check_names(
         given, honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="consumer", here="source"
     )
@@ -96,7 +97,7 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
     check_security(given)
     if "group.id" in given:
         warn_once(
-            "kafka.group.id only names the client here: the source joins no group and commits no offsets, its position "
+            "kafka.group.id only names the client: the source joins no group and commits no offsets, its position "
             "is in Spark's checkpoint"
         )
     isolation = as_word("kafka.isolation.level", given.get("isolation.level", ISOLATION[0]).strip(), ISOLATION)
@@ -110,4 +111,5 @@ def consumer_properties(given: Mapping[str, str]) -> ConsumerProperties:
 
 
 def _seconds(given: Mapping[str, str], name: str, default: str) -> float:
+    """Return a property in milliseconds as seconds."""
     return as_integer(f"kafka.{name}", given.get(name, default).strip()) / 1000

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over: names in any case, values always text. What is wrong is said in one sentence."""
+"""Options as Spark passes them: names in any case, values as text. Each error message is one sentence."""
 
 import difflib
 import re
@@ -14,18 +14,18 @@ LARGEST_LONG = (1 << 63) - 1
 
 
 class BadOption(ValueError):
-    """An option's name or value cannot be used; the text names both and says what can."""
+    """An option's name or value cannot be used. The message has both, and says what is valid."""
 
 
 class Options:
     """The options of one source or sink.
 
     Args:
-        given: what the user wrote.
-        known: the names there are, in the spelling that messages use; `kafka.*` is left to the caller.
-        of: who takes them, for messages.
+        given: The user's options.
+        known: The valid names, spelled as in messages. The caller checks `kafka.*`.
+        of: The source or sink, for messages.
     Raises:
-        BadOption: a name that is not known.
+        BadOption: An unknown name.
     """
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str], of: str) -> None:
@@ -43,34 +43,36 @@ class Options:
         return name.lower() in self._given
 
     def kafka(self) -> dict[str, str]:
-        """The options `kafka.*`, without that prefix."""
+        """Return the options `kafka.*`, without that prefix."""
         return {name[6:]: value for name, value in self._given.items() if name.startswith("kafka.")}
 
     def text(self, name: str) -> str | None:
-        """Without the spaces around it; None if it is not given."""
+        """Return an option's value without surrounding spaces, None if it is not given."""
         value = self._given.get(name.lower())
         return None if value is None else value.strip()
 
     def boolean(self, name: str, default: bool) -> bool:
+        """Return an option as a boolean. Raises BadOption."""
         word = self.text(name)
         return default if word is None else as_boolean(name, word)
 
     def integer(self, name: str, default: int | None = None, *, least: int = 0) -> int | None:
+        """Return an option as a number of at least `least`. Raises BadOption."""
         word = self.text(name)
         return default if word is None else as_integer(name, word, least=least)
 
     def word(self, name: str, words: Sequence[W], default: W) -> W:
-        """One of some words, in any case; they are given in lower case."""
+        """Return an option that is one of `words` (lower case), given in any case. Raises BadOption."""
         word = self.text(name)
         return default if word is None else as_word(name, word, words)
 
     def names(self, name: str) -> list[str] | None:
-        """Words separated by commas."""
+        """Return the words of a comma-separated option, None if it is not given."""
         word = self.text(name)
         return None if word is None else [one for one in map(str.strip, word.split(",")) if one]
 
     def milliseconds(self, name: str, default: int) -> int:
-        """A time such as 30s, 15m or 1h; a bare number is milliseconds."""
+        """Return a time such as 30s, 15m or 1h in ms. A number without a unit is in ms. Raises BadOption."""
         word = self.text(name)
         if word is None:
             return default
@@ -81,20 +83,21 @@ class Options:
 
 
 def as_boolean(name: str, word: str) -> bool:
+    """Return True for "true" and False for "false". Raise BadOption for other words."""
     if word.lower() not in ("true", "false"):
         raise BadOption(f"{name} is {word!r}: write true or false")
     return word.lower() == "true"
 
 
 def as_integer(name: str, word: str, *, least: int = 0) -> int:
-    """Raises BadOption for what is no number from `least` to the largest long."""
+    """Return the number. Raise BadOption unless it is from `least` to the largest long."""
     if not re.fullmatch(r"[+-]?[0-9]+", word) or not least <= int(word) <= LARGEST_LONG:
         raise BadOption(f"{name} is {word!r}: write a whole number, {least} or more")
     return int(word)
 
 
 def as_timestamp(name: str, word: str) -> int:
-    """Milliseconds since 1970."""
+    """Return a timestamp in ms since 1970. Raises BadOption."""
     try:
         return as_integer(name, word)
     except BadOption:
@@ -102,6 +105,7 @@ def as_timestamp(name: str, word: str) -> int:
 
 
 def as_word(name: str, word: str, words: Sequence[W]) -> W:
+    """Return the one of `words` that `word` is in any case. Raise BadOption if there is none."""
     for one in words:
         if one == word.lower():
             return one
@@ -109,5 +113,5 @@ def as_word(name: str, word: str, words: Sequence[W]) -> W:
 
 
 def guess(name: str, among: Iterable[str]) -> str | None:
-    """The name that was probably meant."""
+    """Return the known name most similar to `name`, None if there is none."""
     return next(iter(difflib.get_close_matches(name, list(among), n=1, cutoff=0.7)), None)

@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as the options say it, before a broker was asked.
+"""The offsets where a query starts and ends, as options, before they are resolved by asking brokers.
 
 Source: KafkaOffsetRangeLimit and KafkaSourceProvider.getKafkaOffsetRangeLimit of Spark.
 """
@@ -23,23 +23,23 @@ LIMIT_OPTIONS = (
 
 @dataclass(frozen=True)
 class Edge:
-    """The beginning or the end of every partition: EARLIEST or LATEST."""
+    """The earliest or latest offset (EARLIEST, LATEST) of every partition."""
 
     at: int
 
 
 @dataclass(frozen=True)
 class AtOffsets:
-    """An offset for each partition, LATEST and EARLIEST among them."""
+    """An offset for each partition, which may be LATEST or EARLIEST."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
 class AtTimestamp:
-    """The first record at or after a time (ms); `each` for single partitions, `all` for every one.
+    """The first record at or after a time (ms): `all` for every partition, or `each` for single ones.
 
-    or_latest: where no record is that late, the end is meant; else it is an error.
+    or_latest: Whether a partition without such a record starts at its end, or is an error.
     """
 
     all: int | None
@@ -51,18 +51,18 @@ Limit = Edge | AtOffsets | AtTimestamp
 
 
 def starting_limit(options: Options) -> Limit | None:
-    """From startingTimestamp, else startingOffsetsByTimestamp, else startingOffsets; None: none is given."""
+    """Return the start: startingTimestamp, else startingOffsetsByTimestamp, else startingOffsets, else None."""
     strategy = options.word("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     return _limit(options, "starting", or_latest=strategy == "latest")
 
 
 def ending_limit(options: Options) -> Limit | None:
-    """The same for the end, which is the partition's own where no record is late enough."""
+    """Return the end, like `starting_limit`. Without a record at or after the time, it is the partition's end."""
     return _limit(options, "ending", or_latest=True)
 
 
 def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
-    """A batch cannot begin at the end, nor end at the beginning. Raises BadOption."""
+    """Raise BadOption for a batch query that starts at the end or ends at the beginning."""
     for name, limit, wrong, word in (
         ("startingOffsets", starting, LATEST, "latest"),
         ("endingOffsets", ending, EARLIEST, "earliest"),
@@ -76,6 +76,7 @@ def check_batch_limits(starting: Limit | None, ending: Limit | None) -> None:
 
 
 def _limit(options: Options, which: str, *, or_latest: bool) -> Limit | None:
+    """Return the limit in the options that begin with `which`, None if there is none."""
     if (text := options.text(name := f"{which}Timestamp")) is not None:
         return AtTimestamp(as_timestamp(name, text), {}, or_latest)
     if (text := options.text(name := f"{which}OffsetsByTimestamp")) is not None:

@@ -1,5 +1,4 @@
-"""The options of the source `kafkapy-log`: those of `kafkapy` as far as they make sense without a broker, and where the
-files are."""
+"""The options of the source `kafkapy-log`: paths, and those of `kafkapy` that need no broker."""
 
 import json
 import re
@@ -37,8 +36,8 @@ KNOWN = (
     "maxPartitionBytes",
     "ignoreCorruptFiles",
 )
-# One task for each of so many bytes, fewer where there would not be one for each of TASKS, down to LEAST_BYTES: a task
-# costs a quarter of a second before it reads anything.
+# A task has at most MAX_BYTES. If that gives fewer than TASKS tasks, tasks are smaller, but not below LEAST_BYTES, as a
+# task takes a quarter of a second before it reads anything.
 MAX_BYTES, LEAST_BYTES, TASKS = 128 << 20, 32 << 20, 8
 
 _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30}
@@ -46,11 +45,13 @@ _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 @dataclass(frozen=True)
 class LogOptions:
-    """Attributes:
-    paths: absolute.
-    subscription: None: all there is but Kafka's own topics.
-    max_bytes: of segment files for one task; None: as MAX_BYTES and TASKS have it.
-    ignore_damage: what cannot be read is left out, with a warning.
+    """The checked options.
+
+    Attributes:
+        paths: Absolute paths.
+        subscription: None: all topics except Kafka's internal ones.
+        max_bytes: The most bytes of segment files for one task. None: see MAX_BYTES.
+        ignore_damage: Skip data that cannot be read, with a warning.
     """
 
     paths: tuple[Path, ...]
@@ -64,7 +65,7 @@ class LogOptions:
     ignore_damage: bool
 
     def places(self) -> list[Place]:
-        """The partitions that are to be read. Raises OfflineError, OSError."""
+        """Return the partitions to read. Raises OfflineError, OSError."""
         wanted = self.subscription
         if wanted is None:
             return selected(self.paths)
@@ -73,11 +74,11 @@ class LogOptions:
             found = [place for place in found if place.topic is not None and wanted.wants_topic(place.topic, False)]
         if missing := set(wanted.assigned) - {(place.topic, place.partition) for place in found}:
             topic, number = min(missing)
-            raise BadOption(f"assign names {topic}-{number}, and there is no such partition in {self._where}")
+            raise BadOption(f"assign names {topic}-{number}, but there is no such partition in {self._where}")
         return [place for place in found if wanted.wants((place.topic or "", place.partition or 0))]
 
     def bounds(self, places: list[Place]) -> Bounds:
-        """Raises BadOption where offsets are given for some of the partitions only."""
+        """Return the offsets to read. Raises BadOption if offsets are given for only some of the partitions."""
         start, starts = self._edge("starting", self.starting, EARLIEST, places)
         end, ends = self._edge("ending", self.ending, LATEST, places)
         return Bounds(start, end, starts, ends)
@@ -85,6 +86,7 @@ class LogOptions:
     def _edge(
         self, which: str, limit: Limit | None, default: int, places: list[Place]
     ) -> tuple[Bound, dict[TopicPartition, Bound]]:
+        """Return a limit as a bound for all partitions and bounds for single ones."""
         if limit is None:
             return default, {}
         if isinstance(limit, Edge):
@@ -99,22 +101,23 @@ class LogOptions:
             each = {where: Time(time, limit.or_latest) for where, time in limit.each.items()}
         for place in places:
             if (place.topic, place.partition) not in each:
-                raise BadOption(f"{option} has nothing for {place.name}: name each partition that is to be read")
+                raise BadOption(f"{option} has nothing for {place.name}: name each partition to read")
         return default, each
 
     @property
     def _where(self) -> str:
+        """Return the paths as text, for messages."""
         return ", ".join(map(str, self.paths))
 
 
 def log_options(given: Mapping[str, str]) -> LogOptions:
-    """Raises BadOption with a sentence about the first thing that is wrong."""
+    """Return the checked options. Raises BadOption for the first error."""
     options = Options(given, KNOWN, "The source kafkapy-log")
     kafka = options.kafka()
     isolation = kafka.pop("isolation.level", ISOLATION[0]).strip()
     if kafka:
         raise BadOption(
-            f"kafka.{min(kafka)} is for the source kafkapy: kafkapy-log asks no broker, and of the options kafka.* has "
+            f"kafka.{min(kafka)} is for the source kafkapy: kafkapy-log uses no broker, and of the options kafka.* has "
             f"{ISOLATION_OPTION} only"
         )
     starting, ending = starting_limit(options), ending_limit(options)
@@ -133,7 +136,7 @@ def log_options(given: Mapping[str, str]) -> LogOptions:
 
 
 def _paths(options: Options) -> tuple[Path, ...]:
-    """From load("..."), or from load([...]), which Spark hands over as JSON."""
+    """Return the paths of load("...") or load([...]); Spark passes the latter as JSON."""
     found = [] if (one := options.text("path")) is None else [one]
     if (several := options.text("paths")) is not None:
         try:
@@ -152,15 +155,17 @@ def _paths(options: Options) -> tuple[Path, ...]:
 
 
 def _path(text: str) -> Path:
+    """Return an absolute path. Raise BadOption for URLs other than file:."""
     scheme = re.match(r"([a-zA-Z][a-zA-Z0-9+.-]*):", text)
     if scheme and scheme[1].lower() != "file":
         raise BadOption(
-            f"the path {text!r} is in {scheme[1]}, and the source kafkapy-log reads files: mount it, on every worker"
+            f"the path {text!r} is in {scheme[1]}, but the source kafkapy-log reads files: mount it on every worker"
         )
     return Path(re.sub(r"^/*", "/", text[5:]) if scheme else text).absolute()
 
 
 def _bytes(options: Options, name: str) -> int | None:
+    """Return a size such as 64m in bytes, None if it is not given. Raises BadOption."""
     word = options.text(name)
     if word is None:
         return None

@@ -1,4 +1,4 @@
-"""The JSON in options: partitions, and an offset or a timestamp for each.
+"""JSON in options: partitions, or an offset or timestamp for each partition.
 
 Source: JsonUtils of Spark's Kafka source.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.spark.options.given import LARGEST_LONG, BadOption
 
-LATEST, EARLIEST = -1, -2  # offsets in JSON that stand for the end and for the beginning
+LATEST, EARLIEST = -1, -2  # offsets in JSON that mean the end and the beginning
 
 OFFSETS_EXAMPLE = '{"orders":{"0":23,"1":-1},"payments":{"0":-2}} (-1: latest, -2: earliest)'
 TIMESTAMPS_EXAMPLE = '{"orders":{"0":1718000000000}} (ms since 1970)'
@@ -17,7 +17,7 @@ PARTITIONS_EXAMPLE = '{"orders":[0,1],"payments":[0]}'
 
 
 def partitions_of(option: str, text: str) -> list[TopicPartition]:
-    """From `{"topic":[0,1]}`; raises BadOption for anything else."""
+    """Return the partitions in `{"topic":[0,1]}`. Raises BadOption."""
     loaded = _object(option, text, PARTITIONS_EXAMPLE)
     found: set[TopicPartition] = set()
     for topic, indexes in loaded.items():
@@ -30,16 +30,17 @@ def partitions_of(option: str, text: str) -> list[TopicPartition]:
 
 
 def offsets_of(option: str, text: str) -> dict[TopicPartition, int]:
-    """From `{"topic":{"0":5}}`, -1 and -2 among them."""
+    """Return the offsets in `{"topic":{"0":5}}`, including -1 and -2. Raises BadOption."""
     return _numbers(option, text, OFFSETS_EXAMPLE, least=EARLIEST)
 
 
 def timestamps_of(option: str, text: str) -> dict[TopicPartition, int]:
-    """The same with timestamps (ms)."""
+    """Return the timestamps (ms) in `{"topic":{"0":1718000000000}}`. Raises BadOption."""
     return _numbers(option, text, TIMESTAMPS_EXAMPLE, least=0)
 
 
 def _numbers(option: str, text: str, example: str, *, least: int) -> dict[TopicPartition, int]:
+    """Return a number of at least `least` for each partition."""
     found: dict[TopicPartition, int] = {}
     for topic, numbers in _object(option, text, example).items():
         if not isinstance(numbers, dict):
@@ -52,6 +53,7 @@ def _numbers(option: str, text: str, example: str, *, least: int) -> dict[TopicP
 
 
 def _object(option: str, text: str, example: str) -> dict[str, Any]:
+    """Return the JSON object in an option. Raise BadOption if it is not one."""
     try:
         loaded = json.loads(text)
     except (ValueError, RecursionError):
@@ -62,6 +64,7 @@ def _object(option: str, text: str, example: str) -> dict[str, Any]:
 
 
 def _whole(number: Any, least: int, most: int) -> bool:
+    """Return True for an int between two bounds."""
     return isinstance(number, int) and not isinstance(number, bool) and least <= number <= most
 
 

@@ -1,5 +1,4 @@
-"""Options `kafka.*` of the sink: properties of Kafka's own producer, sorted into those that it honours, those that it
-refuses, and those that mean nothing here.
+"""The options `kafka.*` of the sink: producer properties that are honoured, refused, or without effect.
 
 Source: ProducerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
 """
@@ -13,7 +12,7 @@ from kafkapy.spark.options.given import BadOption, as_boolean, as_integer, as_wo
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
-# With Kafka's defaults where they are Kafka's. Larger batches are what Arrow is for; linger would mean nothing.
+# Kafka's defaults, except for a larger batch.size, as rows come in large Arrow batches, and client.id.
 DEFAULTS = {
     "acks": "all",
     "batch.size": str(256 * 1024),
@@ -28,8 +27,8 @@ HONOURED = ("bootstrap.servers", "enable.idempotence", "security.protocol", "tra
 REFUSED = {
     "key.serializer": "keys are written as the bytes, or the UTF-8, of the column key",
     "value.serializer": "values are written as the bytes, or the UTF-8, of the column value",
-    "transactional.id": "each task has one of its own; how they begin is what the option transactionalIdPrefix is for",
-    "partitioner.class": "keys choose a partition as Kafka does; for another choice fill the column partition",
+    "transactional.id": "each task has its own; set their prefix with the option transactionalIdPrefix",
+    "partitioner.class": "keys choose a partition as in Kafka; to choose another, fill the column partition",
     "interceptor.classes": "interceptors could change what is written",
 }
 WITHOUT_EFFECT = frozenset(
@@ -48,14 +47,16 @@ LONGEST_INT = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class ProducerProperties:
-    """Attributes:
-    acks: -1 all in-sync replicas, 1 the leader, 0 nobody answers.
-    codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-    batch_bytes, request_bytes: of a batch before compression, and of a request.
-    request_timeout_s: for one answer.
-    delivery_timeout_s: for a batch with all its retries, and for the end of a transaction with its own.
-    block_s: how long a broker is waited for that cannot be reached.
-    transaction_timeout_s: after this the broker aborts a transaction by itself; None: as long as it allows.
+    """The sink's producer properties.
+
+    Attributes:
+        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
+        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        batch_bytes, request_bytes: The largest sizes of a batch before compression and of a request.
+        request_timeout_s: The time limit for one response.
+        delivery_timeout_s: The time limit for a batch, and for ending a transaction, with all retries.
+        block_s: How long to retry a broker that cannot be reached.
+        transaction_timeout_s: The broker aborts a transaction that takes longer. None: the broker's maximum.
     """
 
     bootstrap_servers: str
@@ -72,7 +73,7 @@ class ProducerProperties:
 
 
 def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
-    """From the options `kafka.*`, named without that prefix. Raises BadOption."""
+    """Return the properties in the options `kafka.*`, given without that prefix. Raises BadOption."""
     check_names(
         given, honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="producer", here="sink"
     )
@@ -101,7 +102,8 @@ def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
 
 
 def _number(values: Mapping[str, str], name: str, *, least: int = 0) -> int:
+    """Return a property as an int. Raises BadOption."""
     number = as_integer(f"kafka.{name}", values[name], least=least)
     if number > LONGEST_INT:
-        raise BadOption(f"kafka.{name} is {values[name]!r}: {LONGEST_INT} is the most")
+        raise BadOption(f"kafka.{name} is {values[name]!r}: the maximum is {LONGEST_INT}")
     return number

@@ -8,7 +8,15 @@ from kafkapy.spark.options.producer_properties import ProducerProperties, produc
 
 DELIVERIES = ("at-least-once", "exactly-once")
 ON_LOST = ("fail", "skip")
-KNOWN = ("topic", "delivery", "decisionTopic", "transactionalIdPrefix", "onLostTransactions", "includeHeaders")
+KNOWN = (
+    "topic",
+    "tombstones",
+    "delivery",
+    "decisionTopic",
+    "transactionalIdPrefix",
+    "onLostTransactions",
+    "includeHeaders",
+)  # Spark passes these to every sink
 OF_SPARK = ("checkpointLocation", "queryName", "path")  # Spark hands its own on to every sink
 
 DECISION_TOPIC = "kafkapy-spark-decisions"
@@ -17,18 +25,20 @@ ID_PREFIX = "kafkapy-spark"
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Checked; travels to the workers.
+    """The checked options of the sink, which are sent to the workers.
 
     Attributes:
-        topic: where rows go; None: the column `topic` says it for each.
-        exactly_once: as `delivery` says.
-        decision_topic: where it is kept which transactions make an epoch.
-        id_prefix: how all transactional ids begin.
-        skip_lost: goes on without the rows of transactions that timed out after their epoch was decided.
+        topic: The topic of all rows. None: each row's column `topic`.
+        tombstones: Write rows without a column `value` as tombstones, instead of refusing them.
+        exactly_once: Whether `delivery` is exactly-once.
+        decision_topic: The topic that records which transactions belong to an epoch.
+        id_prefix: The prefix of all transactional ids.
+        skip_lost: Continue without the rows of transactions that timed out after their epoch was decided.
     """
 
     producer: ProducerProperties
     topic: str | None
+    tombstones: bool
     exactly_once: bool
     decision_topic: str
     id_prefix: str
@@ -36,21 +46,20 @@ class SinkOptions:
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Raises BadOption with what is wrong."""
+    """Return the checked options. Raises BadOption."""
     options = Options(given, (*KNOWN, *OF_SPARK), "the sink kafkapy")
-    options.boolean(
-        "includeHeaders", False
-    )  # has no effect: headers are written where there is a column, as by Spark's
+    options.boolean("includeHeaders", False)  # no effect: headers are written if there is a column, as by Spark's sink
     producer = producer_properties(options.kafka())
     exactly_once = options.word("delivery", DELIVERIES, DELIVERIES[0]) == DELIVERIES[1]
     if exactly_once and not (producer.acks == -1 and producer.idempotent):
         raise BadOption("delivery is exactly-once, which needs kafka.acks=all and kafka.enable.idempotence=true")
     topic = options.text("topic")
     if topic == "":
-        raise BadOption("topic is empty: name one, or leave the option out and fill a column topic")
+        raise BadOption("topic is empty: name one, or leave out the option and fill the column topic")
     return SinkOptions(
         producer=producer,
         topic=topic,
+        tombstones=options.boolean("tombstones", False),
         exactly_once=exactly_once,
         decision_topic=_name(options, "decisionTopic", DECISION_TOPIC),
         id_prefix=_name(options, "transactionalIdPrefix", ID_PREFIX),
@@ -59,6 +68,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
 
 
 def _name(options: Options, name: str, default: str) -> str:
+    """Return a text option that must not be empty."""
     text = options.text(name)
     if text == "":
         raise BadOption(f"{name} is empty; leave it out for {default!r}")

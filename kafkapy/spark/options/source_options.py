@@ -1,4 +1,4 @@
-"""The options of the source, read once and checked; names, defaults and meanings are those of Spark's Kafka source.
+"""The checked options of the source; names, defaults and meanings are those of Spark's Kafka source.
 
 Source: KafkaSourceProvider of Spark, "Structured Streaming + Kafka Integration Guide".
 """
@@ -31,13 +31,15 @@ KNOWN = (
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """Attributes:
-    given: the names that were given, in lower case, for what holds for batches or for streams only.
-    columns: in the order of the rows.
-    poll_timeout_s: how long a task waits for records that are there.
-    num_retries, retry_interval_s: for the driver's questions about offsets.
-    max_offsets, min_offsets: for one micro-batch; None: no limit.
-    max_delay_s: how long too few records are waited for.
+    """The checked options of the source.
+
+    Attributes:
+        given: The names that were given, in lower case, to check options that only batches or streams have.
+        columns: The columns in the order of the rows.
+        poll_timeout_s: How long a task waits for existing records.
+        num_retries, retry_interval_s: For the driver's offset lookups.
+        max_offsets, min_offsets: The limits of one micro-batch; None: no limit.
+        max_delay_s: How long a micro-batch waits for min_offsets.
     """
 
     consumer: ConsumerProperties
@@ -58,22 +60,22 @@ class SourceOptions:
     given: frozenset[str]
 
     def client_id(self, role: str) -> str:
-        """What the broker sees us as; `role` is driver or executor."""
+        """Return the client id. `role` is driver or executor."""
         return self.consumer.client_id or f"{self.group_id_prefix}-{role}"
 
     def check_batch(self) -> None:
-        """Raises BadOption for what a batch query cannot do."""
+        """Raise BadOption for options that a batch query cannot have."""
         check_batch_limits(self.starting, self.ending)
 
     def check_stream(self) -> None:
-        """The same for a streaming query."""
+        """Raise BadOption for options that a streaming query cannot have."""
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if name.lower() in self.given:
                 raise BadOption(f"{name} is for batch queries: a streaming query has no end")
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """Raises BadOption with a sentence about the first thing that is wrong."""
+    """Return the checked options. Raises BadOption for the first error."""
     options = Options(given, KNOWN, "The source kafkapy")
     most, least = options.integer("maxOffsetsPerTrigger", least=1), options.integer("minOffsetsPerTrigger", least=1)
     if most is not None and least is not None and least > most:
@@ -99,7 +101,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def columns_of(options: Options) -> tuple[str, ...]:
-    """From columns and includeHeaders."""
+    """Return the columns that `columns` and `includeHeaders` select. Raises BadOption."""
     with_headers = options.boolean("includeHeaders", False)
     names = options.names("columns")
     if names is None:
@@ -109,7 +111,7 @@ def columns_of(options: Options) -> tuple[str, ...]:
     if not found or "" in found or len(set(found)) < len(found):
         raise BadOption(f"columns is {options.text('columns')!r}: write some of {', '.join(COLUMNS)}, each once")
     if with_headers and "headers" not in found:
-        raise BadOption("includeHeaders is true and columns leaves headers out: name it there, or leave columns away")
+        raise BadOption("includeHeaders is true but columns leaves out headers: name it there, or leave out columns")
     return tuple(found)
 
 

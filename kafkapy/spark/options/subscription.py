@@ -1,7 +1,7 @@
-"""Which topics and partitions a query reads: `assign`, `subscribe` or `subscribePattern`.
+"""The topics and partitions that a query reads: `assign`, `subscribe` or `subscribePattern`.
 
-Source: ConsumerStrategy of Spark's Kafka source. A pattern is searched for in the name, as there; it is Python's `re`,
-which differs from Java's in rare constructs only.
+Source: ConsumerStrategy of Spark's Kafka source. As there, a pattern is searched for in the name. It is a Python
+regular expression, which differs from Java's in rare constructs only.
 """
 
 import re
@@ -16,12 +16,12 @@ WAYS = ("assign", "subscribe", "subscribePattern")
 
 @dataclass(frozen=True)
 class Subscription:
-    """One of the three is set.
+    """The subscription of a query. Exactly one of the attributes is set.
 
     Attributes:
-        assigned: these partitions and no others.
-        topics: all partitions of these, new ones too.
-        pattern: all partitions of the topics whose names it is found in, new ones too.
+        assigned: These partitions only.
+        topics: All partitions of these topics, including new partitions.
+        pattern: All partitions of the topics whose name has a match, including new topics.
     """
 
     assigned: tuple[TopicPartition, ...] = ()
@@ -30,24 +30,24 @@ class Subscription:
 
     @property
     def named_topics(self) -> list[str] | None:
-        """The topics to ask the broker about; None: all."""
+        """Return the topics to look up, None for all topics."""
         if self.pattern is not None:
             return None
         return sorted({topic for topic, _ in self.assigned} | set(self.topics))
 
     def wants_topic(self, name: str, internal: bool) -> bool:
-        """Internal topics are read by nobody who does not name them."""
+        """Return True if the topic is subscribed. A pattern never selects internal topics."""
         if self.pattern is not None:
             return not internal and re.search(self.pattern, name) is not None
         return name in (self.named_topics or ())
 
     def wants(self, where: TopicPartition) -> bool:
-        """Whether a partition of a topic that is wanted is wanted itself."""
+        """Return True if a partition of a subscribed topic is subscribed."""
         return not self.assigned or where in self.assigned
 
 
 def subscription(options: Options) -> Subscription:
-    """Raises BadOption unless exactly one of the three ways is given, in its form."""
+    """Return the subscription. Raises BadOption unless exactly one of the three options is given, correctly."""
     given = [way for way in WAYS if way in options]
     if len(given) != 1:
         what = f"{' and '.join(given)} are" if given else "none is"
@@ -66,5 +66,5 @@ def subscription(options: Options) -> Subscription:
             raise re.error("it is empty")
         re.compile(text)
     except re.error as error:
-        raise BadOption(f"subscribePattern is {text!r}, which is no regular expression: {error}") from None
+        raise BadOption(f"subscribePattern is {text!r}, which is not a regular expression: {error}") from None
     return Subscription(pattern=text)

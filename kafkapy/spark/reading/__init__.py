@@ -1,1 +1,1 @@
-"""Reading topics: which offsets a query has, how they become tasks, and what a task does."""
+"""Reading topics: the offsets of a query, their division into tasks, and the tasks."""

@@ -1,6 +1,6 @@
-"""A batch query: the offsets are fixed when `load()` is called, and every action reads the same rows.
+"""A batch query. Offsets are fixed at `load()`, so every action reads the same rows.
 
-Source: KafkaBatch of Spark, which looks at the offsets anew for every action.
+Source: KafkaBatch of Spark, which looks the offsets up for every action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from kafkapy.client.admin import EARLIEST, LATEST
 from kafkapy.spark.options.limits import AtOffsets, Edge
 from kafkapy.spark.options.source_options import SourceOptions
-from kafkapy.spark.plainly import plainly
+from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.data_loss import report_data_loss
 from kafkapy.spark.reading.offset_reader import OffsetReader, listed
 from kafkapy.spark.reading.positions import Positions
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Pickled to the workers: holds nothing but the options."""
+    """Plans and reads a batch query. Pickled to the workers, so it only holds the options."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
-    @plainly
-    def partitions(self) -> list[InputPartition]:  # Spark takes a list only
+    @without_traceback
+    def partitions(self) -> list[InputPartition]:  # Spark requires a list
         options = self._options
         starting, ending = options.starting or Edge(EARLIEST), options.ending or Edge(LATEST)
         with OffsetReader(options) as reader:
@@ -50,22 +50,22 @@ class BatchReader(DataSourceReader):
         return read_range(partition, self._options)
 
     def _within(self, start: Positions, end: Positions, latest: Positions) -> Positions:
-        """The end, where the partitions have that many records: nobody would ever send the others."""
+        """Return the end, limited to the partitions' ends: a task would wait without end for other records."""
         offsets = dict(end.offsets)
         for where, last in latest.offsets.items():
             for name, positions in (("startingOffsets", start.offsets), ("endingOffsets", end.offsets)):
                 if (at := positions.get(where, 0)) > last:
                     report_data_loss(
                         self._options.fail_on_data_loss,
-                        f"{name} of {where[0]}-{where[1]} is {at}, and the partition ends at {last}",
+                        f"{name} of {where[0]}-{where[1]} is {at}, but the partition ends at {last}",
                     )
             if where in offsets:
                 offsets[where] = min(offsets[where], last)
         return Positions(offsets, end.topic_ids)
 
     def _check_same(self, start: Positions, end: Positions) -> None:
-        """Between the two questions topics can come and go."""
+        """Raise an error if topics were created or deleted between the lookups of start and end."""
         changed = set(start.offsets) ^ set(end.offsets)
         changed |= {where for where in start.offsets if not start.same_topic(end, where[0])}
         if changed:
-            raise RuntimeError(f"{listed(changed)} came or went while the query was planned: load it again")
+            raise RuntimeError(f"{listed(changed)} was created or deleted while the query was planned: load it again")

@@ -1,4 +1,4 @@
-"""Connections of a worker process, kept from task to task: Spark uses its Python workers again."""
+"""Connections of a worker process, kept between tasks, as Spark reuses its Python workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ _idle: dict[tuple[int, str, str, float], list[Cluster]] = {}
 
 @contextmanager
 def borrowed_cluster(bootstrap_servers: str, client_id: str, timeout_s: float) -> Iterator[Cluster]:
-    """A cluster that nobody else uses meanwhile. It is kept for the next task unless this one failed or was given up,
-    when answers may be under way that nobody waits for."""
-    key = (os.getpid(), bootstrap_servers, client_id, timeout_s)  # workers are forked: sockets are not inherited
+    """Lend a Cluster for exclusive use. It is kept for the next task unless this one fails or is cancelled.
+
+    After a failure, responses may be outstanding on its connections.
+    """
+    key = (os.getpid(), bootstrap_servers, client_id, timeout_s)  # forked workers must not use inherited sockets
     kept = _idle.setdefault(key, [])
     cluster = kept.pop() if kept else Cluster(bootstrap_servers, client_id=client_id, timeout_s=timeout_s)
     try:

@@ -1,18 +1,18 @@
-"""What is done about records that are gone: an error, or a warning with failOnDataLoss=false."""
+"""Reports of records that no longer exist: an error, or with failOnDataLoss=false a warning."""
 
 import logging
 
 log = logging.getLogger("kafkapy.spark")
 
-REMEDY = 'set the option failOnDataLoss to "false" to go on with what is there'
+REMEDY = 'set the option failOnDataLoss to "false" to continue with the records that exist'
 
 
 class DataLoss(RuntimeError):
-    """Records that a query should have read are not there any more; the text says which, and what to do."""
+    """Records that a query should read do not exist any more. The message says which, and what to do."""
 
 
 def report_data_loss(fail: bool, text: str) -> None:
-    """Raises DataLoss, or warns; `text` is a sentence without its full stop."""
+    """Raise DataLoss, or log a warning. `text` is a sentence without its full stop."""
     if fail:
         raise DataLoss(f"{text}. Some data may have been missed; {REMEDY}.")
     log.warning("%s. Some data may have been missed.", text)

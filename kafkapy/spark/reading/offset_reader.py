@@ -1,4 +1,4 @@
-"""The driver's questions to the brokers: which partitions a query has, where they begin and end, where a time is.
+"""The driver's lookups at the brokers: partitions, their first and last offsets, offsets of timestamps.
 
 Source: KafkaOffsetReaderAdmin of Spark.
 """
@@ -26,10 +26,10 @@ T = TypeVar("T")
 
 
 class OffsetReader:
-    """Belongs to one thread; made where it is used, for it cannot be sent to another process.
+    """Looks up partitions and offsets. For one thread; construct it where it is used, as it cannot be pickled.
 
-    Every question is asked again up to fetchOffset.numRetries times. A broker that answered before and cannot be
-    reached now is waited for as long as kafka.default.api.timeout.ms says, so that a query outlives its restart.
+    Every lookup is retried fetchOffset.numRetries times. A broker that was reached before is retried for
+    kafka.default.api.timeout.ms, so that a query survives its restart.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -53,12 +53,14 @@ class OffsetReader:
         self._cluster.close()
 
     def resolved(self, limit: Limit, *, starting: bool) -> Positions:
-        """A limit as offsets of all partitions. Raises BadOption if it names other partitions than those there are,
-        or a time that no record reaches."""
+        """Return a limit as offsets of all partitions.
+
+        Raises BadOption if it names other partitions than exist, or a time after the last record.
+        """
         return self._retried(lambda: self._resolve(limit, starting))
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions begin; those that are gone are left out."""
+        """Return the first offsets of partitions, without those that no longer exist."""
         if not partitions:
             return {}
 
@@ -69,9 +71,12 @@ class OffsetReader:
         return self._retried(ask)
 
     def latest(self, known: Positions | None = None) -> Positions:
-        """Where all partitions end. With `known` a topic may be gone, unless failOnDataLoss forbids it. One that is, or
-        that ends before what is known, is asked about again: a broker that has just started, or begun to lead, may not
-        yet know better, and what is taken for gone and comes back is read from its beginning."""
+        """Return the end of all partitions.
+
+        With `known`, topics may be missing, unless failOnDataLoss is set. If a partition is missing or ends before its
+        known offset, the lookup is repeated: a broker that has just started, or just become the leader, may not have
+        current data, and a partition taken for deleted would be read again from its beginning later.
+        """
 
         def ask() -> Positions:
             missing_is_error = known is None or self._options.fail_on_data_loss
@@ -87,21 +92,25 @@ class OffsetReader:
             ]
             if not less:
                 break
-            log.warning("%s had records up to a later offset before; asked again (%d).", listed(less), attempt)
+            log.warning("%s had records up to a later offset before; looking again (%d).", listed(less), attempt)
             time.sleep(self._options.retry_interval_s)
             found = self._retried(ask)
         return found
 
     def have_moved(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Whether partitions end elsewhere now: the cheapest question, without a look at which there are. Also if it
-        has no answer, such as that of a leader which is gone: `latest` looks for the new one."""
+        """Return True if the ends of partitions have changed, or the lookup fails.
+
+        This is the cheapest lookup, without one of the partitions. After a failure, such as that of a leader that has
+        stopped, `latest` looks up the new leader.
+        """
         try:
             return self._edges(ends, LATEST) != ends
         except (ClientError, KafkaError) as error:
-            log.info("%s Asked for all that there is.", error)
+            log.info("%s Looking up all partitions.", error)
             return True
 
     def _resolve(self, limit: Limit, starting: bool) -> Positions:
+        """Return a limit as offsets, without retries."""
         partitions, ids = self._partitions(missing_is_error=True)
         option = "starting" if starting else "ending"
         if isinstance(limit, Edge):
@@ -115,6 +124,7 @@ class OffsetReader:
         return Positions(self._with_edges(self._at_times(times, limit)), ids)
 
     def _at_times(self, times: Mapping[TopicPartition, int], limit: AtTimestamp) -> dict[TopicPartition, int]:
+        """Return the offsets of timestamps, LATEST for those after the last record."""
         offsets = {}
         for where, answer in self._admin.offsets_now(times, isolation=self._isolation).items():
             if answer.offset < 0 and not limit.or_latest:
@@ -126,17 +136,19 @@ class OffsetReader:
         return offsets
 
     def _with_edges(self, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return offsets with EARLIEST and LATEST replaced by actual offsets."""
         for edge in (EARLIEST, LATEST):
             offsets |= self._edges([where for where, offset in offsets.items() if offset == edge], edge)
         return offsets
 
     def _edges(self, partitions: Iterable[TopicPartition], edge: int) -> dict[TopicPartition, int]:
+        """Return the first or last offsets of partitions."""
         wanted = dict.fromkeys(sorted(partitions), edge)
         found = self._admin.offsets_now(wanted, isolation=self._isolation) if wanted else {}
         return {where: found[where].offset for where in wanted}
 
     def _partitions(self, *, missing_is_error: bool) -> tuple[set[TopicPartition], dict[str, str]]:
-        """The partitions to read, and the ids of their topics."""
+        """Return the partitions to read, and the ids of their topics."""
         subscription = self._options.subscription
         self._cluster.refresh(subscription.named_topics)
         found: set[TopicPartition] = set()
@@ -149,8 +161,8 @@ class OffsetReader:
                 if topic.error_code == Errors.UNKNOWN_TOPIC_OR_PARTITION and not missing_is_error:
                     continue
                 known = topic.error_code != Errors.UNKNOWN_TOPIC_OR_PARTITION
-                said = message_of(topic.error_code) if known else "the broker has none of that name; make it first"
-                raise KafkaError(topic.error_code, f"topic {name!r}: {said}")
+                reason = message_of(topic.error_code) if known else "the broker has no such topic; create it first"
+                raise KafkaError(topic.error_code, f"topic {name!r}: {reason}")
             found.update(where for where in _of(topic) if subscription.wants(where))
             if topic.topic_id != NO_ID:
                 ids[name] = topic.topic_id.hex()
@@ -162,6 +174,7 @@ class OffsetReader:
         return found, ids
 
     def _retried(self, ask: Callable[[], T]) -> T:
+        """Return the result of a lookup, with retries."""
         deadline = time.monotonic() + self._options.consumer.api_timeout_s
         attempt = 1
         while True:
@@ -173,7 +186,7 @@ class OffsetReader:
                 waits = self._reached and isinstance(error, ConnectionFailed) and time.monotonic() < deadline
                 if attempt >= self._options.num_retries and not waits:
                     raise
-                log.warning("%s Asked again (%d).", error, attempt)
+                log.warning("%s Retrying (%d).", error, attempt)
             attempt += 1
             time.sleep(self._options.retry_interval_s)
 
@@ -181,16 +194,16 @@ class OffsetReader:
 def check_named(
     option: str, given: Mapping[TopicPartition, int], there: Collection[TopicPartition], advice: str
 ) -> None:
-    """Raises BadOption unless an option names each partition, and none that is not there."""
+    """Raise BadOption unless an option names exactly the existing partitions."""
     missing, unknown = set(there) - set(given), set(given) - set(there)
     if missing:
-        raise BadOption(f"{option} does not name {listed(missing)}, and has to name every partition: {advice}")
+        raise BadOption(f"{option} does not name {listed(missing)}, but has to name every partition: {advice}")
     if unknown:
         raise BadOption(f"{option} names {listed(unknown)}, which the query does not read")
 
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for a sentence; the first few of many."""
+    """Return partitions as text for a message; of many, only the first ones."""
     names = [f"{topic}-{index}" for topic, index in sorted(partitions)]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 

@@ -1,14 +1,15 @@
-"""How far a query has read, as Spark keeps it in the checkpoint: one JSON object an offset.
+"""A query's progress, which Spark keeps in the checkpoint as a JSON object.
 
     {"kafkapy": 1, "offsets": {"orders": {"0": 1200, "1": 1180}}, "topics": {"orders": "5f6c..."}}
 
-`topics` holds the ids of the topics, so that one that was deleted and made again under the same name is told apart.
-Two more keys are there at a query's beginning. Spark does not write down where a query starts, and asks anew when the
-first batch has to be repeated, when the answer may be another: `initial` marks that answer, and the end of the first
-batch carries the offsets that it really started from in `start`.
+`topics` has the topic ids, which tell a recreated topic from the old one of the same name.
 
-An offset of Spark's own Kafka source, `{"orders": {"0": 1200}}`, is understood too, so that a query can go on with this
-source where it left off with that one.
+Two more keys appear at the beginning of a query. Spark does not store the start of a query. If the first batch has to
+be repeated, Spark asks for the start again, and the answer may differ. `initial` marks such an answer, and the end of
+the first batch has the offsets that the query really started from in `start`.
+
+An offset of Spark's own Kafka source, `{"orders": {"0": 1200}}`, is read, too, so that its queries can continue with
+this source.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ VERSION = 1
 
 
 class BadCheckpoint(ValueError):
-    """A checkpoint holds what is no offset of this source."""
+    """The offset in a checkpoint is not one of this source."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class Positions:
     """The offset of the next record of each partition.
 
     Attributes:
-        topic_ids: hex; a topic is missing where the broker has no ids.
-        initial: whether this is where a new query starts.
-        start: where the query started; only in the end of its first batch.
+        topic_ids: Topic ids in hex. Topics without an id are missing.
+        initial: True for the start of a new query.
+        start: The start of the query; only in the end of its first batch.
     """
 
     offsets: Mapping[TopicPartition, int]
@@ -40,11 +41,11 @@ class Positions:
     start: Mapping[TopicPartition, int] | None = None
 
     def same_topic(self, other: "Positions", topic: str) -> bool:
-        """False if a topic is known to be another one of the same name."""
+        """Return False if both have an id of the topic, and the ids differ."""
         return self.topic_ids.get(topic) in (None, other.topic_ids.get(topic)) or topic not in other.topic_ids
 
     def to_json(self) -> dict[str, Any]:
-        """Equal positions give equal text: Spark compares that."""
+        """Return the JSON object. Equal positions give equal text, as Spark compares the text."""
         text: dict[str, Any] = {"kafkapy": VERSION, "offsets": _nested(self.offsets)}
         if self.topic_ids:
             text["topics"] = dict(sorted(self.topic_ids.items()))
@@ -56,14 +57,14 @@ class Positions:
 
 
 def positions_of(text: Any) -> Positions:
-    """Raises BadCheckpoint."""
+    """Return the positions in a checkpoint's offset. Raises BadCheckpoint."""
     try:
         if not isinstance(text.get("kafkapy"), int):
             return Positions(_flat(text))
         if text["kafkapy"] > VERSION:
             raise BadCheckpoint(
-                f"the checkpoint was written by a newer kafkapy (version {text['kafkapy']} of its form, this one knows "
-                f"{VERSION}): install that one"
+                f"the checkpoint was written by a newer kafkapy (format version {text['kafkapy']}, this one supports "
+                f"{VERSION}): install that version"
             )
         start = text.get("start")
         return Positions(
@@ -76,7 +77,7 @@ def positions_of(text: Any) -> Positions:
         if isinstance(error, BadCheckpoint):
             raise
         raise BadCheckpoint(
-            f"the checkpoint holds {text!r}, which is no offset of the source kafkapy: it is that of another query; "
+            f"the checkpoint holds {text!r}, which is not an offset of the source kafkapy but of another query; "
             "choose another checkpointLocation"
         ) from None
 

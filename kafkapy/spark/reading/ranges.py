@@ -1,4 +1,4 @@
-"""What each task reads: one range of offsets a partition, or more of them where the options ask for more tasks.
+"""The offset ranges of tasks: one range for each partition, or more if the options ask for more tasks.
 
 Source: KafkaOffsetRangeCalculator of Spark.
 """
@@ -14,11 +14,11 @@ from pyspark.sql.datasource import InputPartition
 
 @dataclass(frozen=True)
 class KafkaRange(InputPartition):
-    """start <= offset < end of one partition.
+    """The offsets start <= offset < end of one partition.
 
     Attributes:
-        topic_id: of the topic that was planned for, hex; "" if it is not known.
-        from_earliest: the query asked for the beginning, wherever that is when the task runs.
+        topic_id: The topic's id during planning, in hex; "" if not known.
+        from_earliest: Whether the query starts at the earliest offset, also if that changes before the task runs.
     """
 
     topic: str
@@ -30,21 +30,24 @@ class KafkaRange(InputPartition):
 
     @property
     def size(self) -> int:
-        """Offsets, not records: compaction and transactions leave gaps."""
+        """Return the number of offsets. There may be fewer records, as compaction and transactions leave gaps."""
         return self.end - self.start
 
 
 def divided(
     ranges: Sequence[KafkaRange], min_partitions: int | None, max_records_per_partition: int | None
 ) -> list[KafkaRange]:
-    """Ranges without the empty ones; each split until none has more records than allowed, then the large ones in
-    proportion to their size until there are about `min_partitions`."""
+    """Return the ranges that are not empty, split as the options say.
+
+    First, ranges are split until none has more than `max_records_per_partition`. Then large ones are split in
+    proportion to their size until there are about `min_partitions`.
+    """
     parts = [one for one in ranges if one.size > 0]
     if max_records_per_partition is not None:
         parts = [piece for one in parts for piece in _split(one, math.ceil(one.size / max_records_per_partition))]
     if min_partitions is None or min_partitions <= len(parts):
         return parts
-    # What stays whole is taken out of the sum, so that the others share all the tasks that are left.
+    # Leave out the ranges that are not split, so that the others share the remaining tasks.
     total = sum(one.size for one in parts)
     whole = {(one.topic, one.partition) for one in parts if _share(one.size, total, min_partitions) == 1}
     unsplit = [one for one in parts if _share(one.size, total, min_partitions) == 1]
@@ -58,10 +61,12 @@ def divided(
 
 
 def _share(size: int, total: int, tasks: int) -> int:
+    """Return the number of tasks for a range, in proportion to its size."""
     return max(math.floor(size / total * tasks + 0.5), 1)
 
 
 def _split(one: KafkaRange, count: int) -> list[KafkaRange]:
+    """Split a range into at most `count` pieces of about equal size."""
     pieces: list[KafkaRange] = []
     start, left = one.start, one.size
     for number in range(count):

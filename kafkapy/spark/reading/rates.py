@@ -1,4 +1,4 @@
-"""How much one micro-batch takes.
+"""Limits for the size of a micro-batch.
 
 Source: rateLimit and delayBatch of Spark's KafkaMicroBatchStream.
 """
@@ -14,8 +14,11 @@ from kafkapy.client.cluster import TopicPartition
 def rate_limited(
     limit: int, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """An earlier end, so that there are about `limit` offsets: each partition has its share in proportion to what it
-    has, at least one. A partition without a beginning keeps its end."""
+    """Return an earlier end with about `limit` offsets in total.
+
+    Each partition gets a share in proportion to its offsets, at least one. A partition without a beginning keeps its
+    end.
+    """
     sizes = {where: at - begin[where] for where, at in end.items() if where in begin and at > begin[where]}
     total = sum(sizes.values())
     limited = dict(end)
@@ -26,8 +29,10 @@ def rate_limited(
 
 
 class Delay:
-    """Whether a micro-batch waits for more records: until there are `least` offsets, or `longest_s` have passed since
-    the one before. The first one does not wait."""
+    """Delays micro-batches until there are `least` offsets, or `longest_s` have passed since the previous one.
+
+    The first micro-batch is not delayed.
+    """
 
     def __init__(self, least: int, longest_s: float) -> None:
         self._least = least
@@ -35,7 +40,7 @@ class Delay:
         self._last = -math.inf
 
     def waits(self, begin: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], now: float) -> bool:
-        """At the time `now` (seconds of a clock that never goes back); False begins a micro-batch."""
+        """Return True if no micro-batch should start at the time `now` (monotonic seconds)."""
         waiting = sum(at - begin.get(where, 0) for where, at in end.items()) < self._least
         if waiting and now - self._last < self._longest_s:
             return True

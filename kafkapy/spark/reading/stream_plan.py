@@ -1,4 +1,4 @@
-"""The driver's side of a streaming query: how far there are records, and which ranges a micro-batch has.
+"""The driver's side of a streaming query: the end of available records, and the ranges of a micro-batch.
 
 Source: KafkaMicroBatchStream and KafkaOffsetReaderAdmin.getOffsetRangesFromResolvedOffsets of Spark.
 """
@@ -19,13 +19,13 @@ from kafkapy.spark.reading.positions import Positions
 from kafkapy.spark.reading.ranges import KafkaRange, divided
 from kafkapy.spark.reading.rates import Delay, rate_limited
 
-IDLE_S = 0.1  # for how long the question for new records waits for some; Spark asks again at once
-POLL_S = 0.01  # between two looks, for each hundred partitions
-NEW_PARTITIONS_S = 1.0  # how often an idle query looks for new partitions; one that reads does it every time
+IDLE_S = 0.1  # how long a lookup waits for new records, because Spark calls again immediately
+POLL_S = 0.01  # the interval of lookups while waiting, for each hundred partitions
+NEW_PARTITIONS_S = 1.0  # how often an idle query looks for new partitions; an active query does so for each batch
 
 
 class StreamPlan:
-    """Belongs to the one process beside the driver that answers for the source as long as a query runs."""
+    """Plans a streaming query, in the Python process that Spark runs with the driver for the whole query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -35,37 +35,40 @@ class StreamPlan:
         self._ends_here = False
         self._final: Positions | None = None
         self._latest: Positions | None = None
-        self._looked = 0.0
+        self._looked_up = 0.0
 
     def close(self) -> None:
         self._reader.close()
 
     def initial(self) -> Positions:
-        """Where a new query starts; the same however often it is asked."""
+        """Return the start of a new query; the same on every call."""
         if self._initial is None:
             found = self._reader.resolved(self._options.starting or Edge(LATEST), starting=True)
             self._initial = replace(found, initial=True)
         return self._initial
 
     def end_here(self) -> None:
-        """What is there now is all that the query reads (Trigger.AvailableNow). It is looked at when Spark first asks
-        how far to read: then it is known where the query is, and so what it misses if something is gone."""
+        """End the query at the records that exist now (Trigger.AvailableNow).
+
+        The end is looked up when Spark first asks how far to read. The query's position is known then, and with
+        it the records that are missing, if some were deleted.
+        """
         self._ends_here = True
 
     @property
     def seen(self) -> Positions | None:
-        """What there was when somebody last looked."""
+        """Return the end of all partitions at the last lookup."""
         return self._latest
 
     def next_end(self, start: Positions | None, *, limits: bool = False) -> Positions:
-        """How far to read from `start` (None: not known); that itself when there is nothing new.
+        """Return how far to read from `start` (None: not known); `start` itself if there are no new records.
 
         Args:
-            limits: whether maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay hold.
+            limits: Whether maxOffsetsPerTrigger, minOffsetsPerTrigger and maxTriggerDelay apply.
         """
         if self._ends_here and self._final is None:
             self._final = self._reader.latest(start)
-        latest = self._latest = self._final or self._look(start)
+        latest = self._latest = self._final or self._look_up(start)
         if start is None:
             return latest
         options = self._options
@@ -81,83 +84,84 @@ class StreamPlan:
         return _from(start, replace(latest, offsets=offsets))
 
     def ranges(self, start: Positions, end: Positions) -> list[KafkaRange]:
-        """What the tasks of a micro-batch read. Raises DataLoss, or warns of it and leaves out what is gone."""
-        if start.initial and end.start is not None:  # the first batch once more: Spark has asked anew where it starts
+        """Return the ranges of a micro-batch. Raises DataLoss, or warns of missing records and leaves them out."""
+        if start.initial and end.start is not None:  # a repeated first batch: use the start that it had
             start = Positions(end.start, end.topic_ids)
         if self._latest is None:
             end = self._still_there(end)
         fail = self._options.fail_on_data_loss
         for topic in sorted({topic for topic, _ in start.offsets}):
             if not start.same_topic(end, topic):
-                report_data_loss(fail, f"topic {topic!r} was deleted and made again since the query read it")
+                report_data_loss(fail, f"topic {topic!r} was deleted and recreated since the query read it")
         begin = self._known(start, end)
         new = [where for where in end.offsets if where not in begin]
         begin |= self._beginnings(new, start, fail)
         gone = [where for where in start.offsets if where not in end.offsets]
         if gone:
             report_data_loss(
-                fail, f"{listed(gone)} is gone, or the checkpoint is that of a query that reads something else"
+                fail, f"{listed(gone)} is gone, or the checkpoint is that of a query that reads other topics"
             )
         ranges = []
         for where, offset in sorted(end.offsets.items()):
             if where not in begin:
                 continue
             if offset < begin[where]:
-                report_data_loss(fail, f"{where[0]}-{where[1]} ends at {offset} now, and was read up to {begin[where]}")
+                report_data_loss(fail, f"{where[0]}-{where[1]} ends at {offset} now, but was read up to {begin[where]}")
             ranges.append(KafkaRange(*where, begin[where], offset, end.topic_ids.get(where[0], "")))
         return divided(ranges, self._options.min_partitions, self._options.max_records_per_partition)
 
-    def _look(self, start: Positions | None) -> Positions:
-        """How far there are records. When that is no further than `start`, waits a moment for some."""
+    def _look_up(self, start: Positions | None) -> Positions:
+        """Look up the end of all partitions. If there is nothing after `start`, wait a moment for new records."""
         latest = self._latest
         begun = time.monotonic()
         if (
             latest is None
             or start is None
-            or begun - self._looked >= NEW_PARTITIONS_S
+            or begun - self._looked_up >= NEW_PARTITIONS_S
             or not _nothing_in(latest, start)
         ):
-            latest, self._looked = self._reader.latest(start), begun
+            latest, self._looked_up = self._reader.latest(start), begun
         while start is not None and _nothing_in(latest, start) and time.monotonic() - begun < IDLE_S:
             time.sleep(POLL_S * max(1.0, len(latest.offsets) / 100))
             if latest.offsets and self._reader.have_moved(latest.offsets):
-                latest, self._looked = self._reader.latest(start), time.monotonic()
+                latest, self._looked_up = self._reader.latest(start), time.monotonic()
         return latest
 
     def _known(self, start: Positions, end: Positions) -> dict[TopicPartition, int]:
-        """The start without topics that are other ones by now: those begin at their beginning."""
+        """Return the start without recreated topics, which are read from their beginning."""
         return {where: offset for where, offset in start.offsets.items() if start.same_topic(end, where[0])}
 
     def _beginnings(self, new: list[TopicPartition], start: Positions, fail: bool) -> Mapping[TopicPartition, int]:
-        """Where partitions begin that the query has not seen before."""
+        """Return the first offsets of partitions that are new to the query."""
         found = self._reader.earliest(new)
         missing = [where for where in new if where not in found]
         if missing:
-            report_data_loss(fail, f"{listed(missing)} came and went before it was read")
+            report_data_loss(fail, f"{listed(missing)} was created and deleted before it was read")
         for where, offset in found.items():
             if offset and where not in start.offsets:
                 report_data_loss(fail, f"{where[0]}-{where[1]} is new and begins at offset {offset} instead of 0")
         return found
 
     def _still_there(self, end: Positions) -> Positions:
-        """The end of a batch that an earlier run has planned, as far as the records are there now."""
+        """Return the end of a batch planned by an earlier run, limited to the records that still exist."""
         self._latest = self._reader.latest(end)
         offsets = dict(end.offsets)
         for where, offset in end.offsets.items():
             last = self._latest.offsets.get(where)
             if last is not None and last < offset and end.same_topic(self._latest, where[0]):
-                what = f"{where[0]}-{where[1]} ends at {last} now, and a batch was to read up to {offset}"
+                what = f"{where[0]}-{where[1]} ends at {last} now, but a batch was to read up to {offset}"
                 report_data_loss(self._options.fail_on_data_loss, what)
                 offsets[where] = last
         return replace(end, offsets=offsets)
 
 
 def _from(start: Positions, end: Positions) -> Positions:
-    """The end of a batch; the first one carries where it started."""
+    """Return the end of a batch. The end of a query's first batch includes its start."""
     if start.initial:
         return replace(end, initial=False, start=start.offsets)
     return start if _nothing_in(end, start) else replace(end, start=None)
 
 
 def _nothing_in(end: Positions, start: Positions) -> bool:
+    """Return True if a batch would be empty."""
     return end.offsets == start.offsets and end.topic_ids == start.topic_ids

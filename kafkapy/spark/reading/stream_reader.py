@@ -1,6 +1,6 @@
-"""A streaming query, for Spark with admission control for Python sources (4.2 on) and without it.
+"""The part of a streaming query that all PySpark versions share.
 
-Spark makes the reader anew in several processes; only the one that answers for offsets asks brokers about them.
+Spark constructs the reader in several processes; only the one that plans the query contacts brokers for offsets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkapy.spark.options.source_options import SourceOptions
-from kafkapy.spark.plainly import plainly
+from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.positions import positions_of
 from kafkapy.spark.reading.stream_plan import StreamPlan
 from kafkapy.spark.reading.task import read_range
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader(DataSourceStreamReader):
-    """What both have in common. Pickled to the workers before a plan is made."""
+    """Base class of stream readers. Pickled to the workers before `plan` is used."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -29,15 +29,16 @@ class StreamReader(DataSourceStreamReader):
 
     @property
     def plan(self) -> StreamPlan:
+        """Return the query's plan, which is constructed on first use."""
         if self._made is None:
             self._made = StreamPlan(self._options)
         return self._made
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:
         return self.plan.initial().to_json()
 
-    @plainly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return list(self.plan.ranges(positions_of(start), positions_of(end)))
 
@@ -45,7 +46,7 @@ class StreamReader(DataSourceStreamReader):
         return read_range(partition, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark's checkpoint has it."""
+        """Do nothing: the offsets are in Spark's checkpoint."""
 
     def stop(self) -> None:
         if self._made is not None:

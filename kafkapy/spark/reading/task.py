@@ -1,4 +1,4 @@
-"""What a task does: reads one range of offsets, in a Python worker of an executor.
+"""The task of a query, which reads one range of offsets in a Python worker of an executor.
 
 Source: KafkaBatchPartitionReader and KafkaDataConsumer of Spark.
 """
@@ -16,7 +16,7 @@ from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.errors import Errors, KafkaError, is_retriable
 from kafkapy.spark.options.source_options import SourceOptions
-from kafkapy.spark.plainly import plainly
+from kafkapy.spark.plain_errors import without_traceback
 from kafkapy.spark.reading.cluster_pool import borrowed_cluster
 from kafkapy.spark.reading.data_loss import report_data_loss
 from kafkapy.spark.reading.ranges import KafkaRange
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
 
-GOOD_S = 0.001  # for how long what we hear of a topic is good, for each of its partitions
-_looked: WeakKeyDictionary[Cluster, dict[str, float]] = WeakKeyDictionary()  # when we asked about topics
+VALID_S = 0.001  # how long a topic's metadata is used, multiplied by its number of partitions
+_looked: WeakKeyDictionary[Cluster, dict[str, float]] = WeakKeyDictionary()  # when topics were looked up
 
 
-@plainly
+@without_traceback
 def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """The rows of a range; of the partition that Spark makes up where there are none, nothing."""
+    """Yield the rows of a range. The partition that Spark adds to a query without ranges has none."""
     if not isinstance(partition, KafkaRange):
         return
     consumer = options.consumer
@@ -58,9 +58,9 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
                 return
             except OffsetOutOfRange as error:
                 if not error.earliest <= error.offset < error.latest:
-                    position = _behind_the_gap(error, partition, options)
+                    position = _after_the_gap(error, partition, options)
                     continue
-                # It is there: brokers do not agree, for as long as a new leader begins.
+                # The offset exists: for a moment, replicas disagree while a new leader takes over.
                 now = time.monotonic()
                 if error.offset != denied:
                     denied, until = error.offset, now + options.poll_timeout_s
@@ -70,8 +70,8 @@ def read_range(partition: InputPartition, options: SourceOptions) -> Iterator[pa
                 time.sleep(BACKOFF_S)
 
 
-def _behind_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOptions) -> int | None:
-    """Where to read on when the partition does not have the next offset; None: nothing is left of the range."""
+def _after_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOptions) -> int | None:
+    """Return the offset to continue at if the next offset was deleted; None if the whole range was deleted."""
     if error.latest < 0:
         raise error
     lost_all = error.earliest >= one.end or error.offset >= error.latest
@@ -85,18 +85,21 @@ def _behind_the_gap(error: OffsetOutOfRange, one: KafkaRange, options: SourceOpt
 
 
 def _topic_id(cluster: Cluster, name: str) -> str:
-    """The id of a topic, hex. A task asks for it; where it has thousands of partitions, and so as many tasks and a
-    large answer for each, an answer is good for a while."""
+    """Return the id of a topic, in hex.
+
+    Every task needs the id. A topic with thousands of partitions has as many tasks and large metadata responses, so a
+    response is used for a while.
+    """
     looked = _looked.setdefault(cluster, {})
     topic = cluster.topics.get(name)
-    if topic is None or topic.error_code or time.monotonic() - looked.get(name, 0.0) > len(topic.partitions) * GOOD_S:
+    if topic is None or topic.error_code or time.monotonic() - looked.get(name, 0.0) > len(topic.partitions) * VALID_S:
         topic = cluster.topic(name, refresh=True)
         looked[name] = time.monotonic()
     return topic.topic_id.hex()
 
 
 def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bool:
-    """Whether the topic is still the one that was planned for; else that is reported."""
+    """Return True if the topic is still the one that was planned for. If not, report data loss."""
     deadline = time.monotonic() + options.poll_timeout_s
     attempts = 0
     while True:
@@ -105,7 +108,7 @@ def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bo
             break
         except (ConnectionFailed, KafkaError) as error:
             gone = isinstance(error, KafkaError) and error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
-            attempts += gone  # a broker that has just come back may not know the topic for a moment
+            attempts += gone  # a broker that has just started may not know the topic yet
             if attempts >= options.num_retries:
                 report_data_loss(options.fail_on_data_loss, f"topic {one.topic!r} is gone")
                 return False
@@ -113,6 +116,6 @@ def _same_topic(cluster: Cluster, one: KafkaRange, options: SourceOptions) -> bo
                 raise
             time.sleep(options.retry_interval_s if gone else BACKOFF_S)
     if one.topic_id and found != one.topic_id and any(bytes.fromhex(found)):
-        report_data_loss(options.fail_on_data_loss, f"topic {one.topic!r} was deleted and made again")
+        report_data_loss(options.fail_on_data_loss, f"topic {one.topic!r} was deleted and recreated")
         return False
     return True

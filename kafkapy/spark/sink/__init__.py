@@ -1,1 +1,1 @@
-"""Writing topics, at least once or exactly once; writers.py has the protocol."""
+"""Writing topics, at least once or exactly once. writers.py describes the protocol."""

@@ -1,13 +1,13 @@
-"""The decision topic: which transactions make an epoch of a query, written before any of them is committed.
+"""The decision topic, which records the transactions that belong to an epoch before any of them is committed.
 
-One partition, compacted. A record's key is the query and the epoch; its value lists the transactions and says whether
-all have been committed ("done"). When an epoch is done the record of the one before it is deleted, so that a query
-leaves one record. Everything is written in transactions of the query's driver (epochs.py) and read committed: what a
-fenced driver tried to write is never seen.
+It is compacted and has one partition. A record's key is the query and the epoch; its value lists the transactions and
+says whether all have been committed ("done"). When an epoch is done, the record of the previous epoch is deleted, so
+that a query leaves one record. Records are written in transactions of the query's driver (epochs.py) and read with
+read_committed, so writes of a fenced driver are never seen.
 
-Queries share the topic. A reader of committed records stops before the first transaction that is open, whosever it is:
-where another query's driver has died in the middle of one, what lies behind it is not seen until that has timed out. A
-task may miss a decision so (it writes what its driver then aborts); a driver must not, and waits.
+Queries share the topic. With read_committed, a reader stops at the first open transaction, also of another query: if
+that query's driver has stopped within a transaction, later records are not visible until its time-out. A task may miss
+a decision because of this (the driver aborts what the task writes then). A driver must not miss one, so it waits.
 """
 
 import json
@@ -25,24 +25,24 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.spark.options.given import BadOption
 
 VERSION = 1
-REPLICAS = 3  # where there are so many brokers: a decision that is lost tears its epoch
-OTHERS_S = 0.01  # the transaction of another query's driver is open: that takes milliseconds, unless it has died
+REPLICAS = 3  # if there are as many brokers: a lost decision would leave its epoch partly committed
+OTHERS_S = 0.01  # retry interval while another driver's transaction is open, usually for milliseconds
 CONFIGS = {
     "cleanup.policy": "compact",
-    # Workers read it from its beginning, and the last segment is never compacted.
+    # Workers read the topic from its beginning, and the active segment is never compacted.
     "segment.bytes": str(16 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
-    # Of about 100,000 tasks.
+    # Enough for about 100,000 tasks.
     "max.message.bytes": str(10 * 1024 * 1024),
 }
 
 
 class DecisionsUnusable(BadOption):
-    """The decision topic is not one; the text says what to do."""
+    """The decision topic cannot be used as such. The message says what to do."""
 
 
 class Share(NamedTuple):
-    """What one task wrote: its transaction, and how many rows are in it."""
+    """One task's part of an epoch: its transaction, and the number of rows in it."""
 
     transactional_id: str
     producer_id: int
@@ -52,6 +52,8 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Decision:
+    """The transactions that belong to an epoch of a query, and whether all are committed."""
+
     query: str
     epoch: int
     shares: tuple[Share, ...] = ()
@@ -59,21 +61,22 @@ class Decision:
 
 
 def key_of(query: str, epoch: int) -> bytes:
+    """Return the record key of an epoch's decision."""
     return f"{query}/{epoch}".encode()
 
 
 def value_of(decision: Decision) -> bytes:
-    """A decision that is done need not say what it consisted of."""
+    """Return a decision's record value. When it is done, the transactions are left out."""
     state = "done" if decision.done else "decided"
     transactions = [] if decision.done else [list(share) for share in decision.shares]
     return json.dumps({"version": VERSION, "state": state, "transactions": transactions}).encode()
 
 
 def decision_of(key: bytes, value: bytes | None) -> Decision | None:
-    """None for the record that deletes one; raises ValueError for what is no decision."""
+    """Return the decision in a record, None for a tombstone. Raises ValueError for other records."""
     query, slash, epoch = key.decode().rpartition("/")
     if not slash:
-        raise ValueError("no key of a decision")
+        raise ValueError("its key is not that of a decision")
     if value is None:
         return None
     fields: dict[str, Any] = json.loads(value)
@@ -84,7 +87,7 @@ def decision_of(key: bytes, value: bytes | None) -> Decision | None:
 
 
 class Decisions:
-    """What the decision topic says, as of the last `refresh` or `read_all`, which read only what is new."""
+    """The decisions in the topic as of the last `refresh` or `read_all`, which read only new records."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._topic = topic
@@ -93,7 +96,7 @@ class Decisions:
         self._assigned = False
 
     def refresh(self) -> None:
-        """Raises ClientError, KafkaError, and DecisionsUnusable for records of somebody else."""
+        """Read new records. Raises ClientError, KafkaError, and DecisionsUnusable for records of other writers."""
         if not self._assigned:
             self._consumer.assign([(self._topic, 0)], at=EARLIEST)
             self._assigned = True
@@ -102,13 +105,15 @@ class Decisions:
                 self._take(record.key or b"", record.value)
             except (ValueError, KeyError, TypeError) as reason:
                 raise DecisionsUnusable(
-                    f"the record at offset {record.offset} of {self._topic} is no decision of this sink ({reason}); "
-                    "name a topic that nobody else writes to with the option decisionTopic"
+                    f"the record at offset {record.offset} of {self._topic} is not a decision of this sink ({reason}); "
+                    "set the option decisionTopic to a topic that has no other writers"
                 ) from None
 
     def read_all(self, limit_s: float) -> None:
-        """All that is there now, where others write also what they are about to decide. Raises as `refresh`, and
-        DecisionsUnusable where that takes longer than `limit_s`."""
+        """Read all records that exist now, waiting for other drivers' open transactions.
+
+        Raises the errors of `refresh`, and DecisionsUnusable if this takes longer than `limit_s`.
+        """
         where = self._topic, 0
         end = Admin(self._consumer.cluster).offsets({where: LATEST})[where].offset
         deadline = time.monotonic() + limit_s
@@ -118,23 +123,24 @@ class Decisions:
                 raise DecisionsUnusable(
                     f"the decision topic {self._topic!r} can be read up to offset {reached} and has records up to "
                     f"{end}: a transaction of another query's driver has been open there for {limit_s:g} s; kafkapy "
-                    "transactions find-hanging says whether anybody is going to end it"
+                    "transactions find-hanging shows whether its coordinator will end it"
                 )
             time.sleep(OTHERS_S)
             self.refresh()
 
     def latest(self, query: str) -> Decision | None:
-        """That of the query's last decided epoch."""
+        """Return the decision of the query's last decided epoch, or None."""
         return self._latest.get(query)
 
     def of(self, query: str, epoch: int) -> Decision | None:
-        """None while it is undecided. Where a later epoch was decided this one has been done before."""
+        """Return an epoch's decision; None: undecided. All epochs before the last decided one are done."""
         latest = self._latest.get(query)
         if latest is None or latest.epoch < epoch:
             return None
         return latest if latest.epoch == epoch else Decision(query, epoch, done=True)
 
     def _take(self, key: bytes, value: bytes | None) -> None:
+        """Apply one record."""
         query, _, epoch = key.decode().rpartition("/")
         decision = decision_of(key, value)
         latest = self._latest.get(query)
@@ -142,16 +148,16 @@ class Decisions:
             if latest is not None and latest.epoch == int(epoch):
                 del self._latest[query]
         elif latest is None or latest.epoch <= decision.epoch:
-            # Of one that is done the list may be forgotten, and of one decided twice the newer is what counts.
+            # The transactions of a done epoch are not needed. If an epoch was decided twice, the later decision counts.
             self._latest[query] = replace(decision, shares=()) if decision.done else decision
 
 
 def ensure_decision_topic(cluster: Cluster, topic: str) -> None:
-    """Makes the topic where it is missing.
+    """Create the topic if it is missing, and check it.
 
     Raises:
-        DecisionsUnusable: it is there and not fit.
-        KafkaError, ClientError: it cannot be made, or nobody can be asked.
+        DecisionsUnusable: The topic exists and has wrong settings.
+        KafkaError, ClientError: The topic cannot be created, or no broker can be reached.
     """
     admin = Admin(cluster)
     try:
@@ -162,20 +168,20 @@ def ensure_decision_topic(cluster: Cluster, topic: str) -> None:
         try:
             admin.create_topics([new_decision_topic(topic, brokers=len(cluster.brokers))])
         except KafkaError as error:
-            if error.code != Errors.TOPIC_ALREADY_EXISTS:  # made by another driver meanwhile
+            if error.code != Errors.TOPIC_ALREADY_EXISTS:  # another driver was faster
                 raise
-        found = cluster.topic(topic, refresh=True, patient=True)
+        found = cluster.topic(topic, refresh=True, wait_for_leaders=True)
     _check(topic, len(found.partitions), _policies(admin, topic))
 
 
 def new_decision_topic(topic: str, *, brokers: int) -> NewTopic:
-    """How it is made where there are so many brokers. Two have a decision before it counts, if there are three."""
+    """Return the topic to create in a cluster of this size. With three brokers, two must have a decision."""
     safe = {"min.insync.replicas": "2"} if brokers >= REPLICAS else {}
     return NewTopic(topic, 1, min(REPLICAS, brokers), CONFIGS | safe)
 
 
 def _policies(admin: Admin, topic: str) -> Iterable[str] | None:
-    """The topic's cleanup policies; None where we are not told."""
+    """Return the topic's cleanup policies, None if they cannot be read."""
     try:
         (entry,) = admin.describe_configs(TOPIC, topic, ["cleanup.policy"])
     except (KafkaError, ClientError, ValueError):
@@ -184,13 +190,14 @@ def _policies(admin: Admin, topic: str) -> Iterable[str] | None:
 
 
 def _check(topic: str, partitions: int, policies: Iterable[str] | None) -> None:
+    """Raise DecisionsUnusable for a topic with wrong settings."""
     if partitions != 1:
         raise DecisionsUnusable(
-            f"the decision topic {topic!r} has {partitions} partitions and must have 1; name another one with the "
-            "option decisionTopic, which is made if it is not there"
+            f"the decision topic {topic!r} has {partitions} partitions and must have 1; set the option decisionTopic "
+            "to another name, which is created if it does not exist"
         )
     if policies is not None and list(policies) != ["compact"]:
         raise DecisionsUnusable(
-            f"the decision topic {topic!r} has cleanup.policy={','.join(policies)}, which would forget decisions; set "
-            "it to compact, or name another topic with the option decisionTopic"
+            f"the decision topic {topic!r} has cleanup.policy={','.join(policies)}, which would delete decisions; set "
+            "it to compact, or set the option decisionTopic to another name"
         )

@@ -1,4 +1,4 @@
-"""What a task does with its rows: sends them, at least once or in a transaction that it leaves open for the driver."""
+"""Sending a task's rows: at least once, or in a transaction that is left open for the driver."""
 
 import logging
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from kafkapy.client.record_producer import RecordProducer
 from kafkapy.client.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.sink_options import SinkOptions
-from kafkapy.spark.patience import patiently
+from kafkapy.spark.retries import with_retries
 from kafkapy.spark.sink.decisions import Share
 from kafkapy.spark.sink.epochs import EpochExpired
 from kafkapy.spark.sink.worker import forget, worker_of
@@ -26,8 +26,11 @@ log = logging.getLogger("kafkapy.spark")
 
 @dataclass(frozen=True)
 class Written(WriterCommitMessage):
-    """What the driver learns of a task. `share` is None where there is nothing to commit: no rows, not exactly once,
-    or `decided`: the epoch was decided in an earlier run, and the task has written nothing."""
+    """A task's commit message for the driver.
+
+    `share` is None if there is nothing to commit: no rows, at-least-once, or `decided`, which means that the epoch was
+    decided in an earlier run and the task has written nothing.
+    """
 
     query: str
     epoch: int
@@ -37,7 +40,7 @@ class Written(WriterCommitMessage):
 
 
 def write_at_least_once(options: SinkOptions, batches: "Iterable[pa.RecordBatch]") -> Written:
-    """Returns when all rows are acknowledged."""
+    """Send all rows and wait until they are acknowledged."""
     try:
         producer = worker_of(options).producer()
         return Written("", 0, _send(options, producer, batches))
@@ -47,18 +50,18 @@ def write_at_least_once(options: SinkOptions, batches: "Iterable[pa.RecordBatch]
 
 
 def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "Iterable[pa.RecordBatch]") -> Written:
-    """Returns when all rows are stored, in a transaction that stays open.
+    """Send all rows in a transaction, wait until they are stored, and leave the transaction open.
 
     Raises:
-        EpochExpired: it took longer than the transaction may.
+        EpochExpired: The task took longer than the transaction's time-out.
     """
     try:
-        producer = patiently(lambda: _begun(options, query, epoch), options.producer.block_s)
+        producer = with_retries(lambda: _begun(options, query, epoch), options.producer.block_s)
         if producer is None:
             return Written(query, epoch, 0, decided=True)
-        with producer:  # which aborts what an exception leaves open
+        with producer:  # aborts the transaction after an exception
             rows = _send(options, producer, batches)
-            if _decided(options, query, epoch):  # by a faster attempt of this task: nobody would end this one
+            if _decided(options, query, epoch):  # by a faster attempt of this task; the driver does not know this one
                 producer.abort()
                 return Written(query, epoch, 0, decided=True)
             identity = producer.leave_open()
@@ -66,9 +69,9 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
     except ProducerFenced as error:
         forget(options)
         raise EpochExpired(
-            f"A task of epoch {epoch} took longer than its transaction may, or another attempt has been preferred "
-            f"({error}); nothing of it is visible. Give it more time with kafka.transaction.timeout.ms (the broker's "
-            "transaction.max.timeout.ms is its limit), or less data an epoch."
+            f"A task of epoch {epoch} took longer than its transaction's time-out, or another attempt has replaced it "
+            f"({error}); none of its rows is visible. Increase kafka.transaction.timeout.ms (the broker's "
+            "transaction.max.timeout.ms is its limit), or reduce the data of an epoch."
         ) from error
     except BaseException:
         forget(options)
@@ -76,30 +79,32 @@ def write_exactly_once(options: SinkOptions, query: str, epoch: int, batches: "I
 
 
 def _begun(options: SinkOptions, query: str, epoch: int) -> TransactionalProducer | None:
-    """A producer in a transaction, or None where the epoch is decided."""
+    """Return a producer with an open transaction; None if the epoch is already decided."""
     try:
         if _decided(options, query, epoch):
             return None
         return worker_of(options).transactional_producer(query, epoch)
     except (ClientError, KafkaError):
-        forget(options)  # a connection may have broken since the last task
+        forget(options)  # a connection may have failed since the last task
         raise
 
 
 def _decided(options: SinkOptions, query: str, epoch: int) -> bool:
+    """Return True if the epoch is decided."""
     decisions = worker_of(options).decisions
     decisions.refresh()
     return decisions.of(query, epoch) is not None
 
 
 def _send(options: SinkOptions, producer: RecordProducer, batches: "Iterable[pa.RecordBatch]") -> int:
-    """How many rows there were; all of them are acknowledged."""
+    """Send all rows, wait until they are acknowledged, and return their number."""
 
     def partition_count(topic: str) -> int:
-        return patiently(lambda: producer.partition_count(topic), options.producer.block_s)
+        return with_retries(lambda: producer.partition_count(topic), options.producer.block_s)
 
     encoder = RowEncoder(
         partition_count,
+        available=producer.available_partitions,
         topic=options.topic,
         codec=options.producer.codec,
         batch_bytes=options.producer.batch_bytes,

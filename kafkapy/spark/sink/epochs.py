@@ -1,7 +1,7 @@
-"""What the driver does at the end of an epoch: decides it, and ends its transactions. writers.py has the protocol.
+"""The driver's work at the end of an epoch: deciding it and ending its transactions. See writers.py for the protocol.
 
-Both functions may be called again after any of their steps, in another process or by another driver, and are called
-from their beginning again while a broker is away.
+Both functions can be repeated after any of their steps, by another process or driver. They are retried from their
+beginning while a broker cannot be reached.
 """
 
 import logging
@@ -16,13 +16,13 @@ from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.compression import GZIP
 from kafkapy.spark.options.sink_options import SinkOptions
-from kafkapy.spark.patience import patiently
+from kafkapy.spark.retries import with_retries
 from kafkapy.spark.sink.decisions import Decision, Decisions, Share, key_of, value_of
 
 OPEN = "Ongoing"
-DRIVER_TIMEOUT_S = 60.0  # of the driver's own transactions, which take milliseconds
+DRIVER_TIMEOUT_S = 60.0  # the driver's own transactions take milliseconds
 
-# What a coordinator says of a transaction that it has aborted, or no longer knows.
+# Errors for a transaction that the coordinator has aborted or no longer knows.
 ENDED_OTHERWISE = (
     Errors.PRODUCER_FENCED,
     Errors.INVALID_PRODUCER_EPOCH,
@@ -34,27 +34,28 @@ log = logging.getLogger("kafkapy.spark")
 
 
 class SinkFailed(RuntimeError):
-    """The text says what happened to the epoch, and what to do."""
+    """An epoch failed. The message says what happened to it, and what to do."""
 
 
 class EpochExpired(SinkFailed):
-    """The broker aborted a transaction before the epoch was decided: nothing of the epoch is visible."""
+    """The broker aborted a transaction before the epoch was decided. No row of the epoch is visible."""
 
 
 class DecidedTransactionLost(SinkFailed):
-    """The broker aborted a transaction after the epoch was decided: its rows are missing, others are visible."""
+    """The broker aborted a transaction after the epoch was decided. Its rows are missing, others are visible."""
 
 
 class DecisionLost(SinkFailed):
-    """The decision topic has forgotten an epoch that tasks have found decided there."""
+    """The decision topic has lost the decision of an epoch that tasks have seen."""
 
 
 def id_of_driver(options: SinkOptions, query: str) -> str:
-    """The transactional id of a query's driver; those of its tasks are this, a dash, and more."""
+    """Return the transactional id of a query's driver. Those of its tasks have it as a prefix, with a dash."""
     return f"{options.id_prefix}-{query}"
 
 
 def identity_of(share: Share) -> TransactionIdentity:
+    """Return what is needed to end a share's transaction."""
     return TransactionIdentity(share.transactional_id, share.producer_id, share.producer_epoch)
 
 
@@ -67,38 +68,39 @@ def commit_epoch(
     replayable: bool = True,
     known: bool = False,
 ) -> None:
-    """Makes the shares visible, or where the epoch was decided before, what was decided then; all others are aborted.
+    """Commit an epoch: the given shares or, if it was decided before, the decided ones. Other transactions are aborted.
 
     Args:
-        replayable: the epoch may come again, so that it must be remembered.
-        known: a task has found the epoch decided.
+        replayable: Spark may run the epoch again, so its decision must be kept.
+        known: A task has seen that the epoch is decided.
     Raises:
         EpochExpired, DecidedTransactionLost, DecisionLost, DecisionsUnusable, ClientError, KafkaError.
     """
-    patiently(lambda: _commit(options, query, epoch, shares, replayable, known), options.producer.delivery_timeout_s)
+    with_retries(lambda: _commit(options, query, epoch, shares, replayable, known), options.producer.delivery_timeout_s)
 
 
 def abort_epoch(
     options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], *, replayable: bool = True
 ) -> None:
-    """Aborts the shares, unless the epoch is decided: then the next run finishes it.
+    """Abort the shares, unless the epoch is decided; then the next run commits it.
 
     Args:
-        replayable: the epoch may come again, perhaps has already. Otherwise nobody else has transactions of the query,
-            and what attempts without a share have left open is aborted too.
+        replayable: Spark may run the epoch again, perhaps has already. If False, no other driver has transactions of
+            the query, so those of attempts without a share are aborted, too.
     """
-    patiently(lambda: _abort(options, query, epoch, shares, replayable), options.producer.delivery_timeout_s)
+    with_retries(lambda: _abort(options, query, epoch, shares, replayable), options.producer.delivery_timeout_s)
 
 
 def _commit(
     options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool, known: bool
 ) -> None:
+    """Do steps 3 to 6 of the protocol."""
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
         if latest is not None and not latest.done:
             _end(options, driver.cluster, latest)
         if latest is not None and (latest.epoch > epoch or (latest.epoch == epoch and latest.done)):
-            # Others have been here. What is open beside the shares may be of an epoch that they are about to decide.
+            # Another driver has finished this epoch. Other open transactions may be of its next epoch.
             _abort_each(driver.cluster, map(identity_of, shares))
             return
         if latest is None or latest.epoch < epoch:
@@ -112,15 +114,16 @@ def _commit(
         if epoch:
             last.append((key_of(query, epoch - 1), None))
         try:
-            _settle(options, driver, query, last)
+            _finish(options, driver, query, last)
         except (ClientError, KafkaError) as error:
             if replayable:
                 raise
-            # All is visible, and it must not be told that it failed.
+            # All rows are visible, so the batch must not be reported as failed.
             log.warning("The decision of a batch that is committed stays in %s: %s", options.decision_topic, error)
 
 
 def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share], replayable: bool) -> None:
+    """Abort the shares of an undecided epoch."""
     with _driver(options, query) as driver:
         latest = _latest(options, driver.cluster, query)
         if latest is not None and latest.epoch >= epoch:
@@ -133,7 +136,7 @@ def _abort(options: SinkOptions, query: str, epoch: int, shares: Sequence[Share]
 
 @contextmanager
 def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]:
-    """The query's driver. From here on an older one can write nothing, and what it was writing is written or not."""
+    """Provide the query's driver. Initialising it fences older drivers and completes their transactions."""
     properties = options.producer
     servers, timeout_s = properties.bootstrap_servers, properties.request_timeout_s
     with Cluster(servers, client_id=properties.client_id, timeout_s=timeout_s) as cluster:
@@ -146,26 +149,27 @@ def _driver(options: SinkOptions, query: str) -> Iterator[TransactionalProducer]
 
 
 def _latest(options: SinkOptions, cluster: Cluster, query: str) -> Decision | None:
+    """Return the query's last decision."""
     decisions = Decisions(cluster, options.decision_topic)
     decisions.read_all(options.producer.delivery_timeout_s)
     return decisions.latest(query)
 
 
 def _write(options: SinkOptions, driver: TransactionalProducer, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Write records to the decision topic in one transaction."""
     with driver.transaction():
         for key, value in records:
             driver.send(options.decision_topic, value, key, partition=0)
 
 
-def _settle(
+def _finish(
     options: SinkOptions, driver: TransactionalProducer, query: str, records: Iterable[tuple[bytes, bytes | None]]
 ) -> None:
-    """Writes the last records of an epoch that this driver did not find done, and aborts the transactions that attempts
-    without a share have left open.
+    """Write the last records of an epoch, and abort the open transactions of attempts without a share.
 
-    They are looked up before the records are written. That this succeeds shows that no other driver had taken over by
-    then, so that none had begun the next epoch, and nothing of what was found can be of it. Each is then aborted by the
-    producer epoch that was found, which leaves a later transaction of the same id alone.
+    The open transactions are looked up before the records are written. If the write succeeds, no other driver had taken
+    over when they were looked up, so none of them can belong to the next epoch. Each is aborted with the producer epoch
+    that was found, which does not affect a later transaction with the same id.
     """
     left = _open_transactions(driver.cluster, id_of_driver(options, query) + "-")
     _write(options, driver, records)
@@ -173,20 +177,22 @@ def _settle(
 
 
 def _abort_each(cluster: Cluster, left: Iterable[TransactionIdentity]) -> None:
+    """Abort transactions. Failures are logged."""
     for each in left:
         try:
             end_transaction(cluster, each, commit=False)
         except TransactionFailed as error:
-            if error.code != Errors.INVALID_TXN_STATE:  # which is what it is when it was committed
-                log.warning("A transaction that an attempt has left open is not aborted: %s", error)
+            if error.code != Errors.INVALID_TXN_STATE:  # INVALID_TXN_STATE: it was committed
+                log.warning("An open transaction of another attempt was not aborted: %s", error)
 
 
 def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentity]:
+    """Return the open transactions whose ids have a prefix."""
     admin = TransactionAdmin(cluster)
     try:
         ids = [one.id for one in admin.list_transactions(states=[OPEN]) if one.id.startswith(prefix)]
         described = admin.describe(ids)
-    except UnsupportedByBroker:  # before Kafka 3.0: they end by their time-out
+    except UnsupportedByBroker:  # before Kafka 3.0: wait for their time-outs
         return []
     return [
         TransactionIdentity(one.id, one.producer_id, one.producer_epoch)
@@ -196,7 +202,7 @@ def _open_transactions(cluster: Cluster, prefix: str) -> list[TransactionIdentit
 
 
 def _expect_open(cluster: Cluster, epoch: int, shares: Sequence[Share]) -> None:
-    """Raises EpochExpired unless all transactions can still be committed. Between this and the decision are ms."""
+    """Raise EpochExpired unless all transactions are still open. The decision follows within milliseconds."""
     try:
         described = TransactionAdmin(cluster).describe(share.transactional_id for share in shares)
     except UnsupportedByBroker:
@@ -216,7 +222,7 @@ def _expect_open(cluster: Cluster, epoch: int, shares: Sequence[Share]) -> None:
 
 
 def _end(options: SinkOptions, cluster: Cluster, decision: Decision) -> None:
-    """Commits the transactions of a decision, all that can be before it says which could not."""
+    """Commit the transactions of a decision. Report those that cannot be committed after all others are."""
     lost = []
     for share in decision.shares:
         try:
@@ -233,20 +239,22 @@ def _end(options: SinkOptions, cluster: Cluster, decision: Decision) -> None:
 
 
 def _forgotten(options: SinkOptions, query: str, epoch: int) -> str:
+    """Return the message of DecisionLost."""
     return (
-        f"Tasks have found epoch {epoch} of query {query} decided, and topic {options.decision_topic!r} no longer says "
-        "so: it was deleted, or has lost records. The epoch's rows were committed, or were about to be: compare them "
-        "with its input before the query is started in a new session, which writes all of them anew."
+        f"Tasks have seen that epoch {epoch} of query {query} is decided, but topic {options.decision_topic!r} does "
+        "not say so any more: it was deleted, or has lost records. The epoch's rows are committed, or were about to "
+        "be: compare them with its input before you start the query in a new session, which writes all of them again."
     )
 
 
 def _lost(decision: Decision, lost: Sequence[Share]) -> str:
+    """Return the message of DecidedTransactionLost."""
     rows = sum(share.rows for share in lost)
     return (
         f"Epoch {decision.epoch} of query {decision.query} is decided, but {len(lost)} of its {len(decision.shares)} "
         f"transactions ended by their time-out before they were committed, and {rows} of its "
         f"{sum(share.rows for share in decision.shares)} rows are missing (the other rows are visible): "
-        f"{', '.join(share.transactional_id for share in lost)}. The driver or the broker was away for longer than "
-        "kafka.transaction.timeout.ms. To go on without these rows start the query with the option "
+        f"{', '.join(share.transactional_id for share in lost)}. The driver or the broker was down for longer than "
+        "kafka.transaction.timeout.ms. To continue without these rows, start the query with the option "
         "onLostTransactions=skip; the epoch's offsets in the checkpoint say which input to load again."
     )

@@ -1,7 +1,7 @@
-"""What a Python worker process of the sink keeps from task to task: connections, a producer, the decisions that it
-knows of, and the transactional ids that it may use.
+"""The state that a Python worker process of the sink keeps between tasks.
 
-Spark runs one task at a time in a process, and uses the process again for later tasks.
+It has connections, a producer, the known decisions, and the transactional ids for its tasks. Spark runs one task at a
+time in a worker process, and reuses the process.
 """
 
 import uuid
@@ -17,19 +17,21 @@ from kafkapy.spark.options.sink_options import SinkOptions
 from kafkapy.spark.sink.decisions import Decisions
 from kafkapy.spark.sink.epochs import id_of_driver
 
-LONGEST_TRANSACTION_S = 900.0  # Kafka's own limit, unless transaction.max.timeout.ms of the broker says otherwise
+LONGEST_TRANSACTION_S = 900.0  # Kafka's default of transaction.max.timeout.ms
 
 
 class TaskIds:
-    """Transactional ids that no other process has. One is given out again only for a later epoch of its query: until
-    then the driver may still have to end the transaction that was begun with it."""
+    """Transactional ids that no other process uses.
+
+    An id is reused only in a later epoch of its query. Before that, the driver may still have to end its transaction.
+    """
 
     def __init__(self) -> None:
         self._process = uuid.uuid4().hex
         self._last_epochs: dict[str, list[int]] = {}
 
     def take(self, prefix: str, epoch: int) -> str:
-        """`prefix` names the query."""
+        """Return an id for a task of an epoch. `prefix` names the query."""
         epochs = self._last_epochs.setdefault(prefix, [])
         number = next((index for index, last in enumerate(epochs) if last < epoch), len(epochs))
         epochs[number : number + 1] = [epoch]
@@ -37,7 +39,7 @@ class TaskIds:
 
 
 class SinkWorker:
-    """Made when the first task comes, and again after one has failed."""
+    """The state for one set of options. Constructed by the first task, and again after a failed task."""
 
     def __init__(self, options: SinkOptions, ids: TaskIds) -> None:
         properties = options.producer
@@ -54,7 +56,7 @@ class SinkWorker:
         self.cluster.close()
 
     def producer(self) -> RecordProducer:
-        """The one for rows at least once."""
+        """Return the producer for at-least-once, shared by all tasks."""
         if self._producer is None:
             properties = self._options.producer
             self._producer = RecordProducer(
@@ -69,7 +71,7 @@ class SinkWorker:
         return self._producer
 
     def transactional_producer(self, query: str, epoch: int) -> TransactionalProducer:
-        """A new one for each attempt of a task, in a transaction."""
+        """Return a new producer for an attempt of a task, with a begun transaction."""
         properties = self._options.producer
         producer = TransactionalProducer(
             self.cluster,
@@ -84,7 +86,7 @@ class SinkWorker:
         return producer
 
     def _transaction_timeout_s(self) -> float:
-        """As long as the broker allows: what a decision counts on must not end by itself."""
+        """Return the longest time-out that all brokers allow, so that a decided transaction does not expire."""
         if self._timeout_s is None:
             self.cluster.refresh([])
             brokers = [str(node) for node in self.cluster.brokers]
@@ -92,10 +94,11 @@ class SinkWorker:
         return self._timeout_s
 
     def _allowed_by(self, node: str) -> float:
+        """Return a broker's transaction.max.timeout.ms in seconds."""
         try:
             (entry,) = Admin(self.cluster).describe_configs(BROKER, node, ["transaction.max.timeout.ms"])
             return int(entry.value or "") / 1000
-        except (KafkaError, ClientError, ValueError):  # we may not be allowed to ask; or it is down
+        except (KafkaError, ClientError, ValueError):  # not authorized, or the broker is down
             return LONGEST_TRANSACTION_S
 
 
@@ -104,19 +107,19 @@ _workers: dict[SinkOptions, SinkWorker] = {}
 
 @cache
 def _task_ids() -> TaskIds:
-    """Made with the first task, so that processes that were forked from one have different ids."""
+    """Return this process's ids. Created with the first task, so that forked processes have different ids."""
     return TaskIds()
 
 
 def worker_of(options: SinkOptions) -> SinkWorker:
-    """That of this process for these options."""
+    """Return this process's worker for the options."""
     if options not in _workers:
         _workers[options] = SinkWorker(options, _task_ids())
     return _workers[options]
 
 
 def forget(options: SinkOptions) -> None:
-    """After a failure: on its connections answers may be on their way that nobody waits for."""
+    """Close the worker after a failure, as responses may be outstanding on its connections."""
     worker = _workers.pop(options, None)
     if worker is not None:
         worker.close()

@@ -1,1 +1,1 @@
-"""`kafkapy log`: looking into segment files without a broker."""
+"""`kafkapy log`: offline tools for log directories and segment files."""

@@ -1,4 +1,4 @@
-"""`kafkapy log adopt`: directories that Apache Kafka wrote become those of a kafkapy broker, without copying."""
+"""`kafkapy log adopt`: turn log directories of Apache Kafka into those of a kafkapy broker, without copying."""
 
 import sys
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kafkapy.extras import how_to_install
 from kafkapy.metadata.ids import encode_id
 from kafkapy.server.adoption.adopt import adopt as adopt_dirs
 from kafkapy.server.adoption.errors import AdoptionError
@@ -16,12 +17,14 @@ from kafkapy.server.adoption.plan import Plan
 from kafkapy.server.adoption.settings_file import SettingsFileError, parse_settings
 from kafkapy.server.adoption.topic_plan import ALWAYS_SO, NOT_KNOWN, PlannedTopic
 from kafkapy.server.adoption.zookeeper import connected, read_cluster
-from kafkapy.tools.errors import CallError, ToolError
-from kafkapy.tools.output import print_json, print_table, progress
+from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.output import print_json, print_table, progress
 
 
 def adopt(
-    dirs: Annotated[list[Path], typer.Argument(metavar="DIRECTORY...", help="All of Kafka's log.dirs, in that order.")],
+    dirs: Annotated[
+        list[Path], typer.Argument(metavar="DIRECTORY...", help="All of Kafka's log.dirs, in their order.")
+    ],
     topic_configs: Annotated[
         Path | None,
         typer.Option("--topic-configs", metavar="FILE", help="Topic settings; - reads standard input."),
@@ -32,18 +35,20 @@ def adopt(
     ] = None,
     broker_id: Annotated[
         int | None,
-        typer.Option("--broker-id", min=0, help="Kafka's broker.id, for directories of Kafka 0.8 that do not say it."),
+        typer.Option(
+            "--broker-id", min=0, help="Kafka's broker.id, for directories of Kafka 0.8, which do not contain it."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
 ) -> None:
-    """Make log directories that Apache Kafka wrote those of a kafkapy broker.
+    """Turn log directories that Apache Kafka wrote into those of a kafkapy broker.
 
-    Nothing is copied and no segment is touched: one file with the topics is written into the first directory. Stop
-    Kafka before. Directories of Kafka 0.8 to 3.9 are taken, also of KRaft mode; those of 0.7 are for `kafkapy log
+    Nothing is copied and no segment is changed: one file with the topics is written to the first directory. Stop Kafka
+    first. Directories of Kafka 0.8 to 3.9 can be adopted, also of KRaft mode. For those of 0.7 there is `kafkapy log
     import`.
 
-    Topic settings are in ZooKeeper, not in the directories. A topic of which none are given keeps all its records, by
+    Topic settings are in ZooKeeper, not in the directories. A topic without given settings keeps all its records, by
     retention.ms=-1, retention.bytes=-1 and cleanup.policy=delete, until you set others. FILE may be JSON
     ({"TOPIC": {"KEY": "VALUE"}}), lines TOPIC/KEY=VALUE, or what kafka-configs.sh or kafka-topics.sh --describe print.
 
@@ -75,7 +80,7 @@ def _known(zookeeper: str | None, topic_configs: Path | None) -> Knowledge:
             with connected(zookeeper) as nodes:
                 known = read_cluster(nodes, "ZooKeeper")
         except ModuleNotFoundError as error:
-            raise CallError("--zookeeper needs the library kazoo: pip install 'kafkapy[zookeeper]'") from error
+            raise CallError(f"--zookeeper needs the library kazoo: {how_to_install('zookeeper')}") from error
         except AdoptionError as error:
             raise ToolError(str(error)) from error
     if topic_configs is not None:
@@ -139,15 +144,15 @@ def _about_settings(names: Sequence[str]) -> list[str]:
 
 def _about_defaults() -> list[str]:
     return [
-        "Take care: what a topic's settings do not say, the broker's say, as log.retention.hours. If Kafka had others",
-        "than the defaults in its server.properties, start with that file.",
+        "Take care: where a topic has no setting of its own, the broker's holds, as log.retention.hours. If Kafka had",
+        "others than the defaults in its server.properties, start with that file.",
     ]
 
 
 def _what_next(found: Inventory, *, dry_run: bool) -> list[str]:
     dirs = ",".join(map(str, found.dirs))
     if dry_run:
-        return ["Nothing was changed. Without --dry-run, and with Kafka stopped, it is done."]
+        return ["Nothing was changed. To adopt, stop Kafka and run this without --dry-run."]
     return [
         f"Adopted. Start a broker with   kafkapy start -o log.dirs={dirs}",
         "or, for Kafka's own settings,   kafkapy start server.properties -o zookeeper.connect=",

@@ -1,4 +1,4 @@
-"""Stored records as the lines that `find` and `tail` print: the forms of `consume`, with the decoders of `dump`."""
+"""Stored records as lines, for `find` and `tail`: in the formats of `consume`, with the decoders of `dump`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,23 +7,23 @@ from kafkapy.client.consumer import ConsumerRecord
 from kafkapy.log.offline.places import Place
 from kafkapy.record.batch import Record
 from kafkapy.record.control import decode
-from kafkapy.tools.log.decoders import DEFAULT, Decoder, compact, readable
-from kafkapy.tools.output import utf_8
-from kafkapy.tools.record_formats import Format, line_maker
+from kafkapy.tools.common.output import utf_8
+from kafkapy.tools.common.record_formats import Format, line_maker
+from kafkapy.tools.log.decoders.values import DEFAULT, Decoder, compact, readable
 
 
 class RecordLines:
-    """Makes lines; `undecoded` counts records that the decoder did not understand, shown without it."""
+    """Formats records as lines. `undecoded` counts the records that the decoder rejected; they are shown without it."""
 
     def __init__(self, form: Format, decoder: Decoder = DEFAULT) -> None:
         self._json = form is Format.JSON
         self._decoder = decoder
         self._make: Callable[[ConsumerRecord], bytes] = line_maker(form)
         self.undecoded = 0
-        self.why = ""  # of the first of them
+        self.why = ""  # of the first such record
 
     def line(self, place: Place, record: Record, *, control: bool = False) -> bytes:
-        """Its end included. A control record is named instead of shown."""
+        """Return a record's line, line end included. For a control record the line has its type."""
         if control:
             name = decode(record.key, record.value).name
             if self._json:

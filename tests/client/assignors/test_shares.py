@@ -96,7 +96,7 @@ def test_nobody_gets_nothing():
 def test_an_assignor_that_is_not_there_is_named():
     assert assignors_of(["range", STICKY]) == [RANGE, STICKY]
     assert assignors_of("sticky") == [STICKY]
-    with pytest.raises(ValueError, match=re.escape("no assignor 'fair'; take one of range, roundrobin")):
+    with pytest.raises(ValueError, match=re.escape("no assignor 'fair'; use one of range, roundrobin")):
         assignors_of(["fair"])
     with pytest.raises(ValueError, match="no assignor is given"):
         assignors_of([])

@@ -45,7 +45,7 @@ def first_after_it_was_taken_again(wire: SlowWire) -> tuple[int, list[OwnedParti
         before, after = (OwnedPartition(("t", "0"), stream, offset) for offset in (100, 50))
         fetcher.add([before])
         assert wire.asked.wait(PATIENCE_S)
-        stream.take_away([before])
+        stream.revoke([before])
         fetcher.add([after])
         wire.may_answer.set()
         chunk = stream.next_chunk(PATIENCE_S)
@@ -67,4 +67,4 @@ def test_an_answer_from_before_a_partition_was_given_up_is_not_taken_for_what_is
 def test_an_error_from_before_a_partition_was_given_up_leaves_it_where_it_is_now() -> None:
     start, back = first_after_it_was_taken_again(SlowWire(Errors.NOT_LEADER_OR_FOLLOWER))
     assert start == 50
-    assert [owned.taken_away for owned in back] == [True]
+    assert [owned.revoked for owned in back] == [True]

@@ -7,8 +7,8 @@ import pytest
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.original.encoders import DefaultEncoder
 from kafkapy.client.original.event_handler import DefaultEventHandler
-from kafkapy.client.original.event_handler_parcels import PARCEL_BYTES, Item, parcels_of
 from kafkapy.client.original.partitioners import DefaultPartitioner
+from kafkapy.client.original.producer_batch import BATCH_BYTES, Item, split_into_batches
 from kafkapy.client.original.producer_config import read_config
 from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage
 from kafkapy.errors import Errors
@@ -244,7 +244,7 @@ def test_a_message_that_cannot_be_encoded_is_lost_alone_or_stops_a_sync_producer
 def test_a_key_without_a_partition_is_lost_alone(fake_broker, open_handler):
     fake_broker.topics["t"] = [1]
     store = Store(fake_broker)
-    with pytest.raises(FailedToSendMessage, match="knows no hash") as failed:
+    with pytest.raises(FailedToSendMessage, match="cannot hash") as failed:
         open_handler().handle([*keyed(2), KeyedMessage("t", b"v", None, 1.5)])
     assert failed.value.messages == [KeyedMessage("t", b"v", None, 1.5)]
     assert store.count == 2
@@ -266,9 +266,9 @@ def test_a_broker_that_is_not_there_is_told_after_the_retries(open_handler, fake
 
 
 def test_parcels_have_a_size_that_brokers_take_and_keep_the_order():
-    items = [Item(KeyedMessage("t", number), None, bytes(PARCEL_BYTES // 3)) for number in range(7)]
-    items.insert(3, Item(KeyedMessage("t", "large"), b"k", bytes(2 * PARCEL_BYTES)))
-    parcels = list(parcels_of(("t", 0), items))
-    assert [item for parcel in parcels for item in parcel.items] == items
-    assert [len(parcel.items) for parcel in parcels] == [2, 1, 1, 2, 2]
-    assert list(parcels_of(("t", 0), [])) == []
+    items = [Item(KeyedMessage("t", number), None, bytes(BATCH_BYTES // 3)) for number in range(7)]
+    items.insert(3, Item(KeyedMessage("t", "large"), b"k", bytes(2 * BATCH_BYTES)))
+    batches = list(split_into_batches(("t", 0), items))
+    assert [item for batch in batches for item in batch.items] == items
+    assert [len(batch.items) for batch in batches] == [2, 1, 1, 2, 2]
+    assert list(split_into_batches(("t", 0), [])) == []

@@ -59,9 +59,12 @@ def test_what_is_not_given_is_as_in_kafka_but_a_message_is_acknowledged():
         ({**BROKERS, "zk.connect": "z:2181"}, "both are given"),
         ({"broker.list": "a"}, "the address 'a' is not HOST:PORT"),
         ({**BROKERS, "producer.type": "later"}, "producer.type is 'later'; it can be sync, async"),
-        ({**BROKERS, "queue.time": "soon"}, "queue.time is 'soon'; it is a whole number from 0"),
-        ({**BROKERS, "batch.size": "0"}, "batch.size is '0'; it is a whole number from 1"),
-        ({**BROKERS, "batch.size": 9, "queue.size": 8}, "batch.num.messages is 9, more than the queue may have: 8"),
+        ({**BROKERS, "queue.time": "soon"}, "queue.time is 'soon'; it must be a whole number from 0"),
+        ({**BROKERS, "batch.size": "0"}, "batch.size is '0'; it must be a whole number from 1"),
+        (
+            {**BROKERS, "batch.size": 9, "queue.size": 8},
+            "batch.num.messages is 9, more than queue.buffering",
+        ),
         ({**BROKERS, "queue.size": 8, "queue.buffering.max.messages": 9}, "queue.size=8 are the same property"),
         ({**BROKERS, "compression.codec": "zip"}, "compression.codec is 'zip'; it can be none, 0, gzip"),
         ({**BROKERS, "request.required.acks": "2"}, "request.required.acks is '2'"),
@@ -76,7 +79,7 @@ def test_what_cannot_be_is_named_with_its_value(properties, told):
 def test_properties_that_nobody_knows_or_that_do_nothing_are_said(caplog):
     caplog.set_level(logging.INFO)
     read_config({**BROKERS, "batch.sise": "5", "buffer.size": "100"})
-    assert "batch.sise is not one of the producer's" in caplog.text
+    assert "batch.sise is not known to the producer" in caplog.text
     assert "buffer.size has no effect" in caplog.text
 
 
@@ -107,7 +110,7 @@ def test_classes_are_found_by_kafkas_names_by_those_of_python_or_given():
 
 @pytest.mark.parametrize("name", ["com.example.Encoder", "Encoder", "collections.Nothing"])
 def test_a_class_that_cannot_be_had_is_named(name):
-    with pytest.raises(ValueError, match=f"serializer.class is '{name}', which cannot be had"):
+    with pytest.raises(ValueError, match=f"serializer.class is '{name}', which cannot be loaded"):
         chosen_encoders({"serializer.class": name})
 
 

@@ -24,7 +24,7 @@ class Tree:
         self.others: list[str] = []
         self.owned: dict[Partition, int] = {}  # by which session
 
-    def register(self, consumer: str, data: bytes, *, patience_s: float = 0.0) -> int:
+    def register(self, consumer: str, data: bytes, *, timeout_s: float = 0.0) -> int:
         return self.session
 
     def members(self, watch: Any) -> dict[str, Subscription]:
@@ -50,10 +50,10 @@ class Tree:
 
 
 class Holder:
-    def let_go(self, partitions: list[Partition], *, lost: bool) -> None:
+    def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
         pass
 
-    def take_over(self, partitions: Mapping[Partition, Thread]) -> None:
+    def start_reading(self, partitions: Mapping[Partition, Thread]) -> None:
         pass
 
 

@@ -53,7 +53,7 @@ def test_what_cannot_be_used_is_named(wrong: dict[str, str], said: str) -> None:
 
 @pytest.mark.parametrize("missing", LEAST)
 def test_what_must_be_there(missing: str) -> None:
-    with pytest.raises(ConfigError, match=f"{missing}=null: must be there"):
+    with pytest.raises(ConfigError, match=f"{missing}=null: must be set"):
         consumer_settings({name: value for name, value in LEAST.items() if name != missing})
 
 

@@ -129,7 +129,7 @@ def test_a_buffer_that_is_too_small_is_doubled_until_the_message_fits(fake_broke
 
 def test_a_message_above_the_maximum_is_refused_by_name(fake_broker, consume):
     log = Log(fake_broker, SETS["batch"])
-    with pytest.raises(MessageTooLarge, match=f"t-0 has at offset 0 has {len(SETS['batch'])} bytes.*may have 100"):
+    with pytest.raises(MessageTooLarge, match=f"t-0 at offset 0 has {len(SETS['batch'])} bytes.*max_buffer, 100"):
         consume(max_buffer=100).fetch("t", 0, 0, 30)
     assert log.sizes[0] == 30
     assert max(log.sizes) <= 100

@@ -40,7 +40,7 @@ def test_no_record_is_handed_out_after_its_partition_is_taken_away_and_none_is_l
         assert put(stream, two[second], batch(ends[second], count), ends[second])
         ends[second] += count
     got = [next(stream) for _ in range(min(taken, sum(ends)))]
-    stream.take_away([two[1]])
+    stream.revoke([two[1]])
     assert not put(stream, two[1], batch(ends[1], 1), ends[1])
     with pytest.raises(ConsumerTimeout):
         got.extend(stream)
@@ -64,7 +64,7 @@ def test_what_is_handed_out_while_the_partition_is_taken_away_is_before_where_it
             reader.start()
             while not got and number % 2:  # `extend` gives them one by one
                 pass
-            stream.take_away([owned])
+            stream.revoke([owned])
             stands = owned.consumed
             stream.close()
             reader.join(10)
@@ -146,7 +146,7 @@ def test_no_error_comes_of_what_is_taken_away() -> None:
     stream = Stream(0)
     owned = OwnedPartition(("t", "0"), stream, 0)
     stream.fail(owned, KafkaError(Errors.RECORD_LIST_TOO_LARGE))
-    stream.take_away([owned])
+    stream.revoke([owned])
     with pytest.raises(ConsumerTimeout):
         next(stream)
 
@@ -190,7 +190,7 @@ def test_no_chunk_comes_of_what_is_taken_away_and_one_in_hand_says_so() -> None:
     assert in_hand is not None
     put(stream, gone, batch(1, 1), 1)
     put(stream, kept, batch(0, 1), 0)
-    stream.take_away([gone])
+    stream.revoke([gone])
     assert not in_hand.is_ours
     chunk = stream.next_chunk(0)
     assert chunk is not None

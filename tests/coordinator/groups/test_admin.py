@@ -23,7 +23,7 @@ def emptied(world: World) -> None:
     world.leave(member)
 
 
-def test_a_stable_group_is_described_with_what_members_said_and_got() -> None:
+def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
     world = World()
     (member,) = world.stable(1, instances=["i1"])
     group = world.describe()
@@ -43,7 +43,7 @@ def test_a_group_in_a_rebalance_is_described_with_its_members_only() -> None:
     assert [(one.member_metadata, one.member_assignment) for one in group.members] == [(b"", b"")] * 2
 
 
-def test_a_group_that_is_not_there_is_dead() -> None:
+def test_an_unknown_group_is_described_as_dead() -> None:
     world = World()
     group = world.describe("nobody")
     assert (group.error_code, group.group_state, group.members) == (Errors.NONE, "Dead", [])
@@ -94,7 +94,7 @@ def test_a_group_that_only_had_offsets_has_no_record_to_delete() -> None:
     assert not world.shard.machine.groups
 
 
-def test_groups_that_cannot_be_deleted_say_why_each() -> None:
+def test_each_group_that_cannot_be_deleted_gets_its_error() -> None:
     world = World()
     world.stable(1)
     commit(world, "empty")
@@ -119,7 +119,7 @@ def test_a_group_that_is_being_deleted_takes_no_members_and_no_commits() -> None
     assert world.delete(GROUP).answer.results[0].error_code == Errors.GROUP_ID_NOT_FOUND
     with pytest.raises(KafkaError, match="COORDINATOR_NOT_AVAILABLE"):
         world.group.check_commit("", None, -1, transactional=False)
-    world.log.let_go()
+    world.log.release()
     assert asked.answer.results[0].error_code == Errors.NONE
     again = world.join()
     world.timer.advance(0)
@@ -140,7 +140,7 @@ def test_a_group_whose_offsets_expired_ends_with_them() -> None:
     world = World()
     emptied(world)
     commit(world)
-    world.shard.run(lambda home: end(home, home.groups[GROUP], home.offsets.tombstones(GROUP)))
+    world.shard.run(lambda machine: end(machine, machine.groups[GROUP], machine.offsets.tombstones(GROUP)))
     assert not world.shard.machine.groups
     assert [value for _, value in world.log.batches[-1][0]] == [None, None]
     assert len(world.timer) == 0

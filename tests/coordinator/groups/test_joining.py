@@ -1,4 +1,4 @@
-"""JoinGroup: who may join, under which id, and what a member is told: as Kafka 3.9's GroupCoordinator has it."""
+"""JoinGroup as in Kafka 3.9's GroupCoordinator: who may join, with which id, and the responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_first_member_leads_the_first_generation() -> None:
     assert answer.member_id.startswith("c-")
 
 
-def test_only_the_leader_is_told_who_the_members_are() -> None:
+def test_only_the_leader_gets_the_members() -> None:
     world = World()
     one, other = world.join(), world.join()
     world.timer.advance(0)
@@ -53,7 +53,7 @@ def test_a_static_member_needs_no_id() -> None:
     assert asked.answer.member_id.startswith("i1-")
 
 
-def test_an_id_that_nobody_joins_with_expires_with_its_session() -> None:
+def test_a_pending_id_expires_after_the_session_timeout() -> None:
     world = World()
     asked = world.join(needs_id=True, session_ms=6000)
     world.timer.advance(5.9)
@@ -63,7 +63,7 @@ def test_an_id_that_nobody_joins_with_expires_with_its_session() -> None:
     assert world.join(asked.answer.member_id).code == Errors.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_ids_that_were_given() -> None:
+def test_a_rebalance_waits_for_pending_ids() -> None:
     world = World()
     (first,) = world.stable(1)
     given = world.join(needs_id=True).answer.member_id
@@ -133,7 +133,7 @@ def test_the_protocol_is_the_one_most_members_prefer_of_those_that_all_support()
     assert [one.answer.protocol_name for one in asked] == ["b", "b", "b"]
 
 
-def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_that_says_the_same_does_not() -> None:
+def test_a_leader_that_rejoins_starts_a_rebalance_and_an_unchanged_follower_does_not() -> None:
     world = World()
     leader, follower = world.stable(2)
     same = world.join(follower).answer
@@ -147,7 +147,7 @@ def test_a_leader_that_joins_again_starts_a_rebalance_and_a_follower_that_says_t
     assert asked.answer.generation_id == 2
 
 
-def test_a_follower_that_says_something_else_starts_a_rebalance() -> None:
+def test_a_follower_with_changed_metadata_starts_a_rebalance() -> None:
     world = World()
     _, follower = world.stable(2)
     asked = world.join(follower, protocols=(("range", b"other topics"),))
@@ -155,7 +155,7 @@ def test_a_follower_that_says_something_else_starts_a_rebalance() -> None:
     assert world.group.state == PREPARING
 
 
-def test_a_member_that_did_not_get_its_answer_gets_it_again() -> None:
+def test_a_member_that_missed_its_response_gets_it_again() -> None:
     world = World()
     one, other = world.join(), world.join()
     world.timer.advance(0)
@@ -166,7 +166,7 @@ def test_a_member_that_did_not_get_its_answer_gets_it_again() -> None:
     assert world.group.state == COMPLETING
 
 
-def test_a_member_that_changes_its_mind_before_the_assignment_starts_the_rebalance_again() -> None:
+def test_changed_metadata_before_the_assignment_restarts_the_rebalance() -> None:
     world = World()
     one, other = world.join(), world.join()
     world.timer.advance(0)
@@ -176,7 +176,7 @@ def test_a_member_that_changes_its_mind_before_the_assignment_starts_the_rebalan
     assert world.group.state == PREPARING
 
 
-def test_the_first_members_are_waited_for_and_longer_while_others_come() -> None:
+def test_the_initial_delay_is_extended_while_members_join() -> None:
     world = World(group_initial_rebalance_delay_ms=3000)
     first = world.join(rebalance_ms=10_000)
     world.timer.advance(2.9)
@@ -188,7 +188,7 @@ def test_the_first_members_are_waited_for_and_longer_while_others_come() -> None
     assert first.answer.generation_id == second.answer.generation_id == 1
 
 
-def test_the_delay_ends_with_the_rebalance_timeout_however_many_come() -> None:
+def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
     world = World(group_initial_rebalance_delay_ms=3000)
     asked = [world.join(rebalance_ms=10_000)]
     for _ in range(9):
@@ -199,7 +199,7 @@ def test_the_delay_ends_with_the_rebalance_timeout_however_many_come() -> None:
     assert {one.answer.generation_id for one in asked} == {1}
 
 
-def test_a_group_that_was_emptied_waits_once_for_its_next_members() -> None:
+def test_an_emptied_group_has_one_initial_delay_for_its_next_members() -> None:
     world = World(group_initial_rebalance_delay_ms=3000)
     (member,) = world.stable(1)
     world.leave(member)
@@ -212,7 +212,7 @@ def test_a_group_that_was_emptied_waits_once_for_its_next_members() -> None:
     assert first.answer.generation_id == second.answer.generation_id == 3
 
 
-def test_a_rebalance_goes_on_without_members_that_do_not_join_in_time() -> None:
+def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
     world = World()
     leader, lost = world.stable(2, rebalance_ms=7000, session_ms=20_000)
     asked = world.join(leader, rebalance_ms=5000, session_ms=20_000)
@@ -224,7 +224,7 @@ def test_a_rebalance_goes_on_without_members_that_do_not_join_in_time() -> None:
     assert world.heartbeat(lost, 1) == Errors.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_join_in_time_is_followed_by_another() -> None:
+def test_a_leader_that_does_not_rejoin_in_time_is_replaced() -> None:
     world = World()
     leader, other = world.stable(2, rebalance_ms=7000, session_ms=20_000)
     asked = world.join(other, protocols=(("range", b"new"),), rebalance_ms=7000, session_ms=20_000)
@@ -234,7 +234,7 @@ def test_a_leader_that_does_not_join_in_time_is_followed_by_another() -> None:
     assert leader not in world.group.members
 
 
-def test_a_group_has_no_more_members_than_it_may() -> None:
+def test_group_max_size_limits_the_members() -> None:
     world = World(group_max_size=2)
     asked = [world.join() for _ in range(3)]
     assert asked[2].code == Errors.GROUP_MAX_SIZE_REACHED
@@ -245,7 +245,7 @@ def test_a_group_has_no_more_members_than_it_may() -> None:
     assert world.group.state == COMPLETING
 
 
-def test_with_a_smaller_limit_the_last_ones_to_join_again_are_turned_away() -> None:
+def test_after_lowering_group_max_size_the_last_to_rejoin_are_refused() -> None:
     world = World()
     first, second, third = world.stable(3)
     world.settings["group.max.size"] = 2
@@ -255,7 +255,7 @@ def test_with_a_smaller_limit_the_last_ones_to_join_again_are_turned_away() -> N
     assert set(world.group.members) == {first, second}
 
 
-def test_a_new_member_that_waits_too_long_is_forgotten() -> None:
+def test_a_new_member_that_waits_too_long_is_removed() -> None:
     """It cannot heartbeat yet, so it might be one that gave up and came again under another id."""
     world = World()
     (first,) = world.stable(1, session_ms=1_800_000, rebalance_ms=1_800_000)
@@ -268,7 +268,7 @@ def test_a_new_member_that_waits_too_long_is_forgotten() -> None:
     assert list(world.group.members) == [first]
 
 
-def test_a_shard_that_ends_tells_everybody_who_waits() -> None:
+def test_a_shard_that_ends_answers_all_waiting_members() -> None:
     world = World()
     (first,) = world.stable(1)
     waits = world.join()
@@ -279,7 +279,7 @@ def test_a_shard_that_ends_tells_everybody_who_waits() -> None:
     assert len(world.timer) == 0
 
 
-def test_one_look_at_the_sessions_serves_many_heartbeats() -> None:
+def test_one_session_check_serves_many_heartbeats() -> None:
     world = World()
     ids = world.stable(20, session_ms=10_000)
     before = world.timer.rung
@@ -297,7 +297,7 @@ def test_a_client_whose_name_leaves_no_room_for_a_member_id_is_refused(client: s
     assert not world.shard.machine.groups
 
 
-def test_a_crowd_of_ids_that_end_one_by_one_is_not_looked_through_for_each() -> None:
+def test_many_ids_that_expire_one_by_one_do_not_cause_a_check_each() -> None:
     world = World()
     for _ in range(1000):
         world.join(needs_id=True)

@@ -1,4 +1,4 @@
-"""What of a group is kept: the records, byte for byte, and the group that is made out of them."""
+"""The records of groups: their bytes, and the groups loaded from them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def groups_of_kafka() -> list[tuple[str, bytes, bytes]]:
     return found
 
 
-def test_a_group_that_kafka_wrote_is_written_again_as_it_was() -> None:
+def test_a_group_written_by_kafka_is_encoded_to_the_same_bytes() -> None:
     groups = groups_of_kafka()
     assert any(decode_group(value).members for _, _, value in groups)
     for group_id, key, value in groups:
@@ -60,7 +60,7 @@ def test_a_stable_group_is_the_same_after_a_restart() -> None:
         assert world.sync(id, 1).answer.assignment == id.encode()
 
 
-def test_sessions_begin_anew_after_a_restart() -> None:
+def test_sessions_restart_after_a_restart() -> None:
     world = World()
     here, lost = world.stable(2, session_ms=6000)
     world.timer.advance(5)
@@ -73,7 +73,7 @@ def test_sessions_begin_anew_after_a_restart() -> None:
     assert world.heartbeat(lost, 1) == Errors.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_is_forgotten_by_a_restart_and_begins_again() -> None:
+def test_a_rebalance_starts_over_after_a_restart() -> None:
     world = World()
     leader, other = world.stable(2)
     waits = world.join(leader)
@@ -171,7 +171,7 @@ def shape(group: Group) -> Any:
     return (group.generation, group.protocol_type, group.protocol, group.leader, group.state, group.static, members)
 
 
-def test_a_leader_that_is_no_member_is_not_asked_for() -> None:
+def test_a_recorded_leader_that_is_not_a_member_is_replaced() -> None:
     world = World()
     ids = world.stable(2)
     found = decode_group(group_record(world.group, {})[1])

@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they come back as who they were, fence who they were, and leave when they are told to."""
+"""Static members (KIP-345): they rejoin with a new id, their old id is fenced, and they can be removed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_a_static_member_that_comes_back_has_its_assignment_without_a_rebalance(
     assert world.sync(back.member_id, 1, instance="i2").answer.assignment == follower.encode()
 
 
-def test_the_new_id_is_written_before_it_is_told() -> None:
+def test_the_new_id_is_written_before_the_member_gets_it() -> None:
     world = World()
     (member,) = static(world, "i1")
     world.log.held = True
     asked = world.join(instance="i1")
     assert not asked.is_answered
     assert world.heartbeat(member, 1, instance="i1") == Errors.NONE, "until then it is the old one"
-    world.log.let_go()
+    world.log.release()
     record = world.group_records()[-1]
     assert [one.member_id for one in record.members] == [asked.answer.member_id]
     assert record.leader == asked.answer.member_id
@@ -67,7 +67,7 @@ def test_the_old_id_is_fenced() -> None:
         world.group.check_commit(old, "i1", 1, transactional=False)
 
 
-def test_a_leader_that_comes_back_is_told_to_make_no_assignment() -> None:
+def test_a_leader_that_rejoins_is_told_to_skip_the_assignment() -> None:
     world = World()
     leader, _ = static(world, "i1", "i2")
     back = world.join(instance="i1", may_skip=True).answer
@@ -81,7 +81,7 @@ def test_a_leader_that_comes_back_is_told_to_make_no_assignment() -> None:
     assert world.group.leader == older.member_id != leader
 
 
-def test_one_that_comes_back_while_others_wait_for_the_assignment_begins_the_rebalance_again() -> None:
+def test_a_static_member_that_rejoins_before_the_assignment_restarts_the_rebalance() -> None:
     world = World()
     asked = [world.join(instance="i1"), world.join(instance="i2")]
     world.timer.advance(0.01)
@@ -95,7 +95,7 @@ def test_one_that_comes_back_while_others_wait_for_the_assignment_begins_the_reb
     assert back.answer.generation_id == 2
 
 
-def test_one_that_comes_back_during_a_rebalance_takes_the_place_of_the_one_who_waits() -> None:
+def test_a_static_member_that_rejoins_during_a_rebalance_replaces_its_waiting_join() -> None:
     world = World()
     leader, _ = static(world, "i1", "i2")
     waits = world.join(leader, instance="i1")
@@ -107,7 +107,7 @@ def test_one_that_comes_back_during_a_rebalance_takes_the_place_of_the_one_who_w
     assert back.answer.leader == back.answer.member_id
 
 
-def test_one_that_comes_back_with_other_protocols_rebalances_only_if_the_choice_changes() -> None:
+def test_a_static_member_that_rejoins_with_other_protocols_rebalances_only_if_the_choice_changes() -> None:
     world = World()
     world.stable(2, instances=["i1", "i2"], protocols=BOTH)
     same = world.join(instance="i2", protocols=(("sticky", b"s"), ("range", b"r")))
@@ -148,36 +148,62 @@ def test_an_instance_that_left_meanwhile_is_not_replaced() -> None:
     world.log.held = True
     back = world.join(instance="i1")
     world.leave(member)
-    world.log.let_go()
+    world.log.release()
     assert back.code == Errors.UNKNOWN_MEMBER_ID
     assert world.group.state == EMPTY
     assert not world.group.static
 
 
-def test_two_that_come_back_at_once_end_with_the_last() -> None:
+def test_two_concurrent_rejoins_of_an_instance_keep_the_last_id() -> None:
     world = World()
     static(world, "i1")
     world.log.held = True
     first, second = world.join(instance="i1"), world.join(instance="i1")
-    world.log.let_go()
+    world.log.release()
     assert first.code == second.code == Errors.NONE
     assert world.group.static == {"i1": second.answer.member_id}
     assert world.heartbeat(first.answer.member_id, 1, instance="i1") == Errors.FENCED_INSTANCE_ID
     assert [one.member_id for one in world.group_records()[-1].members] == [second.answer.member_id]
 
 
-def test_one_that_comes_back_when_a_rebalance_began_meanwhile_takes_part_in_it() -> None:
+def test_static_members_that_rejoin_together_are_all_loaded() -> None:
+    world = World()
+    instances = ["i1", "i2", "i3", "i4"]
+    before = static(world, *instances)
+    world.log.held = True
+    asked = {instance: world.join(instance=instance) for instance in instances}
+    world.log.release()
+    ids = {instance: one.answer.member_id for instance, one in asked.items()}
+    world.restart()
+    assert world.group.static == ids
+    assert world.group.leader == ids["i1"]
+    assert {i: world.heartbeat(id, 1, instance=i) for i, id in ids.items()} == dict.fromkeys(ids, Errors.NONE)
+    assert [world.group.members[id].assignment for id in ids.values()] == [id.encode() for id in before]
+
+
+def test_a_failed_rejoin_is_in_no_later_record() -> None:
+    world = World()
+    first, _ = static(world, "i1", "i2")
+    world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
+    assert world.join(instance="i1").code == Errors.COORDINATOR_NOT_AVAILABLE
+    world.log.fails = None
+    second = world.join(instance="i2").answer.member_id
+    world.restart()
+    assert world.group.static == {"i1": first, "i2": second}
+
+
+def test_a_static_member_that_rejoins_takes_part_in_a_rebalance_that_began_meanwhile() -> None:
     world = World()
     _, follower = static(world, "i1", "i2")
     world.log.held = True
     back = world.join(instance="i1")
     other = world.join(follower, instance="i2", protocols=(("range", b"new"),))
-    world.log.let_go()
+    world.log.release()
     assert back.answer.generation_id == other.answer.generation_id == 2
     assert back.answer.leader == back.answer.member_id
 
 
-def test_static_members_that_are_away_and_would_wait_for_nobody_are_waited_for_without_haste() -> None:
+def test_absent_static_members_with_no_rebalance_timeout_cause_no_busy_loop() -> None:
     world = World()
     asked = world.join(instance="i1", session_ms=20_000)
     world.timer.advance(0.01)

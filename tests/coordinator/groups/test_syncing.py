@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup and sessions: from the assignment to the end of a member."""
+"""SyncGroup, Heartbeat, LeaveGroup and session expiry."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def joined(world: World, members: int) -> tuple[list[str], int]:
     return [one.answer.member_id for one in asked], asked[0].answer.generation_id
 
 
-def test_everybody_gets_what_the_leader_decides() -> None:
+def test_every_member_gets_its_assignment_from_the_leader() -> None:
     world = World()
     (leader, follower, silent), generation = joined(world, 3)
     early = world.sync(follower, generation)
@@ -29,14 +29,14 @@ def test_everybody_gets_what_the_leader_decides() -> None:
     assert (late.error_code, late.assignment) == (Errors.NONE, b""), "whoever the leader forgot gets nothing"
 
 
-def test_nobody_gets_an_assignment_that_is_not_written_yet() -> None:
+def test_assignments_are_sent_only_after_they_are_written() -> None:
     world = World()
     (leader,), generation = joined(world, 1)
     world.log.held = True
     asked = world.sync(leader, generation, {leader: b"1"})
     assert not asked.is_answered
     assert world.group.state == COMPLETING
-    world.log.let_go()
+    world.log.release()
     assert asked.answer.assignment == b"1"
     assert world.group.state == STABLE
 
@@ -72,7 +72,7 @@ def test_an_assignment_that_is_written_when_the_next_rebalance_has_begun_changes
     asked = world.sync(leader, generation, {leader: b"1"})
     world.leave(follower)
     assert asked.code == Errors.REBALANCE_IN_PROGRESS
-    world.log.let_go()
+    world.log.release()
     assert world.group.state == PREPARING
     assert world.group.members[leader].assignment == b""
 
@@ -92,7 +92,7 @@ def test_a_sync_is_refused() -> None:
     assert world.sync(leader, generation).code == Errors.REBALANCE_IN_PROGRESS
 
 
-def test_members_that_never_ask_for_their_assignment_are_dropped() -> None:
+def test_members_that_send_no_sync_are_removed() -> None:
     world = World()
     asked = [world.join(rebalance_ms=8000, session_ms=60_000) for _ in range(3)]
     world.timer.advance(0)
@@ -106,7 +106,7 @@ def test_members_that_never_ask_for_their_assignment_are_dropped() -> None:
     assert set(world.group.members) == set(ids[:2])
 
 
-def test_a_group_whose_leader_never_syncs_goes_on_without_it() -> None:
+def test_a_leader_that_sends_no_sync_is_removed() -> None:
     world = World()
     asked = [world.join(rebalance_ms=8000, session_ms=60_000) for _ in range(2)]
     world.timer.advance(0)
@@ -134,7 +134,7 @@ def test_a_heartbeat_is_answered_by_state() -> None:
     assert world.heartbeat(follower, generation) == Errors.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_that_is_not_heard_of_is_dropped_and_the_others_rebalance() -> None:
+def test_an_expired_session_removes_the_member_and_rebalances() -> None:
     world = World()
     leader, silent = world.stable(2, session_ms=6000)
     for _ in range(3):
@@ -146,7 +146,7 @@ def test_a_member_that_is_not_heard_of_is_dropped_and_the_others_rebalance() -> 
     assert world.join(leader).answer.generation_id == 2
 
 
-def test_the_last_session_that_ends_leaves_an_empty_group() -> None:
+def test_the_last_expired_session_leaves_an_empty_group() -> None:
     world = World()
     world.stable(2, session_ms=6000)
     world.timer.advance(6.1)
@@ -156,7 +156,7 @@ def test_the_last_session_that_ends_leaves_an_empty_group() -> None:
     assert len(world.timer) == 0
 
 
-def test_a_member_that_waits_for_us_is_not_missed() -> None:
+def test_a_member_that_waits_for_a_response_does_not_expire() -> None:
     world = World()
     leader, other = world.stable(2, session_ms=6000, rebalance_ms=60_000)
     waits = world.join(leader, session_ms=6000)
@@ -173,7 +173,7 @@ def test_a_member_that_waits_for_us_is_not_missed() -> None:
     assert leader not in world.group.members
 
 
-def test_a_commit_is_a_sign_of_life() -> None:
+def test_a_commit_extends_the_session() -> None:
     world = World()
     (member,) = world.stable(1, session_ms=6000)
     for _ in range(5):
@@ -204,7 +204,7 @@ def test_the_last_member_that_leaves_leaves_an_empty_group() -> None:
     assert record.protocol_type == "consumer"
 
 
-def test_members_of_one_request_are_answered_one_by_one() -> None:
+def test_each_member_of_a_leave_request_gets_a_code() -> None:
     world = World()
     world.stable(2, instances=["i1", "i2"])
     assert world.leave("nobody", instances=["i1", "i3"]) == [
@@ -215,7 +215,7 @@ def test_members_of_one_request_are_answered_one_by_one() -> None:
     assert list(world.group.static) == ["i2"]
 
 
-def test_an_id_that_nobody_joined_with_may_leave_and_nothing_rebalances() -> None:
+def test_a_pending_id_may_leave_without_a_rebalance() -> None:
     world = World()
     world.stable(1)
     given = world.join(needs_id=True).answer.member_id
@@ -224,11 +224,11 @@ def test_an_id_that_nobody_joined_with_may_leave_and_nothing_rebalances() -> Non
     assert not world.group.pending
 
 
-def test_nobody_can_leave_a_group_that_is_not_there() -> None:
+def test_leaving_an_unknown_group_is_refused() -> None:
     assert World().leave("m") == [Errors.UNKNOWN_MEMBER_ID]
 
 
-def test_a_rebalance_that_waited_for_the_one_who_leaves_goes_on() -> None:
+def test_a_rebalance_completes_when_the_last_missing_member_leaves() -> None:
     world = World()
     leader, other = world.stable(2)
     waits = world.join(leader)
@@ -256,7 +256,7 @@ def new_id(world: World, *known: str) -> str:
 # --- commits
 
 
-def test_who_may_commit() -> None:
+def test_commits_are_accepted_by_member_and_generation() -> None:
     world = World()
     leader, other = world.stable(2)
 
@@ -288,7 +288,7 @@ def test_who_may_commit() -> None:
 # --- many members
 
 
-def test_answers_to_many_members_are_given_in_slices() -> None:
+def test_responses_to_many_members_are_sent_in_slices() -> None:
     world = World()
     asked: list[Asked] = [world.join() for _ in range(200)]
     world.timer.advance(0)
@@ -299,7 +299,7 @@ def test_answers_to_many_members_are_given_in_slices() -> None:
     assert len(asked[0].answer.members) == 200
 
 
-def test_answers_that_wait_for_their_turn_are_given_before_the_shard_ends() -> None:
+def test_queued_responses_are_sent_before_the_shard_ends() -> None:
     world = World()
     asked = [world.join() for _ in range(200)]
     world.timer.advance(0)

@@ -1,4 +1,4 @@
-"""A group coordinator with one shard, whose log, clock and timer are in the test's hands, and its clients."""
+"""A group coordinator with one shard, and its clients; tests control its log, clock and timer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from kafkapy.coordinator.group_shard import GroupShard
+from kafkapy.coordinator.group_machine import GroupMachine
 from kafkapy.coordinator.groups.coordinator import GroupCoordinator
 from kafkapy.coordinator.groups.group import Group
 from kafkapy.coordinator.groups.joining import Join
@@ -35,7 +35,7 @@ class HandEntry:
 
 
 class HandTimer:
-    """A Timer whose calls are made by `advance`, on the caller's thread, in order of time."""
+    """A Timer whose callbacks are called by `advance`, on the caller's thread, in order of time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -63,23 +63,23 @@ class HandTimer:
 
 
 class OneShard:
-    """Shards with one shard, which has every group."""
+    """Shards with a single shard that has every group."""
 
     is_loading = False
 
-    def __init__(self, shard: Shard[GroupShard]) -> None:
+    def __init__(self, shard: Shard[GroupMachine]) -> None:
         self.shard = shard
 
-    def of(self, key: str) -> Shard[GroupShard]:
+    def of(self, key: str) -> Shard[GroupMachine]:
         self.shard.check()
         return self.shard
 
-    def active(self) -> list[Shard[GroupShard]]:
+    def active(self) -> list[Shard[GroupMachine]]:
         return [self.shard]
 
 
 class Asked:
-    """A request under way: `answer` is its response, None as long as there is none."""
+    """A request in progress: `answer` is its response, None until there is one."""
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
@@ -115,39 +115,39 @@ class World:
         self.log = MemoryLog()
         self._start(lambda machine: None)
 
-    def _start(self, load: Callable[[GroupShard], None]) -> None:
-        machine = GroupShard(lambda: self.settings)
-        self.shard: Shard[GroupShard] = Shard(TOPIC, 0, machine, self.log, clock=self.clock, timer=self.timer)  # type: ignore[arg-type]
+    def _start(self, load: Callable[[GroupMachine], None]) -> None:
+        machine = GroupMachine(lambda: self.settings)
+        self.shard: Shard[GroupMachine] = Shard(TOPIC, 0, machine, self.log, clock=self.clock, timer=self.timer)  # type: ignore[arg-type]
         machine.shard = self.shard
         load(machine)
         self.shard.begin()
         self.coordinator = GroupCoordinator(OneShard(self.shard))  # type: ignore[arg-type]
 
     def restart(self) -> None:
-        """Another broker takes the partition over: it has what is in the log."""
+        """End the shard and load a new one from the log, as a new leader would."""
         self.shard.end()
 
-        def load(machine: GroupShard) -> None:
+        def load(machine: GroupMachine) -> None:
             for block in blocks(self.log.batches):
                 machine.replay_block(memoryview(block))
 
         self._start(load)
 
-    # --- what is there
+    # --- reading
 
     @property
     def group(self) -> Group:
         return self.shard.machine.groups[GROUP]
 
     def group_records(self) -> list[Any]:
-        """The group's records, decoded; None for a tombstone."""
+        """Return the group's records, decoded; None for a tombstone."""
         return [
             None if value is None else decode_group(value)
             for key, value in self.log.records
             if decode_key(key) == GroupKey(GROUP)
         ]
 
-    # --- what clients say
+    # --- requests of clients
 
     def join(
         self,
@@ -208,7 +208,7 @@ class World:
         return asked.code
 
     def leave(self, *members: str, instances: Sequence[str] = (), group: str = GROUP) -> list[int] | int:
-        """The members' codes; the response's if it has one."""
+        """Return the members' error codes, or the response's error code if it has one."""
         asked = Asked()
         leaving = [LEAVE_GROUP.Request.Members(member_id=id) for id in members]
         leaving += [LEAVE_GROUP.Request.Members(member_id="", group_instance_id=id) for id in instances]
@@ -228,7 +228,7 @@ class World:
     # --- whole rebalances
 
     def stable(self, members: int = 1, **how: Any) -> list[str]:
-        """A stable group of so many members, each assigned its id as bytes; the leader is the first."""
+        """Return the member ids of a stable group, the leader's first; each member's assignment is its id."""
         instances = how.pop("instances", [None] * members)
         asked = [self.join(instance=instance, **how) for instance in instances]
         self.timer.advance(self.settings["group.initial.rebalance.delay.ms"] / 1000 + 0.01)

@@ -1,4 +1,4 @@
-"""Commits while their append waits or fails, and what the log holds of them then."""
+"""Commits whose append waits or fails, and the resulting log."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.coordinator.offsets.world import World
 NONE = Errors.NONE
 
 
-def test_the_records_are_kafkas(world: World) -> None:
+def test_the_records_equal_kafkas(world: World) -> None:
     one = world.offset("t", 3, 7, "why")
     assert world.commit(one, world.offset("t", 4, 8, expires=world.clock.time_ms() + 5)) == [NONE, NONE]
     ((records, producer),) = world.log.batches
@@ -26,23 +26,23 @@ def test_the_records_are_kafkas(world: World) -> None:
     ]
 
 
-def test_an_offset_is_told_when_its_record_is_in_the_log(world: World) -> None:
+def test_an_offset_is_visible_once_its_record_is_in_the_log(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.held = True
     told = world.begin_commit(world.offset("t", 0, 2))
     assert told == []
     assert world.committed() == {("t", 0): 1}
     assert world.codes("g", ("t", 0), ("t", 1)) == [Errors.UNSTABLE_OFFSET_COMMIT, NONE]
-    world.log.let_go()
+    world.log.release()
     assert told == [[NONE]]
     assert world.committed() == {("t", 0): 2}
     assert world.codes("g", ("t", 0)) == [NONE]
 
 
-def test_commits_that_overtake_each_other_count_in_the_order_of_the_log(world: World) -> None:
+def test_overtaking_commits_are_applied_in_log_order(world: World) -> None:
     world.log.held = True
     told = [world.begin_commit(world.offset("t", 0, offset)) for offset in (1, 2, 3)]
-    world.log.let_go()
+    world.log.release()
     assert told == [[[NONE]]] * 3
     assert world.committed() == {("t", 0): 3}
 
@@ -59,7 +59,7 @@ def test_commits_that_overtake_each_other_count_in_the_order_of_the_log(world: W
         (Errors.INVALID_PRODUCER_EPOCH, Errors.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_a_failed_append_leaves_what_was_committed(world: World, failure: int, code: int) -> None:
+def test_a_failed_append_keeps_the_committed_offset(world: World, failure: int, code: int) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.fails = KafkaError(failure, "in this test")
     too_long = world.offset("t", 1, 1, "m" * 4097)
@@ -68,7 +68,7 @@ def test_a_failed_append_leaves_what_was_committed(world: World, failure: int, c
     assert world.codes("g", ("t", 0), ("t", 1)) == [NONE, NONE]
 
 
-def test_nothing_is_appended_where_all_metadata_are_too_long(world: World) -> None:
+def test_nothing_is_appended_if_all_metadata_is_too_long(world: World) -> None:
     assert world.commit(world.offset("t", 0, 1, "m" * 4097)) == [Errors.OFFSET_METADATA_TOO_LARGE]
     assert world.log.batches == []
 
@@ -84,51 +84,51 @@ def test_the_limit_of_metadata_counts_utf_16_units(world: World) -> None:
     assert world.commit(world.offset("t", 0, 1, "é" * 16384)) == [too_long]
 
 
-def test_of_a_partition_that_is_named_twice_the_last_offset_counts(world: World) -> None:
+def test_the_last_offset_of_a_partition_named_twice_is_committed(world: World) -> None:
     codes = world.commit(world.offset("t", 0, 1), world.offset("t", 1, 5), world.offset("t", 0, 2))
     assert codes == [NONE, NONE, NONE]
     assert len(world.log.records) == 2
     assert world.committed() == {("t", 0): 2, ("t", 1): 5}
 
 
-def test_a_commit_that_no_batch_can_hold_is_refused_before_it_is_made(world: World) -> None:
+def test_a_commit_too_large_for_a_batch_is_refused_early(world: World) -> None:
     offsets = [world.offset("t", partition, 1) for partition in range(30_000)]
     assert world.commit(*offsets) == [Errors.INVALID_COMMIT_OFFSET_SIZE] * 30_000
     assert world.log.batches == []
 
 
-def test_an_append_that_takes_too_long_is_told_as_that_and_counts_when_it_is_there(world: World) -> None:
+def test_a_slow_append_times_out_and_is_applied_later(world: World) -> None:
     world.log.held = True
     told = world.begin_commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
     world.timer.advance(4.9)
     assert told == []
     world.timer.advance(0.2)
     assert told == [[Errors.REQUEST_TIMED_OUT] * 2]
-    world.log.let_go()
+    world.log.release()
     assert told == [[Errors.REQUEST_TIMED_OUT] * 2]
     assert world.committed() == {("t", 0): 1, ("t", 1): 1}
 
 
-def test_no_timer_is_left_behind_an_append(world: World) -> None:
+def test_an_append_leaves_no_timer(world: World) -> None:
     world.log.held = True
     world.begin_commit(world.offset("t", 0, 1))
-    world.log.let_go()
+    world.log.release()
     world.commit(world.offset("t", 0, 2))
     assert len(world.timer) == 0
 
 
-def test_a_shard_that_does_not_serve_says_so_for_each_offset(world: World) -> None:
+def test_an_inactive_shard_refuses_each_offset(world: World) -> None:
     world.shards.refusal = KafkaError(Errors.COORDINATOR_LOAD_IN_PROGRESS, "loading")
     assert world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1)) == [Errors.COORDINATOR_LOAD_IN_PROGRESS] * 2
 
 
-def test_a_name_that_no_record_can_hold_is_refused(world: World) -> None:
+def test_a_group_id_too_long_for_a_record_is_refused(world: World) -> None:
     assert world.commit(world.offset("t", 0, 1), group="g" * 32768) == [Errors.INVALID_GROUP_ID]
     assert world.commit(world.offset("t", 0, 1), group="é" * 16384) == [Errors.INVALID_GROUP_ID]
     assert world.commit(world.offset("t", 0, 1), group="g" * 32767) == [NONE]
 
 
-def test_a_group_that_is_being_deleted_takes_no_commits(world: World) -> None:
+def test_a_group_being_deleted_refuses_commits(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.group().state = DEAD
     assert world.commit(world.offset("t", 0, 2)) == [Errors.COORDINATOR_NOT_AVAILABLE]
@@ -161,22 +161,22 @@ def test_another_partitions_marker_and_another_producers_change_nothing(world: W
     assert world.committed() == {("t", 0): 1}
 
 
-def test_an_abort_that_comes_before_the_append_is_told_leaves_nothing_unstable(world: World) -> None:
+def test_an_abort_before_the_callback_of_an_append_leaves_no_unstable_offsets(world: World) -> None:
     world.log.held = True
     told = world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
     world.offsets.transaction_ended(7, 5, False)
     world.log.fails = KafkaError(Errors.INVALID_PRODUCER_EPOCH, "fenced")
-    world.log.let_go()
+    world.log.release()
     assert told == [[Errors.INVALID_PRODUCER_EPOCH]]
     assert world.codes("g", ("t", 0)) == [NONE]
 
 
 @pytest.mark.parametrize("commits", [False, True])
-def test_a_marker_that_is_told_of_before_a_commit_under_way_ends_that_commit(world: World, commits: bool) -> None:
+def test_a_marker_reported_before_a_pending_commit_ends_that_commit(world: World, commits: bool) -> None:
     world.log.held = True
     world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
     world.offsets.transaction_ended(7, 5, commits)
-    world.log.let_go()
+    world.log.release()
     assert world.committed() == ({("t", 0): 1} if commits else {})
     world.commit(world.offset("t", 1, 2), producer=Producer(5, 1))
     world.offsets.transaction_ended(7, 5, True)
@@ -190,7 +190,7 @@ def test_a_producer_without_an_id_has_no_transaction(world: World) -> None:
     assert world.committed() == {}
 
 
-def test_a_marker_that_comes_while_all_offsets_are_answered_makes_no_old_one_stable(
+def test_a_marker_during_a_fetch_of_all_offsets_makes_no_old_offset_stable(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.commit(world.offset("t", 0, 1))
@@ -218,29 +218,29 @@ def delete(world: World, *partitions: tuple[str, int], group: str = "g") -> tupl
     return answer
 
 
-def test_deletion_writes_tombstones_for_what_was_there(world: World) -> None:
+def test_deletion_writes_tombstones_for_existing_offsets(world: World) -> None:
     world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
     assert delete(world, ("t", 1), ("t", 2), ("t", 1)) == (NONE, [NONE, NONE, NONE])
     assert world.log.batches[-1] == ([(encode_offset_key(OffsetKey("g", "t", 1)), None)], None)
     assert world.committed() == {("t", 0): 1}
-    assert "g" in world.home.groups
+    assert "g" in world.machine.groups
 
 
-def test_what_a_transaction_is_about_to_commit_is_deleted_too(world: World) -> None:
+def test_staged_offsets_are_deleted_too(world: World) -> None:
     world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1), producer=Producer(5, 0))
     assert delete(world, ("t", 0)) == (NONE, [NONE])
     world.offsets.transaction_ended(7, 5, True)
     assert world.committed() == {("t", 1): 1}
 
 
-def test_a_group_with_members_that_are_no_consumers_keeps_its_offsets(world: World) -> None:
+def test_a_group_of_other_members_than_consumers_keeps_its_offsets(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.group().state, world.group().protocol_type = STABLE, "connect"
     assert delete(world, ("t", 0)) == (Errors.NON_EMPTY_GROUP, [])
     assert world.committed() == {("t", 0): 1}
 
 
-def test_a_deletion_that_cannot_be_written_leaves_the_group(world: World) -> None:
+def test_a_failed_deletion_keeps_the_group(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.fails = KafkaError(Errors.KAFKA_STORAGE_ERROR, "in this test")
     assert delete(world, ("t", 0)) == (NONE, [NONE])  # as Kafka answers
@@ -249,28 +249,28 @@ def test_a_deletion_that_cannot_be_written_leaves_the_group(world: World) -> Non
     assert world.commit(world.offset("t", 0, 2)) == [NONE]
 
 
-def test_a_commit_on_its_way_is_deleted_with_its_group(world: World) -> None:
+def test_a_pending_commit_is_deleted_with_its_group(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.log.held = True
     told = world.begin_commit(world.offset("t", 0, 2), world.offset("t", 1, 2))
-    world.shard.run(lambda home: delete_group(home, "g", lambda error: None))
-    world.log.let_go()
+    world.shard.run(lambda machine: delete_group(machine, "g", lambda error: None))
+    world.log.release()
     assert told == [[NONE, NONE]]
-    assert "g" not in world.home.groups
+    assert "g" not in world.machine.groups
     assert world.commit(world.offset("t", 2, 3)) == [NONE]
     assert world.committed() == {("t", 2): 3}
 
 
-def test_what_a_transaction_commits_after_its_group_was_deleted_is_there_as_after_a_load(world: World) -> None:
+def test_a_transaction_that_commits_after_its_group_was_deleted_recreates_the_group(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.commit(world.offset("t", 1, 2), producer=Producer(5, 0))
-    world.shard.run(lambda home: delete_group(home, "g", lambda error: None))
+    world.shard.run(lambda machine: delete_group(machine, "g", lambda error: None))
     assert world.committed() == {}
     world.offsets.transaction_ended(7, 5, True)
     assert world.committed() == {("t", 1): 2}
 
 
-def test_a_deleted_topic_takes_its_offsets_along(world: World) -> None:
+def test_the_offsets_of_a_deleted_topic_are_deleted(world: World) -> None:
     for number in range(50):
         world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1), world.offset("u", 0, 1), group=f"g{number}")
     world.commit(world.offset("t", 2, 9), group="only", producer=Producer(5, 0))
@@ -281,5 +281,68 @@ def test_a_deleted_topic_takes_its_offsets_along(world: World) -> None:
     world.offsets.transaction_ended(7, 5, True)
     assert world.committed("only") == {}
     assert world.committed("last") == {}
-    assert "last" not in world.home.groups
+    assert "last" not in world.machine.groups
     world.offsets.topic_deleted("no-such-topic", {0})
+
+
+def test_a_pending_commit_is_deleted_with_its_topic(world: World) -> None:
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 1), world.offset("u", 0, 1))
+    world.offsets.topic_deleted("t", {0})
+    world.log.release()
+    assert told == [[NONE, NONE]]
+    assert world.committed() == {("u", 0): 1}
+
+
+def test_offsets_of_a_deleted_topic_are_not_read_while_their_deletion_waits_for_the_disk(world: World) -> None:
+    world.commit(world.offset("t", 0, 1), world.offset("u", 0, 1))
+    world.log.held = True
+    world.offsets.topic_deleted("t", {0})
+    assert world.committed() == {("u", 0): 1}
+    told = world.begin_commit(world.offset("t", 0, 2))
+    world.log.release()
+    assert told == [[NONE]]
+    assert world.committed() == {("t", 0): 2, ("u", 0): 1}
+
+
+def test_a_failed_deletion_of_a_topics_offsets_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    for group in ("g", "h"):
+        world.commit(world.offset("t", 0, 1), group=group)
+    world.log.fails = KafkaError(Errors.KAFKA_STORAGE_ERROR, "in this test")
+    world.offsets.topic_deleted("t", {0})
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        "committed offsets of the deleted topic t could not be deleted in __consumer_offsets-7: "
+        "KAFKA_STORAGE_ERROR: in this test"
+    ]
+    assert world.committed() == {}
+
+
+def test_a_partition_stays_unstable_when_one_of_two_commits_of_a_transaction_fails(world: World) -> None:
+    """Of the first the append fails, and of the second, which was under way by then, it does not."""
+    producer = Producer(5, 0)
+    world.commit(world.offset("t", 0, 1))
+    world.log.held = True
+    first = world.begin_commit(world.offset("t", 0, 2), producer=producer)
+    second = world.begin_commit(world.offset("t", 0, 3), producer=producer)
+    world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
+    world.log.finish_next()
+    world.log.fails = None
+    assert first == [[Errors.COORDINATOR_NOT_AVAILABLE]]
+    assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT], "the second may still be written"
+    world.log.release()
+    assert second == [[NONE]]
+    assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT]
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.codes("g", ("t", 0)) == [NONE]
+    assert world.committed() == {("t", 0): 3}
+
+
+def test_a_partition_is_stable_when_both_commits_of_a_transaction_fail(world: World) -> None:
+    world.commit(world.offset("t", 0, 1))
+    world.log.held = True
+    for offset in (2, 3):
+        world.begin_commit(world.offset("t", 0, offset), producer=Producer(5, 0))
+    world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
+    world.log.release()
+    assert world.codes("g", ("t", 0)) == [NONE]
+    assert world.machine.offsets._transactions == {}

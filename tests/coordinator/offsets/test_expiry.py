@@ -33,7 +33,7 @@ def test_the_offsets_of_a_simple_consumer_count_from_their_own_commit(world: Wor
     world.clock.advance(6 * MINUTE)
     world.offsets.expire()
     assert world.committed() == {}
-    assert world.home.groups == {}
+    assert world.machine.groups == {}
 
 
 def test_the_offsets_of_a_group_count_from_when_it_became_empty(world: World) -> None:
@@ -45,16 +45,16 @@ def test_the_offsets_of_a_group_count_from_when_it_became_empty(world: World) ->
     assert world.committed() == {("t", 0): 1}
     world.clock.advance(MINUTE)
     world.offsets.expire()
-    assert world.home.groups == {}
+    assert world.machine.groups == {}
     assert world.log.records[-1] == (encode_group_key("g"), None)
 
 
-def test_an_old_group_that_does_not_say_since_when_it_is_empty_counts_from_the_commit(world: World) -> None:
+def test_a_group_record_without_state_timestamp_expires_offsets_by_their_commit_time(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.clock.advance(10 * MINUTE)
     consumers(world, EMPTY).current_state_timestamp_ms = None
     world.offsets.expire()
-    assert world.home.groups == {}
+    assert world.machine.groups == {}
 
 
 def test_members_keep_the_offsets_of_the_topics_that_they_read(world: World) -> None:
@@ -79,7 +79,7 @@ def test_the_offsets_of_other_groups_with_members_stay(world: World, kind: str) 
     assert world.committed() == {("t", 0): 1}
 
 
-def test_a_commit_that_names_its_end_ends_then(world: World) -> None:
+def test_a_commit_with_an_expire_timestamp_expires_then(world: World) -> None:
     soon, late = world.clock.time_ms() + 1000, world.clock.time_ms() + 1000 * 1000
     world.commit(world.offset("t", 0, 1, expires=soon), world.offset("t", 1, 1, expires=late), world.offset("t", 2, 1))
     world.clock.advance(1)
@@ -90,7 +90,7 @@ def test_a_commit_that_names_its_end_ends_then(world: World) -> None:
     assert world.committed() == {("t", 1): 1}
 
 
-def test_a_commit_that_names_its_end_ends_also_in_a_group_that_is_empty(world: World) -> None:
+def test_a_commit_with_an_expire_timestamp_expires_in_an_empty_group_too(world: World) -> None:
     world.commit(world.offset("t", 0, 1, expires=world.clock.time_ms() + 1), world.offset("t", 1, 1))
     consumers(world, EMPTY)
     world.clock.advance(1)
@@ -98,13 +98,13 @@ def test_a_commit_that_names_its_end_ends_also_in_a_group_that_is_empty(world: W
     assert world.committed() == {("t", 1): 1}
 
 
-def test_what_is_under_way_does_not_expire(world: World) -> None:
+def test_offsets_in_pending_commits_do_not_expire(world: World) -> None:
     world.commit(world.offset("t", 0, 1), world.offset("t", 1, 1))
     world.log.held = True
     told = world.begin_commit(world.offset("t", 0, 2))
     world.clock.advance(10 * MINUTE)
     world.offsets.expire()
-    world.log.let_go()
+    world.log.release()
     assert told == [[Errors.NONE]]
     assert world.committed() == {("t", 0): 2}
 
@@ -113,22 +113,22 @@ def test_a_group_with_an_open_transaction_stays(world: World) -> None:
     world.commit(world.offset("t", 0, 1), producer=Producer(5, 0))
     world.clock.advance(10 * MINUTE)
     world.offsets.expire()
-    assert "g" in world.home.groups
+    assert "g" in world.machine.groups
     world.offsets.transaction_ended(7, 5, True)
     assert world.committed() == {("t", 0): 1}
 
 
-def test_many_offsets_go_in_small_batches(world: World) -> None:
+def test_many_offsets_expire_in_small_batches(world: World) -> None:
     world.commit(*(world.offset("t", partition, 1) for partition in range(1000)))
     batches = len(world.log.batches)
     world.clock.advance(10 * MINUTE)
     world.offsets.expire()
     assert world.committed() == {}
     assert all(len(records) <= 31 for records, _ in world.log.batches[batches:])
-    assert len(world.home.offsets) == 0
+    assert len(world.machine.offsets) == 0
 
 
-def test_what_cannot_be_written_is_there_at_the_next_look(world: World) -> None:
+def test_offsets_whose_tombstones_failed_expire_at_the_next_scan(world: World) -> None:
     world.commit(world.offset("t", 0, 1))
     world.clock.advance(10 * MINUTE)
     world.log.fails = KafkaError(Errors.KAFKA_STORAGE_ERROR, "in this test")
@@ -136,13 +136,13 @@ def test_what_cannot_be_written_is_there_at_the_next_look(world: World) -> None:
     assert world.committed() == {("t", 0): 1}
     world.log.fails = None
     world.offsets.expire()
-    assert world.home.groups == {}
+    assert world.machine.groups == {}
 
 
-def test_groups_that_have_nothing_to_expire_are_left_alone(world: World) -> None:
+def test_groups_without_expired_offsets_stay(world: World) -> None:
     for number in range(200):
         world.commit(world.offset("t", number, 1), group=f"g{number}")
     batches = len(world.log.batches)
     world.offsets.expire()
-    assert len(world.home.groups) == 200
+    assert len(world.machine.groups) == 200
     assert len(world.log.batches) == batches

@@ -1,4 +1,4 @@
-"""The store of one shard: what is in the log counts, in the order of the log, and what is under way shows."""
+"""The offset store of a shard: offsets are applied in log order, and pending commits are unstable."""
 
 import random
 import struct
@@ -84,7 +84,7 @@ def test_a_load_finds_the_last_commit_of_each_partition(codec: int) -> None:
     assert len(store) == 3
 
 
-def test_every_field_comes_back() -> None:
+def test_every_field_of_a_commit_is_loaded() -> None:
     store = OffsetStore()
     full = CommittedOffset(1 << 40, 7, "метаданные", NOW, -1)
     expiring = CommittedOffset(3, -1, "", NOW, NOW + 5)
@@ -102,7 +102,7 @@ def test_every_field_comes_back() -> None:
     assert store.get("h", "t", 0) is None
 
 
-def test_records_of_other_kinds_are_handed_on_in_their_order() -> None:
+def test_other_record_types_are_passed_on_in_order() -> None:
     log = Log()
     log.add([(encode_group_key("g"), b"1"), committed("g", "t", 0, 1), (b"\0\7key", b"of a later version")])
     log.add([(encode_group_key("g"), None)])
@@ -111,7 +111,7 @@ def test_records_of_other_kinds_are_handed_on_in_their_order() -> None:
     assert seen == [(encode_group_key("g"), b"1"), (b"\0\7key", b"of a later version"), (encode_group_key("g"), None)]
 
 
-def test_a_transaction_counts_with_its_marker() -> None:
+def test_offsets_of_a_transaction_are_applied_at_its_commit_marker() -> None:
     log = Log()
     log.add([committed("g", "t", 0, 10), committed("g", "t", 1, 11)], producer=5)
     log.add([committed("g", "t", 2, 12)], producer=6)
@@ -142,7 +142,7 @@ def test_the_later_record_wins_and_not_the_later_marker() -> None:
     assert offsets_of(store) == {("t", 0): 2}
 
 
-def test_what_is_applied_after_a_load_is_newer_than_what_was_loaded() -> None:
+def test_applied_records_replace_loaded_ones() -> None:
     log = Log()
     log.end = 1_000_000
     log.add([committed("g", "t", 0, 1)])
@@ -151,7 +151,7 @@ def test_what_is_applied_after_a_load_is_newer_than_what_was_loaded() -> None:
     assert offsets_of(store) == {("t", 0): 2}
 
 
-def test_a_tombstone_in_a_transaction_takes_back_what_it_staged_and_nothing_else() -> None:
+def test_a_tombstone_in_a_transaction_removes_only_its_staged_offsets() -> None:
     log = Log()
     log.add([committed("g", "t", 0, 1)])
     log.add([committed("g", "t", 0, 2), committed("g", "t", 1, 2)], producer=5)
@@ -160,11 +160,10 @@ def test_a_tombstone_in_a_transaction_takes_back_what_it_staged_and_nothing_else
     assert offsets_of(loaded(log)) == {("t", 0): 1, ("t", 1): 2}
 
 
-def test_what_a_transaction_commits_twice_counts_once_with_the_last_value() -> None:
+def test_an_offset_committed_twice_in_a_transaction_counts_once_with_the_last_value() -> None:
     store = OffsetStore()
     for offset in range(1000):
-        new = store.staging_begins(5, "g", [("t", 0)])
-        assert new == ([("t", 0)] if offset == 0 else [])
+        store.staging_begins(5, "g", [("t", 0)])
         store.apply([committed("g", "t", 0, offset)], Producer(5, 0))
     assert store.table.staged() == [(5, "g", "t", 0)]
     store.transaction_ended(5, True)
@@ -180,7 +179,7 @@ def test_a_marker_without_offsets_and_a_second_marker_change_nothing() -> None:
     assert offsets_of(loaded(log)) == {}
 
 
-def test_a_commit_under_way_is_unstable_until_it_ends() -> None:
+def test_a_pending_commit_is_unstable_until_it_ends() -> None:
     store = OffsetStore()
     first, second = [GroupOffset("t", 0, CommittedOffset(1))], [GroupOffset("t", 0, CommittedOffset(2))]
     store.commit_begins("g", first)
@@ -195,12 +194,12 @@ def test_a_commit_under_way_is_unstable_until_it_ends() -> None:
     assert store.count("g") == 0
 
 
-def test_a_failed_commit_in_a_transaction_leaves_what_it_committed_before() -> None:
+def test_a_failed_commit_in_a_transaction_keeps_its_earlier_commits() -> None:
     store = OffsetStore()
     store.staging_begins(5, "g", [("t", 0)])
     store.apply([committed("g", "t", 0, 1)], Producer(5, 0))
-    new = store.staging_begins(5, "g", [("t", 0), ("t", 1)])
-    store.staging_failed(5, "g", new)
+    store.staging_begins(5, "g", [("t", 0), ("t", 1)])
+    store.staging_failed(5, "g", [("t", 0), ("t", 1)])
     assert ("t", 0) in store.unstable("g")
     assert ("t", 1) not in store.unstable("g")
     store.transaction_ended(5, True)
@@ -208,17 +207,17 @@ def test_a_failed_commit_in_a_transaction_leaves_what_it_committed_before() -> N
     assert ("t", 0) not in store.unstable("g")
 
 
-def test_what_is_deleted_does_not_come_back_with_a_marker() -> None:
+def test_a_deleted_offset_is_not_restored_by_a_marker() -> None:
     store = OffsetStore()
     store.staging_begins(5, "g", [("t", 0), ("t", 1)])
     store.apply([committed("g", "t", 0, 1), committed("g", "t", 1, 1)], Producer(5, 0))
-    store.forget_staged("g", [("t", 0)])
+    store.unstage("g", [("t", 0)])
     assert ("t", 0) not in store.unstable("g")
     store.transaction_ended(5, True)
     assert offsets_of(store) == {("t", 1): 1}
 
 
-def test_tombstones_are_those_of_the_committed_ones() -> None:
+def test_tombstones_cover_the_committed_offsets() -> None:
     store = OffsetStore()
     store.apply([committed("g", "t", 0, 1), committed("g", "t", 1, 1)], None)
     assert sorted(store.tombstones("g")) == [deleted("g", "t", 0), deleted("g", "t", 1)]
@@ -228,7 +227,7 @@ def test_tombstones_are_those_of_the_committed_ones() -> None:
     assert store.groups() == []
 
 
-def test_damage_ends_the_load_and_names_the_place() -> None:
+def test_a_damaged_batch_ends_the_load_with_its_position() -> None:
     log = Log()
     log.add([committed("g", "t", 0, 1)])
     good = len(log.data)
@@ -251,7 +250,7 @@ def test_damage_ends_the_load_and_names_the_place() -> None:
         (encode_offset_key(OffsetKey("g", "t", 0)), b"\0\1" + bytes(8) + bytes(2) + bytes(8)),
     ],
 )
-def test_a_record_that_is_none_of_the_topics_ends_the_load(record: Record) -> None:
+def test_a_malformed_record_ends_the_load(record: Record) -> None:
     log = Log()
     log.add([committed("g", "t", 0, 1), record])
     with pytest.raises(DamagedBatch, match=r"base offset 0.*record at offset 1"):
@@ -268,7 +267,7 @@ def test_a_cut_batch_is_left_for_the_next_block() -> None:
     assert offsets_of(store) == {("t", 0): 1}
 
 
-def test_memory_is_small_and_is_used_again() -> None:
+def test_memory_of_the_table_is_small_and_reused() -> None:
     store = OffsetStore()
     count = 50_000
     for begin in range(0, count, 500):
@@ -286,7 +285,7 @@ def test_memory_is_small_and_is_used_again() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_history_gives_what_a_plain_model_gives(seed: int) -> None:
+def test_any_history_matches_the_model(seed: int) -> None:
     """Replayed and applied, both as a dictionary of (order, offset) and lists of open transactions would have it."""
     draw = random.Random(seed)
     log, live = Log(), OffsetStore()

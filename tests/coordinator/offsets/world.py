@@ -1,10 +1,11 @@
-"""An offset manager over one shard whose log is a list, and a clock that moves by hand."""
+"""An offset manager over one shard whose log is a list, with a manual clock."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from kafkapy.coordinator.group_shard import GroupShard
+from kafkapy.coordinator.group_machine import GroupMachine
 from kafkapy.coordinator.groups.group import Group
 from kafkapy.coordinator.offset_records import CommittedOffset
 from kafkapy.coordinator.offsets.commits import Commit
@@ -20,22 +21,25 @@ MINUTE = 60
 
 
 class OneShard:
-    """What OffsetManager needs of Shards."""
+    """The methods of Shards that OffsetManager calls."""
 
-    def __init__(self, shard: Shard[GroupShard]) -> None:
+    def __init__(self, shard: Shard[GroupMachine]) -> None:
         self.shard = shard
         self.refusal: KafkaError | None = None
 
-    def of(self, key: str) -> Shard[GroupShard]:
+    def of(self, key: str) -> Shard[GroupMachine]:
         if self.refusal is not None:
             raise self.refusal
         return self.shard
 
-    def at(self, index: int) -> Shard[GroupShard] | None:
+    def at(self, index: int) -> Shard[GroupMachine] | None:
         return self.shard if index == self.shard.index else None
 
-    def active(self) -> list[Shard[GroupShard]]:
+    def active(self) -> list[Shard[GroupMachine]]:
         return [self.shard]
+
+    def each(self, act: Callable[[Shard[GroupMachine]], object]) -> None:
+        act(self.shard)
 
 
 class World:
@@ -51,12 +55,12 @@ class World:
             "offsets.retention.minutes": 10,
             "group.max.size": 1000,
         }
-        self.home = GroupShard(lambda: self.settings)
-        self.shard: Shard[GroupShard]
+        self.machine = GroupMachine(lambda: self.settings)
+        self.shard: Shard[GroupMachine]
         self.log: MemoryLog
         timer: Any = self.timer
-        self.shard, self.log = memory_shard(self.home, self.clock, timer, topic="__consumer_offsets", index=7)
-        self.home.shard = self.shard
+        self.shard, self.log = memory_shard(self.machine, self.clock, timer, topic="__consumer_offsets", index=7)
+        self.machine.shard = self.shard
         self.shards = OneShard(self.shard)
         self.offsets = OffsetManager(self.shards, lambda: self.settings, self.clock)  # type: ignore[arg-type]
 
@@ -71,10 +75,10 @@ class World:
         member: str = "",
         generation: int = -1,
     ) -> list[list[int]]:
-        """The codes are in the list when they are known."""
-        told: list[list[int]] = []
-        self.offsets.commit(Commit(group, member, None, generation, list(offsets), producer), told.append)
-        return told
+        """Start a commit and return a list that gets the codes when they are known."""
+        codes: list[list[int]] = []
+        self.offsets.commit(Commit(group, member, None, generation, list(offsets), producer), codes.append)
+        return codes
 
     def commit(self, *offsets: GroupOffset, **who: Any) -> list[int]:
         (codes,) = self.begin_commit(*offsets, **who)
@@ -87,8 +91,8 @@ class World:
         }
 
     def codes(self, group: str, *partitions: tuple[str, int]) -> list[int]:
-        """Of a fetch that wants what is stable."""
+        """Return the codes of a fetch with require_stable."""
         return [code for code, _ in self.offsets.fetch(group, partitions, require_stable=True)]
 
     def group(self, group_id: str = "g") -> Group:
-        return self.home.groups[group_id]
+        return self.machine.groups[group_id]

@@ -1,4 +1,4 @@
-"""A decided transaction is completed: through failures of partitions and of the log, and after a restart."""
+"""A decided transaction is completed in spite of failing partitions, failing appends and restarts."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_a_marker_that_fails_is_written_later(world: World, code: int) -> None:
     assert marked(world, producer) == [P, Q]
 
 
-def test_many_markers_are_left_to_the_pool(world: World) -> None:
+def test_many_markers_are_written_by_the_pool(world: World) -> None:
     partitions = [("topic", index) for index in range(100)]
     producer = world.producer("tx")
     world.add("tx", producer, *partitions)
@@ -70,7 +70,7 @@ def test_a_partition_that_can_have_no_markers_needs_none(world: World, code: int
     assert marked(world, producer, False) == [Q]
 
 
-def test_a_deleted_topic_does_not_hold_a_transaction_up(world: World) -> None:
+def test_a_deleted_topic_does_not_delay_a_transaction(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P, Q)
     world.markers.codes[P] = Errors.UNKNOWN_TOPIC_OR_PARTITION
@@ -81,18 +81,20 @@ def test_a_deleted_topic_does_not_hold_a_transaction_up(world: World) -> None:
     assert world.state("tx") == "CompleteCommit"
 
 
-def test_where_a_later_epoch_has_written_nothing_is_left_to_end(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """Kafka leaves the id in this state for ever."""
+def test_a_partition_with_a_later_producer_epoch_needs_no_marker(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In this state Kafka leaves the transactional id unusable."""
     producer = world.producer("tx")
     world.add("tx", producer, P, Q)
     world.markers.codes[P] = Errors.INVALID_PRODUCER_EPOCH
     world.commit("tx", producer)
     assert world.state("tx") == "CompleteCommit"
     assert marked(world, producer) == [Q]
-    assert "topic-0 needs no marker of epoch 0 of 'tx'" in caplog.text
+    assert "topic-0 gets no marker of producer epoch 0 of 'tx'" in caplog.text
 
 
-def test_where_another_coordinator_took_over_this_one_stops(world: World) -> None:
+def test_a_fenced_coordinator_stops_completing(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.markers.codes[P] = Errors.TRANSACTION_COORDINATOR_FENCED
@@ -105,13 +107,13 @@ def test_where_another_coordinator_took_over_this_one_stops(world: World) -> Non
     assert world.state("tx") == "CompleteCommit"
 
 
-def test_the_last_record_is_tried_again_until_it_is_there(world: World) -> None:
+def test_the_record_of_the_complete_state_is_retried_until_it_is_written(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.markers.held = True
     world.commit("tx", producer)
     world.log.fails = KafkaError(Errors.NOT_ENOUGH_REPLICAS)
-    world.markers.let_go()
+    world.markers.release()
     world.timer.advance(10)
     assert world.state("tx") == "PrepareCommit"
     assert world.add("tx", producer, Q) == Errors.CONCURRENT_TRANSACTIONS
@@ -123,7 +125,7 @@ def test_the_last_record_is_tried_again_until_it_is_there(world: World) -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_what_was_prepared_is_completed_after_a_restart(world: World, commit: bool) -> None:
+def test_a_prepared_transaction_is_completed_after_a_restart(world: World, commit: bool) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P, Q)
     world.markers.held = True
@@ -135,7 +137,7 @@ def test_what_was_prepared_is_completed_after_a_restart(world: World, commit: bo
     assert not world.markers.written
 
 
-def test_after_a_restart_a_transaction_goes_on(world: World) -> None:
+def test_an_open_transaction_continues_after_a_restart(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.restart()
@@ -144,7 +146,7 @@ def test_after_a_restart_a_transaction_goes_on(world: World) -> None:
     assert marked(world, producer) == [P, Q]
 
 
-def test_records_of_later_versions_are_left_alone(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_of_later_versions_are_ignored(world: World, caplog: pytest.LogCaptureFixture) -> None:
     producer = world.producer("tx")
     strange = b"\0\7 whatever"
     world.log.batches.append(([(strange, b"something"), (strange, None), (strange, b"more")], None))
@@ -152,7 +154,10 @@ def test_records_of_later_versions_are_left_alone(world: World, caplog: pytest.L
     assert world.init("tx") == producer._replace(epoch=1)
     assert set(world.machine.entries) == {"tx"}
     (said,) = caplog.messages
-    assert said == f"__transaction_state-0: records with keys of a later version are left alone: {strange.hex()}"
+    assert (
+        said == f"__transaction_state-0 has records with keys of a later version of Kafka, which are ignored: "
+        f"{strange.hex()}"
+    )
 
 
 def test_a_record_that_cannot_be_read_stops_the_load(world: World) -> None:
@@ -168,14 +173,14 @@ def test_a_record_that_cannot_be_read_stops_the_load(world: World) -> None:
         world.restart()
 
 
-def test_a_shard_that_ended_completes_nothing(world: World) -> None:
+def test_an_ended_shard_completes_no_transactions(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.markers.held = True
     world.commit("tx", producer)
     world.shard.end()
     recorded = len(world.log.batches)
-    world.markers.let_go()
+    world.markers.release()
     world.timer.advance(10)
     assert len(world.log.batches) == recorded
 
@@ -186,5 +191,5 @@ def test_an_append_that_outlives_its_shard_is_answered(world: World) -> None:
     world.log.held = True
     world.coordinator.add_partitions("tx", *producer, [P], answers.append)
     world.shard.end()
-    world.log.let_go()
+    world.log.release()
     assert answers == [Errors.NOT_COORDINATOR]

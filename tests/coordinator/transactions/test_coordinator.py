@@ -1,4 +1,6 @@
-"""The transaction coordinator: who gets which producer, what may follow what, and what a refusal is called."""
+"""The transaction coordinator: producer ids and epochs, allowed state changes, and error codes."""
+
+import logging
 
 import pytest
 
@@ -34,6 +36,13 @@ def test_a_new_id_gets_a_new_producer_and_the_next_client_its_next_epoch(world: 
     assert world.init("another") == Producer(1001, 0)
 
 
+def test_a_new_client_is_not_logged_at_info(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "kafkapy"):  # Spark begins with each task of each epoch
+        world.init("tx")
+        world.init("tx")
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_that_is_not_allowed_is_refused(world: World, timeout_ms: int) -> None:
     assert world.init("tx", timeout_ms) == Errors.INVALID_TRANSACTION_TIMEOUT
@@ -57,7 +66,7 @@ def test_an_id_that_no_record_can_hold_is_an_invalid_request(world: World) -> No
     assert len(world.machine.entries) == 2
 
 
-def test_a_client_that_goes_on_is_bumped_once_however_often_it_asks(world: World) -> None:
+def test_a_continuing_client_that_retries_is_bumped_once(world: World) -> None:
     first = world.producer("tx")
     bumped = world.init("tx", expected=first)
     assert bumped == Producer(first.id, 1)
@@ -65,14 +74,14 @@ def test_a_client_that_goes_on_is_bumped_once_however_often_it_asks(world: World
     assert world.init("tx", expected=first) == bumped
 
 
-def test_a_client_that_goes_on_after_another_took_over_is_fenced(world: World) -> None:
+def test_a_continuing_client_is_fenced_after_another_took_over(world: World) -> None:
     first = world.producer("tx")
     assert world.init("tx") == Producer(first.id, 1)
     assert world.init("tx", expected=first) == Errors.PRODUCER_FENCED
     assert world.init("tx", expected=Producer(77, 0)) == Errors.PRODUCER_FENCED
 
 
-def test_a_producer_that_is_unknown_is_nobody_to_fence(world: World) -> None:
+def test_an_unknown_producer_gets_a_new_producer_id(world: World) -> None:
     assert world.init("tx", expected=Producer(77, 5)) == Producer(1000, 0)
 
 
@@ -81,7 +90,7 @@ def test_a_client_with_the_last_epoch_gets_a_new_producer_id(world: World) -> No
     assert world.init("tx") == Producer(1001, 0)
 
 
-def test_a_client_that_goes_on_with_the_last_epoch_gets_a_new_producer_id_once(world: World) -> None:
+def test_a_continuing_client_with_the_last_epoch_gets_one_new_producer_id(world: World) -> None:
     last = exhausted(world)
     assert world.init("tx", expected=last) == Producer(1001, 0)
     assert world.init("tx", expected=last) == Producer(1001, 0)
@@ -113,7 +122,7 @@ def test_a_new_client_waits_until_the_transaction_before_is_complete(world: Worl
     world.markers.held = True
     world.commit("tx", old)
     assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
-    world.markers.let_go()
+    world.markers.release()
     assert world.init("tx") == Producer(old.id, 1)
 
 
@@ -144,7 +153,7 @@ def test_a_transaction_is_recorded_step_by_step(world: World) -> None:
     assert world.markers.written == [(producer, LEADER_EPOCH, True, one) for one in (P, Q, OTHER)]
 
 
-def test_the_next_transaction_begins_anew(world: World) -> None:
+def test_the_next_transaction_begins_without_partitions(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.abort("tx", producer)
@@ -172,7 +181,7 @@ def test_the_end_of_a_transaction_can_be_asked_for_again_but_not_changed(world: 
         assert world.end("tx", producer, not commit) == Errors.INVALID_TXN_STATE
 
 
-def test_there_is_nothing_to_end_before_the_first_partition(world: World) -> None:
+def test_a_transaction_without_partitions_cannot_end(world: World) -> None:
     producer = world.producer("tx")
     assert world.commit("tx", producer) == Errors.INVALID_TXN_STATE
     assert world.abort("tx", producer) == Errors.INVALID_TXN_STATE
@@ -194,7 +203,7 @@ def test_requests_of_another_producer_are_refused(world: World) -> None:
     assert world.verify("unknown", producer, P, Q) == [Errors.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-def test_partitions_are_verified_one_by_one(world: World) -> None:
+def test_each_partition_is_verified(world: World) -> None:
     producer = world.producer("tx")
     assert world.verify("tx", producer, P) == [Errors.TRANSACTION_ABORTABLE]
     world.add("tx", producer, P)
@@ -202,14 +211,14 @@ def test_partitions_are_verified_one_by_one(world: World) -> None:
     world.markers.held = True
     world.commit("tx", producer)
     assert world.verify("tx", producer, P) == [Errors.CONCURRENT_TRANSACTIONS]
-    world.markers.let_go()
+    world.markers.release()
     assert world.verify("tx", producer, P) == [Errors.TRANSACTION_ABORTABLE]
 
 
 # --- one change at a time
 
 
-def test_while_a_record_is_under_way_others_are_told_to_come_again(world: World) -> None:
+def test_requests_during_an_append_get_concurrent_transactions(world: World) -> None:
     producer = world.producer("tx")
     world.log.held = True
     assert world.add("tx", producer, P) is None
@@ -218,7 +227,7 @@ def test_while_a_record_is_under_way_others_are_told_to_come_again(world: World)
     assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
     assert world.add("tx", producer._replace(epoch=5), Q) == Errors.PRODUCER_FENCED
     assert world.state("tx") == "Empty"
-    world.log.let_go()
+    world.log.release()
     assert world.state("tx") == "Ongoing"
     assert world.commit("tx", producer) == Errors.NONE
 
@@ -228,11 +237,11 @@ def test_two_first_clients_of_an_id_do_not_both_get_it(world: World) -> None:
     assert world.init("tx") is None
     assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
     assert world.add("tx", Producer(1000, 0), P) == Errors.INVALID_PRODUCER_ID_MAPPING
-    world.log.let_go()
+    world.log.release()
     assert len(world.log.batches) == 1
 
 
-def test_while_markers_are_written_nothing_else_happens(world: World) -> None:
+def test_requests_while_markers_are_written_get_concurrent_transactions(world: World) -> None:
     producer = world.producer("tx")
     world.add("tx", producer, P)
     world.markers.held = True
@@ -240,7 +249,7 @@ def test_while_markers_are_written_nothing_else_happens(world: World) -> None:
     assert world.state("tx") == "PrepareCommit"
     for code in (world.add("tx", producer, Q), world.commit("tx", producer), world.abort("tx", producer)):
         assert code == Errors.CONCURRENT_TRANSACTIONS
-    world.markers.let_go()
+    world.markers.release()
     assert world.state("tx") == "CompleteCommit"
 
 
@@ -281,7 +290,7 @@ def test_an_append_that_fails_changes_nothing(world: World, failure: int, code: 
 # --- what is shown
 
 
-def test_a_transaction_is_described_with_what_is_left_to_do(world: World) -> None:
+def test_a_prepared_transaction_is_described_with_its_unmarked_partitions(world: World) -> None:
     producer = world.producer("tx", timeout_ms=1234)
     world.add("tx", producer, P, Q, OTHER)
     world.markers.codes[Q] = Errors.NOT_LEADER_OR_FOLLOWER
@@ -333,10 +342,11 @@ def test_the_log_tells_who_was_fenced_and_why(world: World, caplog: pytest.LogCa
     first = world.producer("tx")
     world.add("tx", first, P)
     assert world.init("tx") == Errors.CONCURRENT_TRANSACTIONS
-    assert caplog.messages[-1] == "the transaction of 'tx' is aborted, for a new producer has come"
+    assert caplog.messages[-1] == "the transaction of 'tx' is aborted because a new producer uses its id"
     second = world.producer("tx")
     caplog.clear()
     assert world.verify("tx", first, P) == [Errors.PRODUCER_FENCED]
     assert world.commit("tx", first) == Errors.PRODUCER_FENCED
-    refused = f"in the transaction of 'tx' is refused: PRODUCER_FENCED: the epoch is {second.epoch}, not {first.epoch}"
+    fenced = f"PRODUCER_FENCED: the producer epoch is {second.epoch}, not {first.epoch}"
+    refused = f"in the transaction of 'tx' is refused: {fenced}"
     assert caplog.messages == [f"a write {refused}", f"a request for {refused.removeprefix('in ')}"]

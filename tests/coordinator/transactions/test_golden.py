@@ -1,4 +1,4 @@
-"""The `__transaction_state` partitions that Kafka 3.9.1 wrote: loaded, and each record found by our own transitions."""
+"""The `__transaction_state` partitions of Kafka 3.9.1: they load, and each record follows by our transitions."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.transaction_records import TransactionState, decode_key, decode_state, encode_state
 from kafkapy.coordinator.transactions import transitions
-from kafkapy.coordinator.transactions.transitions import ONGOING, PREPARE_COMMIT, PREPARED, missing, one_by_one
+from kafkapy.coordinator.transactions.transitions import ONGOING, PREPARE_COMMIT, PREPARED, flattened, missing
 from kafkapy.errors import Errors
 from kafkapy.record.batch import records_of
 from tests.coordinator.transactions.world import World
@@ -37,7 +37,7 @@ def follow(before: TransactionState | None, after: TransactionState) -> list[Tra
     if before.state in PREPARED:
         return [transitions.completed(before, now)]
     if after.state == ONGOING:
-        added = missing(before.partitions if before.state == ONGOING else (), one_by_one(after.partitions))
+        added = missing(before.partitions if before.state == ONGOING else (), flattened(after.partitions))
         return [transitions.with_partitions(before, added, now)]
     if before.state == ONGOING:
         return [transitions.prepared(before, after.state == PREPARE_COMMIT, now), transitions.fenced(before, now)]
@@ -54,7 +54,7 @@ def in_order(state: TransactionState) -> TransactionState:
     return state._replace(partitions=tuple(sorted((topic, tuple(sorted(ids))) for topic, ids in state.partitions)))
 
 
-def test_each_record_of_kafka_follows_from_the_one_before_by_our_transitions() -> None:
+def test_each_record_of_kafka_follows_from_the_previous_one_by_transitions() -> None:
     last: dict[tuple[Path, str], TransactionState] = {}
     kinds = set()
     for log in LOGS:
@@ -70,7 +70,7 @@ def test_each_record_of_kafka_follows_from_the_one_before_by_our_transitions() -
 
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: f"{log.parts[-4]}-{log.parent.name}")
-def test_a_log_of_kafka_is_loaded_and_gone_on_with(log: Path) -> None:
+def test_a_log_of_kafka_is_loaded_and_appended_to(log: Path) -> None:
     world = World()
     data = memoryview(log.read_bytes())
     for header in iter_batches(data):

@@ -1,4 +1,4 @@
-"""Random requests, failing appends, slow markers and restarts: what must hold of transactions whatever happens."""
+"""Random requests, failing appends, slow markers and restarts, and the invariants of transactions."""
 
 from random import Random
 
@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, decode_key
 from kafkapy.coordinator.transactions import transitions
-from kafkapy.coordinator.transactions.transitions import IDLE, TopicPartition, one_by_one
+from kafkapy.coordinator.transactions.transitions import IDLE, TopicPartition, flattened
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.transactions.world import World, replay
 
@@ -46,7 +46,7 @@ class CheckedWorld(World):
         ]
         assert decided.state_name == ("PrepareCommit" if commit else "PrepareAbort")
         assert decided.producer_epoch == producer.epoch
-        assert partition in one_by_one(decided.partitions)
+        assert partition in flattened(decided.partitions)
 
 
 class Transactions(RuleBasedStateMachine):
@@ -148,9 +148,9 @@ class Transactions(RuleBasedStateMachine):
     def weather(self, weather: str, code: int, partition: TopicPartition) -> None:
         log, markers = self.world.log, self.world.markers
         log.fails = KafkaError(code) if weather == "appends fail" else None
-        log.let_go()
+        log.release()
         markers.codes = {partition: Errors.NOT_LEADER_OR_FOLLOWER} if weather == "markers fail" else {}
-        markers.let_go()
+        markers.release()
         log.held = weather == "appends wait"
         markers.held = weather == "markers wait"
 
@@ -158,7 +158,7 @@ class Transactions(RuleBasedStateMachine):
     def restart(self) -> None:
         old_log = self.world.log
         old_log.fails = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER)  # what waited is lost, and its client told so
-        old_log.let_go()
+        old_log.release()
         old_log.fails = None
         self.world.restart()
 
@@ -166,7 +166,7 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def replayed_state_is_live_state(self) -> None:
-        machine = type(self.world.machine)(self.world.machine._completion, self.world.machine._upkeep)
+        machine = type(self.world.machine)(self.world.machine._completion, self.world.machine._maintenance)
         replay(machine, self.world.log.batches)
         live = {name: one.state for name, one in self.world.machine.entries.items() if one.state is not None}
         assert {name: one.state for name, one in machine.entries.items()} == live
@@ -204,8 +204,8 @@ class Transactions(RuleBasedStateMachine):
         world = self.world
         world.markers.codes.clear()
         world.log.fails = None
-        world.log.let_go()
-        world.markers.let_go()
+        world.log.release()
+        world.markers.release()
         world.timer.advance(80)
         for entry in world.machine.entries.values():
             assert entry.pending is None

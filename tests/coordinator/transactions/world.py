@@ -1,4 +1,4 @@
-"""A transaction coordinator with one shard, whose log, clock, timer and markers are in the test's hands."""
+"""A transaction coordinator with one shard; tests control its log, clock, timer and markers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from kafkapy.coordinator.transaction_records import TransactionState, decode_sta
 from kafkapy.coordinator.transactions.completion import Completion
 from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
 from kafkapy.coordinator.transactions.machine import TransactionMachine
+from kafkapy.coordinator.transactions.maintenance import Maintenance, TransactionSettings
 from kafkapy.coordinator.transactions.transitions import TopicPartition
-from kafkapy.coordinator.transactions.upkeep import TransactionSettings, Upkeep
 from kafkapy.errors import Errors
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.runtime.clock import ManualClock
@@ -29,7 +29,7 @@ SETTINGS = TransactionSettings(
 
 
 class HandTimer:
-    """A Timer whose calls are made by `advance`, on the caller's thread, in order of time."""
+    """A Timer whose callbacks are called by `advance`, on the caller's thread, in order of time."""
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -49,8 +49,10 @@ class HandTimer:
 
 
 class MemoryMarkers:
-    """Markers that were written: (producer, coordinator epoch, commit, partition). `codes` are what partitions answer;
-    `held`: nothing is written before `let_go`."""
+    """Records the markers written: (producer, coordinator epoch, commit, partition).
+
+    `codes` are the error codes of partitions; while `held`, markers are written only by `release`.
+    """
 
     def __init__(self, on_write: Callable[[Producer, bool, TopicPartition], None]) -> None:
         self.on_write = on_write
@@ -83,7 +85,7 @@ class MemoryMarkers:
         else:
             finish()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.held = False
         waiting, self._waiting = self._waiting, []
         for finish in waiting:
@@ -127,7 +129,7 @@ class World:
         completion = Completion(
             self.markers, lambda topic, index: (topic, index) not in self.deleted, self.pooled.append
         )
-        self.machine = TransactionMachine(completion, Upkeep(lambda: self.settings))
+        self.machine = TransactionMachine(completion, Maintenance(lambda: self.settings))
         timer: Any = self.timer
         self.shard: Shard[TransactionMachine] = Shard(TOPIC, 0, self.machine, self.log, clock=self.clock, timer=timer)
         self.machine.shard = self.shard

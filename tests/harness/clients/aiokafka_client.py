@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
+from tests.harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
 
 T = TypeVar("T")
 

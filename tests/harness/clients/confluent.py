@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from harness.clients.base import Client, ClientError, Partition, Received, Record, next_offsets
+from tests.harness.clients.base import Client, ClientError, Partition, Received, Record, next_offsets
 
 
 class Confluent(Client):

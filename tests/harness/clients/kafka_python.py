@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetad
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.consumer.offsets import OffsetSpec
 
-from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
+from tests.harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record, next_offsets
 
 
 class KafkaPython(Client):

@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from harness import toolchain
-from harness.clients.base import Client, ClientError, Partition, Received, Record
+from tests.harness import toolchain
+from tests.harness.clients.base import Client, ClientError, Partition, Received, Record
 
 # A record on its own lines of a consumer's output: the lengths first, so that any bytes can follow.
 FORMAT = "%p %o %T %K %S %h\\n%k%s\\n"

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from harness import toolchain
-from harness.clients.base import Received, Record
-from harness.clients.remote import INTEROP, Remote, _pack, _unpack
+from tests.harness import toolchain
+from tests.harness.clients.base import Received, Record
+from tests.harness.clients.remote import INTEROP, Remote, _pack, _unpack
 
 OLD = INTEROP / "old"
 

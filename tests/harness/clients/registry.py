@@ -1,11 +1,11 @@
 """All kinds of clients, and a set of running ones."""
 
-from harness.clients.aiokafka_client import AioKafka
-from harness.clients.base import Client
-from harness.clients.confluent import Confluent
-from harness.clients.kafka_python import KafkaPython
-from harness.clients.kcat import Kcat
-from harness.clients.remote import FranzGo, Java3, Java4, KafkaJs
+from tests.harness.clients.aiokafka_client import AioKafka
+from tests.harness.clients.base import Client
+from tests.harness.clients.confluent import Confluent
+from tests.harness.clients.kafka_python import KafkaPython
+from tests.harness.clients.kcat import Kcat
+from tests.harness.clients.remote import FranzGo, Java3, Java4, KafkaJs
 
 KINDS: dict[str, type[Client]] = {
     kind.name: kind for kind in (Confluent, KafkaPython, AioKafka, Java3, Java4, FranzGo, KafkaJs, Kcat)

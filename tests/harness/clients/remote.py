@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import toolchain
-from harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record
+from tests.harness import toolchain
+from tests.harness.clients.base import EVERYTHING, Client, ClientError, Partition, Received, Record
 
 INTEROP = Path(__file__).parents[2] / "interop"
 PATIENCE_S = 90.0

@@ -3,11 +3,11 @@
 import os
 from typing import NamedTuple
 
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.log.cleaner.candidates import candidate
 from kafkapy.log.cleaner.cleaning import clean
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.files import Files
-from kafkapy.log.results import COORDINATOR
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import marker_batch
 from kafkapy.record.legacy import iter_entries
@@ -65,7 +65,7 @@ class CleanerBench(Bench):
     def end_transaction(self, producer, *, commit, epoch=0):
         """The coordinator's marker. Returns its offset."""
         marker = marker_batch(producer, epoch, commit=commit, coordinator_epoch=0, timestamp=self.clock.time_ms())
-        (verdict,) = self.log.append([memoryview(marker)], 0, origin=COORDINATOR)
+        (verdict,) = self.log.append([OwnBatch(marker)], 0)
         if isinstance(verdict, Exception):
             raise verdict
         self.log.set_high_watermark(self.log.log_end_offset)

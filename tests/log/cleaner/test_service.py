@@ -7,6 +7,7 @@ import time
 import pytest
 
 from kafkapy.errors import KafkaError
+from kafkapy.log.cleaner import service
 from kafkapy.log.cleaner.service import LogCleaner
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.cleaner.throttle import Throttle
@@ -327,6 +328,43 @@ def test_a_stale_checkpoint_does_not_outlive_its_log(manager):
     log_dir.env.cleaner_offsets.put(("t", 0), 1000)
     logs.create("t", 0, None, logs.defaults)
     assert log_dir.env.cleaner_offsets.get(("t", 0)) is None
+
+
+def test_a_look_at_a_deleted_log_says_nothing_about_the_one_that_has_its_name(manager, monkeypatch):
+    """The cleaner finds the checkpoint behind the log's start, and is about to correct it when the topic goes."""
+    logs, _ = manager
+    old = logs.create("t", 0, None, logs.defaults)
+    offsets = old.env.cleaner_offsets
+    for number in range(10):
+        old.append([keyed("a", number)], 0)
+    old.set_high_watermark(10)
+    old.delete_records(8)
+    offsets.put(("t", 0), 5)
+    look = service.candidate
+
+    def overtaken(log, *arguments):
+        found = look(log, *arguments)
+        if log is old:
+            logs.delete("t", 0)
+            logs.create("t", 0, None, logs.defaults)
+        return found
+
+    monkeypatch.setattr(service, "candidate", overtaken)
+    assert LogCleaner([old], SYSTEM_CLOCK, FAST).choose() is None
+    assert logs.get("t", 0) is not old
+    assert offsets.get(("t", 0)) is None
+
+
+def test_a_checkpoint_before_the_start_of_its_log_is_corrected(manager):
+    logs, _ = manager
+    log = logs.create("t", 0, None, logs.defaults)
+    for number in range(10):
+        log.append([keyed("a", number)], 0)
+    log.set_high_watermark(10)
+    log.delete_records(8)
+    log.env.cleaner_offsets.put(("t", 0), 5)
+    assert LogCleaner([log], SYSTEM_CLOCK, FAST).choose() is None
+    assert log.env.cleaner_offsets.get(("t", 0)) == 8
 
 
 def test_a_switched_off_cleaner_never_starts(tmp_path):

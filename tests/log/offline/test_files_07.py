@@ -8,6 +8,7 @@ import pytest
 
 from kafkapy.log.offline import files_07
 from kafkapy.log.offline.files_07 import Reader07, gap_in, is_segment_07, partition_of_07, segments_07
+from kafkapy.log.offline.places import places_in
 from kafkapy.record.kafka07 import CorruptMessage, build_message, iter_messages
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-0.7.2" / "data"
@@ -98,3 +99,14 @@ def test_nonsense_is_told_with_its_position_in_the_file(monkeypatch, tmp_path, c
     with Reader07(path) as reader, pytest.raises(CorruptMessage, match="a length of 0 bytes") as caught:
         list(reader.messages())
     assert caught.value.position == 15
+
+
+def test_a_partition_has_the_name_of_its_directory(tmp_path):
+    """Not that of another topic's partition: early releases wrote an underscore before the number."""
+    names = ["my_topic_0", "my_topic-1", "other_2"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.kafka").write_bytes(build_message(b"a"))
+    assert [place.name for place in places_in([tmp_path])] == ["my_topic_0", "my_topic-1", "other_2"]
+    assert [place.name for place in places_in([tmp_path / "my_topic"])] == ["my_topic_0", "my_topic-1"]
+    assert [place.name for place in places_in([tmp_path / "other_2" / "00000000000000000000.kafka"])] == ["other_2"]

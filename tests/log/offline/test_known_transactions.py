@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.arrow.segments import read_split
+from kafkapy.log.append_rules import OwnBatch
 from kafkapy.log.offline.bounds import Bounds, Planner
 from kafkapy.log.offline.places import places_in
 from kafkapy.log.offline.splits import divided
 from kafkapy.log.offline.transactions import transactions_since
-from kafkapy.log.results import COORDINATOR
 from kafkapy.record.control import marker_batch
 
 from ..support import GOLDEN, NOW, Bench, batch, idempotent
@@ -61,7 +61,7 @@ class History:
                 first = self.open.pop(producer)
                 commit = action == COMMIT
                 marker = marker_batch(producer, 0, commit=commit, coordinator_epoch=0, timestamp=NOW)
-                log.append([memoryview(marker)], 0, origin=COORDINATOR)
+                log.append([OwnBatch(marker)], 0)
                 written = writing.pop(producer)
                 if not commit:
                     self.aborted.append((producer, first, offset))

@@ -11,7 +11,7 @@ from kafkapy.client.cluster import Cluster
 from kafkapy.client.record_producer import RecordProducer
 from kafkapy.log.files import Files
 from kafkapy.metadata.ids import encode_id
-from kafkapy.metadata.local import FILE_NAME
+from kafkapy.metadata.local_tree import FILE_NAME
 from kafkapy.protocol.apis import INIT_PRODUCER_ID
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.errors import AdoptionError

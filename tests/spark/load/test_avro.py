@@ -68,7 +68,7 @@ def test_a_value_that_is_no_such_record_is_told_and_the_others_are_there() -> No
     one, two, three = (written(OLD, {"n": n}) for n in (1, 2, 3))
     rows, bad = decoded(values, one, b"", None, two + b"!", three)
     assert [row["n"] for row in rows] == [1, None, 3]
-    assert bad == [(1, "it ends within the record"), (3, "1 bytes are left over behind the record")]
+    assert bad == [(1, "it ends within the record"), (3, "1 bytes are left over after the record")]
 
 
 def test_the_id_before_a_value_says_which_schema_wrote_it() -> None:
@@ -82,8 +82,8 @@ def test_the_id_before_a_value_says_which_schema_wrote_it() -> None:
     )
     assert rows == [{"n": 1, "s": None}, {"n": 2, "s": "x"}]
     assert bad == [
-        (2, "it was written with schema 8, which is not among those given"),
-        (3, "it does not begin with the five bytes of a registry, a zero and the id of the schema"),
+        (2, "it was written with schema 8, which was not given"),
+        (3, "it does not begin with a registry's prefix, a zero byte and a schema id"),
     ]
 
 
@@ -105,11 +105,11 @@ def test_a_time_that_no_column_can_hold_is_a_value_that_does_not_fit() -> None:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ("{", "the Avro schema is no JSON"),
+        ("{", "the Avro schema is not JSON"),
         ('"string"', "is not that of a record"),
         ({**OLD, "fields": [{"name": "n", "type": ["int", "string"]}]}, "a union of several types in field 'n'"),
         ({**OLD, "fields": [{"name": "n", "type": "unknown"}]}, "names the type 'unknown' in field 'n'"),
-        ({**OLD, "fields": [{"name": "n", "type": 5}]}, "has 5 in field 'n', which is no type"),
+        ({**OLD, "fields": [{"name": "n", "type": 5}]}, "has 5 in field 'n', which is not a type"),
         ({**OLD, "fields": [{"name": "n", "type": {"type": "array"}}]}, "lacks 'items'"),
         ({**OLD, "fields": [{"name": "n", "type": ["null", "r"]}]}, "names the type 'r' in field 'n'"),
     ],

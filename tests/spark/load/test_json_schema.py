@@ -24,17 +24,17 @@ def test_columns_are_read_as_spark_writes_them() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "it ends where a field's name is due"),
-        ("a", "it ends where a type is due"),
+        ("", "it ends where a field's name is expected"),
+        ("a", "it ends where a type is expected"),
         ("a nothing", "there is no type 'nothing'"),
         ("a int, A string", "there are two fields 'A'"),
-        ("a int b", "'b' is too much"),
-        ("a array<int", "it ends where '>' is due"),
-        ("a decimal(50)", "has not 1 to 38 digits"),
-        ("a decimal(2,5)", "has not 1 to 38 digits"),
+        ("a int b", "'b' is superfluous"),
+        ("a array<int", "it ends where '>' is expected"),
+        ("a decimal(50)", "must have 1 to 38 digits"),
+        ("a decimal(2,5)", "must have 1 to 38 digits"),
         ("a array<date>", "a date within a struct or an array is not supported"),
         ("a int; b int", "'; b int' cannot be read"),
-        ("1 int", "'1' stands where a field's name is due"),
+        ("1 int", "'1' is in the place of a field's name"),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, said: str) -> None:

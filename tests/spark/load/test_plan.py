@@ -41,13 +41,15 @@ def test_what_is_there_is_not_loaded_again_unless_asked() -> None:
 
 
 def test_records_that_are_gone_end_the_load_unless_that_is_accepted() -> None:
-    with pytest.raises(LoadError, match=r"t-0 begins at offset 30, and 20 was to be loaded next: 10 offsets are gone"):
+    with pytest.raises(
+        LoadError, match=r"t-0 begins at offset 30, but 20 was to be loaded next: 10 offsets were deleted"
+    ):
         todo([(0, 20)], Available(30, 50))
     assert todo([(0, 20)], Available(30, 50), accept_loss=True) == [(30, 50)]
 
 
 def test_a_partition_that_became_shorter_is_another_one() -> None:
-    with pytest.raises(LoadError, match="t-0 ends at offset 10, and the directory has it up to 20"):
+    with pytest.raises(LoadError, match="t-0 ends at offset 10, but the directory has it up to 20"):
         todo([(0, 20)], Available(0, 10))
 
 

@@ -59,7 +59,7 @@ def test_settings_from_a_file(kafkapy, kafka, tmp_path):
     said = kafkapy("log", "adopt", kafka, "--topic-configs", file)
     line = next(line for line in said.out.splitlines() if line.startswith("v2-none "))
     assert line.split()[-2:] == [str(file), "defaults"]
-    assert "what a topic's settings do not say, the broker's say" in said.out
+    assert "where a topic has no setting of its own, the broker's holds" in said.out
 
 
 @pytest.mark.parametrize(

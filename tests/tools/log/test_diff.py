@@ -168,6 +168,25 @@ def test_whole_log_directories_are_compared_partition_by_partition(kafkapy, tmp_
     assert sum(line.get("same", 0) for line in lines) > 300
 
 
+def test_pairs_of_empty_replicas_have_no_line_of_their_own(kafkapy, tmp_path):
+    """Wherever they begin; of a pair of which one is empty it is said what only the other has."""
+    for side, base, extra in (("one", 0, BATCHES), ("other", 7, [])):
+        for name, begin, data in (("e-0", 0, []), ("e-1", base, []), ("h-0", base, extra), ("t-0", 0, BATCHES)):
+            (tmp_path / side / name).mkdir(parents=True)
+            (tmp_path / side / name / f"{begin:020d}.log").write_bytes(b"".join(data))
+    sides = tmp_path / "one", tmp_path / "other"
+    code, out, _ = kafkapy("log", "diff", *sides)
+    assert code == 0
+    assert out.splitlines() == [
+        "h-0: They have no offsets in common. Only A has the offsets before 7: retention.",
+        f"t-0: Compared offsets 0 to 4: 3 batches are the same ({len(b''.join(BATCHES))} bytes).",
+        "Compared 4 partitions, 2 of them empty: none differs.",
+    ]
+    assert len(kafkapy("log", "diff", "--json", *sides).out.splitlines()) == 4
+    alone = kafkapy("log", "diff", *(side / "e-1" for side in sides)).out
+    assert alone.splitlines()[-1] == "They have no offsets in common."
+
+
 def test_of_many_partitions_those_that_differ_are_told_at_length(kafkapy, tmp_path):
     for number in range(3):
         for name, value in (("one", "a"), ("other", "b" if number == 1 else "a")):

@@ -9,8 +9,8 @@ import pytest
 
 from kafkapy.log.offline import stored_batches
 from kafkapy.record.batch import build
-from kafkapy.tools.log.decoders import text
-from kafkapy.tools.log.dump_files import Dump, DumpOptions
+from kafkapy.tools.log.decoders.values import text
+from kafkapy.tools.log.dump.files import Dump, DumpOptions
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data" / "v2-none-0"
 NAME = "00000000000000000000"

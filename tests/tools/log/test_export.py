@@ -17,7 +17,7 @@ import pytest
 from kafkapy.record import control
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
-from kafkapy.tools.log import export_sinks
+from kafkapy.tools.log.export import sinks as export_sinks
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 FOLDERS = {"kafka-3.9.1-v2": "data", "kafka-3.9.1-v0-v1": "data", "kafka-0.10.2.2": "data", "kafka-0.8.2.2": "data",
@@ -237,7 +237,7 @@ def test_a_file_that_is_there_is_replaced_only_by_force(kafkapy, topic, tmp_path
     file = tmp_path / "out.json"
     file.write_text("mine")
     said = kafkapy("log", "export", "--json", "--output", file, topic)
-    assert (said.code, said.err) == (2, f"kafkapy: {file} is there already; --force replaces it.\n")
+    assert (said.code, said.err) == (2, f"kafkapy: {file} exists already; --force replaces it.\n")
     assert file.read_text() == "mine"
     assert kafkapy("log", "export", "--json", "--output", file, "--force", topic).code == 0
     assert len(lines(file.read_text())) == 30
@@ -393,8 +393,8 @@ def test_without_pyarrow_it_says_what_to_install(kafkapy, topic, tmp_path, monke
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     said = kafkapy("log", "export", "--parquet", tmp_path / "x.parquet", topic)
     assert said.code == 2
-    assert said.err.startswith("kafkapy: --parquet needs pyarrow, which is not there (")
-    assert said.err.endswith("): pip install 'kafkapy[parquet]'.\n")
+    assert said.err.startswith("kafkapy: --parquet needs pyarrow, which is not installed (")
+    assert said.err.endswith("): run pip install -e '.[parquet]' in a checkout of kafkapy.\n")
     assert not list(tmp_path.glob("*x.parquet*"))
 
 

@@ -15,7 +15,7 @@ from kafkapy.log.offline.places import places_in
 from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.batch import build
 from kafkapy.record.columns import column_builder
-from kafkapy.tools.log.scan import COLUMNS, Matcher, literal_of, record_in
+from kafkapy.tools.log.find.scan import COLUMNS, Matcher, literal_of, record_in
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2" / "data"

@@ -13,8 +13,8 @@ from kafkapy.client.record_producer import RecordProducer
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.kafka07 import build_message
 from kafkapy.testing.broker import Broker
-from kafkapy.tools.log import import_broker
-from kafkapy.tools.log.offsets_07 import look_up, read_head
+from kafkapy.tools.log.import_07 import broker as import_broker
+from kafkapy.tools.log.import_07.offsets_file import look_up, read_head
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka-0.7.2"
 THEN = 1_300_000_000  # in 2011
@@ -50,7 +50,7 @@ def old(tmp_path):
 
 @pytest.fixture
 def run(kafkapy, tmp_path, monkeypatch):
-    """Calls `log import`, keeping offsets in tmp_path/offsets unless told otherwise."""
+    """Calls `log import`, offset_operations offsets in tmp_path/offsets unless told otherwise."""
     monkeypatch.chdir(tmp_path)
 
     def call(*words):
@@ -332,7 +332,7 @@ def test_a_topic_that_holds_other_records(run, clean, tmp_path):
         producer.flush()
         code, _, err = run(tmp_path / "other-0", "-b", clean.bootstrap_servers)
         assert code == 1
-        assert "other-0 ends at offset 3, but the import goes from 1 to 2: somebody else has written to it" in err
+        assert "other-0 ends at offset 3, but the import goes from 1 to 2: another producer has written to it" in err
 
 
 def test_somebody_who_writes_meanwhile_is_noticed(run, clean, tmp_path, monkeypatch):
@@ -347,7 +347,7 @@ def test_somebody_who_writes_meanwhile_is_noticed(run, clean, tmp_path, monkeypa
     monkeypatch.setattr(import_broker.ProducerWriter, "flush", raced)
     code, _, err = run(tmp_path / "busy-0", "-b", clean.bootstrap_servers)
     assert code == 1
-    assert "somebody else writes to busy-0: records that were to have offset 0 have 1" in err
+    assert "another producer writes to busy-0: records expected at offset 0 are at 1" in err
 
 
 def test_two_directories_for_one_partition(run, clean, tmp_path):

@@ -39,7 +39,7 @@ def test_every_damaged_log_becomes_what_kafka_made_of_it(kafkapy, log_dir):
     assert not list(log_dir.rglob("*.deleted"))
     said = [line for line in out.splitlines() if line.startswith(f"{log_dir}/torn-tail-0: ")]
     assert said == [
-        f"{log_dir}/torn-tail-0: {LAST} was cut from 915 to 0 bytes, its indexes and snapshots were made anew from the "
+        f"{log_dir}/torn-tail-0: {LAST} was cut from 915 to 0 bytes, its indexes and snapshots were rebuilt from the "
         "first damage on; the log ends at offset 42."
     ]
 

@@ -11,8 +11,8 @@ import pytest
 
 from kafkapy.record import compression, control
 from kafkapy.record.batch import build
-from kafkapy.tools.log.stats_gather import Stats
-from kafkapy.tools.log.stats_plot import _broad
+from kafkapy.tools.log.stats.counting import Stats
+from kafkapy.tools.log.stats.plot import _broad
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2" / "data"
@@ -44,7 +44,7 @@ def summed(figures, batches, data):
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_golden_partitions_hold_what_kafka_says(kafkapy, folder):
-    found = told(kafkapy, GOLDEN / folder / FOLDERS[folder])
+    found = told(kafkapy, "--all", GOLDEN / folder / FOLDERS[folder])
     assert len(found["partitions"]) == found["total"]["partitions"] > 5
     for one in found["partitions"]:
         batches = expected(folder, one["name"])
@@ -179,6 +179,40 @@ def test_a_topic_is_all_its_partitions_and_keys_are_counted_together(kafkapy, tm
     assert [line.split()[0] for line in lines[1:4]] == ["t-0", "t-2", "t-10"]
 
 
+def test_of_a_log_directory_empty_and_internal_partitions_are_left_out_and_counted(kafkapy, tmp_path):
+    segment(tmp_path / "t-0", keyed([b"a"]))
+    segment(tmp_path / "t-1")
+    segment(tmp_path / "u-0", keyed([b"a", b"b"]))
+    segment(tmp_path / "__consumer_offsets-0", keyed([b"a"]))
+    segment(tmp_path / "__consumer_offsets-1")
+    found = told(kafkapy, tmp_path)
+    assert [one["name"] for one in found["partitions"]] == ["t-0", "u-0"]
+    assert (found["total"]["records"], found["leftOut"]) == (3, {"empty": 1, "internal": 2})
+    out = kafkapy("log", "stats", tmp_path).out
+    assert out.endswith("\nLeft out: 1 empty partition and 2 internal partitions (--all counts them too).\n")
+    everything = told(kafkapy, "--all", tmp_path)
+    assert [one["name"] for one in everything["partitions"]] == [
+        "__consumer_offsets-0", "__consumer_offsets-1", "t-0", "t-1", "u-0"]  # fmt: skip
+    assert everything["leftOut"] == {"empty": 0, "internal": 0}
+    assert "Left out" not in kafkapy("log", "stats", "--all", tmp_path).out
+
+
+@pytest.mark.parametrize("path", ["t", "t-1", "__consumer_offsets", "__consumer_offsets-1"])
+def test_what_is_asked_for_by_its_name_is_not_left_out(kafkapy, tmp_path, path):
+    for name in ("t-0", "t-1", "__consumer_offsets-0", "__consumer_offsets-1"):
+        segment(tmp_path / name)
+    found = told(kafkapy, tmp_path / path)
+    assert len(found["partitions"]) == (1 if path.endswith("1") else 2)
+    assert found["leftOut"] == {"empty": 0, "internal": 0}
+
+
+def test_where_there_is_nothing_else_nothing_is_left_out(kafkapy, tmp_path):
+    segment(tmp_path / "t-0")
+    segment(tmp_path / "__consumer_offsets-0")
+    assert len(told(kafkapy, tmp_path)["partitions"]) == 2
+    assert kafkapy("log", "stats", tmp_path).code == 0
+
+
 def test_the_table_says_it_for_people(kafkapy):
     said = kafkapy("log", "stats", V2 / "v2-gzip-0")
     assert (said.code, said.err) == (0, "")
@@ -249,7 +283,7 @@ def test_a_picture_is_drawn(kafkapy, tmp_path, kind):
     assert (said.code, said.err) == (0, f"The picture is in {picture}.\n")
     assert picture.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml", b"%PDF-")
     said = kafkapy("log", "stats", "--plot", picture, V2 / "v2-none-0")
-    assert (said.code, said.err) == (2, f"kafkapy: {picture} is there already; --force replaces it.\n")
+    assert (said.code, said.err) == (2, f"kafkapy: {picture} exists already; --force replaces it.\n")
 
 
 def test_where_nothing_is_the_picture_shows_nothing():
@@ -277,8 +311,8 @@ def test_without_matplotlib_it_says_what_to_install(kafkapy, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     said = kafkapy("log", "stats", "--plot", tmp_path / "out.png", V2)
     assert (said.code, said.out) == (2, "")
-    assert said.err.startswith("kafkapy: --plot needs matplotlib, which is not there (")
-    assert said.err.endswith("): pip install 'kafkapy[plot]'.\n")
+    assert said.err.startswith("kafkapy: --plot needs matplotlib, which is not installed (")
+    assert said.err.endswith("): run pip install -e '.[plot]' in a checkout of kafkapy.\n")
 
 
 def test_a_directory_that_waits_for_its_deletion_is_passed_over(kafkapy, tmp_path):

@@ -13,8 +13,8 @@ from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.places import places_in
 from kafkapy.record.batch import build
 from kafkapy.record.control import encode_key, encode_marker
-from kafkapy.tools.errors import ToolError
-from kafkapy.tools.log.follow import Follower
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.log.tail.follow import Follower
 
 V2 = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
 
@@ -121,7 +121,7 @@ def test_a_deleted_begin_is_told(log):
     log.path(0).rename(log.path(0).with_suffix(".log.deleted"))
     log.append(9, batch(9, "j"))
     assert log.poll() == ["j"]
-    assert log.said == ["t-0: what was before offset 9 has been deleted."]
+    assert log.said == ["t-0: records before offset 9 have been deleted."]
 
 
 def test_a_partition_that_is_removed_ends_it(log):

@@ -13,8 +13,8 @@ from kafkapy.log.offline.stored_batches import LogReader
 from kafkapy.record.batch import build
 from kafkapy.record.control import encode_key, encode_marker
 from kafkapy.record.kafka07 import build_message
-from kafkapy.tools.log.checks import report, segment
-from kafkapy.tools.log.checks.places import check_path
+from kafkapy.tools.log.verify import report, segment
+from kafkapy.tools.log.verify.paths import check_path
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 NAME = "00000000000000000000"
@@ -192,7 +192,7 @@ def test_a_sequence_that_does_not_follow_is_told(kafkapy, tmp_path):
     assert [one[2:] for one in problems(kafkapy, log)] == [
         (1, "producer 7 has sequence 5 where 1 had to follow, at offset 1"),
         (10, "producer 7 has sequence 8 where 9 had to follow, at offset 10"),
-        (11, "producer 7 has sequence 4 at the begin of producer epoch 1, at offset 11"),
+        (11, "producer 7 has sequence 4 at the start of producer epoch 1, at offset 11"),
     ]
 
 
@@ -306,7 +306,7 @@ def test_a_log_that_goes_on_behind_the_recovery_point_of_a_clean_stop_is_told(ka
     (transactions.parent / ".kafka_cleanshutdown").touch()
     ((name, _, offset, sentence),) = problems(kafkapy, transactions.parent)
     assert (name, offset) == ("recovery-point-offset-checkpoint", 4)
-    assert sentence == "has 4 as the recovery point of t-0, written by a clean stop, but that log goes on to 5"
+    assert sentence == "has 4 as the recovery point of t-0, written by a clean stop, but that log ends at 5"
 
 
 def test_partitions_of_a_topic_with_different_ids_are_told(kafkapy, transactions):

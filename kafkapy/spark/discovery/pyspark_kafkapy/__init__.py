@@ -1,7 +1,7 @@
-"""Where Spark finds the source `kafkapy`: it imports each top-level package `pyspark_*` and takes its `DefaultSource`.
+"""The entry point for Spark, which imports each top-level package `pyspark_*` and registers its `DefaultSource`.
 
-The build maps this folder to the top level. Spark imports all such packages in one go, and one that fails would hide
-everybody's sources; so this one never fails, and says on standard error what is the matter.
+The build maps this folder to the top level. If one such package fails to import, Spark registers none of them. So this
+one never fails; it prints the reason to standard error.
 """
 
 try:
@@ -9,6 +9,6 @@ try:
 except Exception as reason:
     import sys
 
-    print(f"kafkapy: Spark cannot have the source 'kafkapy': {reason}", file=sys.stderr)
+    print(f"kafkapy: Spark cannot use the source 'kafkapy': {reason}", file=sys.stderr)
 else:
     __all__ = ["DefaultSource"]

@@ -34,13 +34,16 @@ public final class Tools {
             if (code == null) code = status; // a tool that catches the Ended goes on and may call it again
             throw new Ended();
         });
+        // One pair of streams for all tools: Scala's Console keeps the first System.out that it sees.
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        ByteArrayOutputStream err = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
         BufferedReader calls = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = calls.readLine(); line != null; line = calls.readLine()) {
             String[] words = line.split("\t", -1);
-            ByteArrayOutputStream out = new ByteArrayOutputStream();
-            ByteArrayOutputStream err = new ByteArrayOutputStream();
-            System.setOut(new PrintStream(out, true, StandardCharsets.UTF_8));
-            System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
+            out.reset();
+            err.reset();
             run(words[0], Arrays.copyOfRange(words, 1, words.length));
             System.out.flush();
             System.err.flush();

@@ -1,0 +1,129 @@
+"""The leader and ISR of each partition: decided here, written to the metadata tree, then sent to the brokers.
+
+Source: Kafka's PartitionStateMachine, Election and ControllerBrokerRequestBatch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.cache import LEADER_DURING_DELETE
+from kafkapy.metadata.roles import NO_LEADER, TOPIC_DELETED, PartitionRole, StopPartition
+from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
+from kafkapy.metadata.tree import wait
+
+log = logging.getLogger("kafkapy.controller.topics")
+
+
+class Brokers(Protocol):
+    """The brokers to which a controller sends partition roles: this broker by a call, others by requests."""
+
+    def apply(
+        self, controller_epoch: int, changes: Sequence[PartitionRole | StopPartition]
+    ) -> Mapping[tuple[str, int], KafkaError]:
+        """Carry out the changes; return the errors of those that failed, by topic and partition."""
+        ...
+
+    def update_metadata(self, controller_epoch: int, partitions: Sequence[PartitionRole]) -> None:
+        """Send the leaders of these partitions to all brokers, for Metadata responses."""
+        ...
+
+    def next_epoch(self, topic: str, index: int) -> int:
+        """Return the leader epoch for a partition without a state node in the tree: later than all in its log."""
+        ...
+
+    def why_not_led(self, topic: str, index: int) -> KafkaError | None:
+        """Return the error with which the leader refuses requests for the partition, None if it serves them."""
+        ...
+
+
+def elect(replicas: Sequence[int], state: PartitionState | None, live: Collection[int], epoch: int) -> PartitionState:
+    """Return the state of a partition with a live leader. This is `state` itself if its leader is live.
+
+    Otherwise the first replica that is live and in the ISR becomes the leader, in the next leader epoch. A partition
+    without a state gets the first live replica as its leader, and all live replicas as its ISR. `epoch` is the
+    controller epoch of a new state. Raises KafkaError LEADER_NOT_AVAILABLE if there is no such replica: any other
+    replica may lack acknowledged records.
+    """
+    alive = [one for one in replicas if one in live]
+    if not alive:
+        brokers = ", ".join(map(str, sorted(live)))
+        raise KafkaError(Errors.LEADER_NOT_AVAILABLE, f"its replicas are on brokers {list(replicas)}, not on {brokers}")
+    if state is None:
+        return PartitionState(alive[0], 0, alive, epoch)
+    if state.leader in alive:
+        return state
+    leader = next((one for one in alive if one in state.isr), None)
+    if leader is None:
+        raise KafkaError(
+            Errors.LEADER_NOT_AVAILABLE, f"the live replicas {alive} were not in sync, those of {state.isr} were"
+        )
+    return PartitionState(leader, state.leader_epoch + 1, [one for one in state.isr if one in alive], epoch)
+
+
+class PartitionStates:
+    """Elects leaders and sends the roles to the brokers. Methods wait for the tree and for the brokers."""
+
+    def __init__(self, topics: TopicRegistry, brokers: Brokers, live: Collection[int]) -> None:
+        """`live` are the ids of the brokers that can lead."""
+        self._topics = topics
+        self._brokers = brokers
+        self._live = live
+
+    def lead(self, topic: Topic, partitions: Iterable[int], *, is_new: bool) -> list[KafkaError]:
+        """Elect leaders for those of these partitions without a live leader, and send the roles to the brokers.
+
+        Returns the errors of roles that the brokers could not apply. Raises KafkaError if the states of new leaders
+        cannot be written.
+        """
+        states: dict[int, PartitionState | None] = {}
+        elected: dict[tuple[str, int], PartitionState] = {}
+        for index in partitions:
+            before = state = None
+            try:
+                before = self._topics.state(topic.name, index)
+                state = elect(topic.assignment[index], before, self._live, self._topics.controller_epoch)
+            except (KafkaError, ValueError) as error:
+                said = error.message if isinstance(error, KafkaError) else error
+                log.error("there is no leader for %s-%d: %s", topic.name, index, said)
+            states[index] = state
+            if state is not None and before is not None and state is not before:
+                elected[topic.name, index] = state
+        if elected:  # before the roles: a leader must not append in an epoch that another may still get
+            wait(self._topics.set_states, elected)
+        roles = [self._role(topic, index, state, is_new) for index, state in states.items()]
+        failures = self._brokers.apply(self._topics.controller_epoch, roles)
+        self._brokers.update_metadata(self._topics.controller_epoch, roles)
+        return list(failures.values())
+
+    def moved(self, topic: Topic, index: int) -> None:
+        """Send the changed replicas or ISR of a partition to the brokers. The leader epoch stays the same."""
+        role = self._role(topic, index, self._topics.state(topic.name, index), is_new=False)
+        self._brokers.update_metadata(self._topics.controller_epoch, [role])
+
+    def delete(self, topic: Topic) -> list[str]:
+        """Have the brokers remove the topic and delete its logs. Return an error message for each log that is left."""
+        epoch = self._topics.controller_epoch
+        stops = [StopPartition(topic.name, index, TOPIC_DELETED, delete=True) for index in topic.assignment]
+        failures = self._brokers.apply(epoch, stops)
+        self._brokers.update_metadata(
+            epoch,
+            [
+                PartitionRole(topic.name, index, topic.id, LEADER_DURING_DELETE, -1, 0, [], replicas)
+                for index, replicas in topic.assignment.items()
+            ],
+        )
+        return [error.message for error in failures.values()]
+
+    def _role(self, topic: Topic, index: int, state: PartitionState | None, is_new: bool) -> PartitionRole:
+        replicas = topic.assignment[index]
+        version = self._topics.state_version(topic.name, index)
+        if state is None:
+            return PartitionRole(topic.name, index, topic.id, NO_LEADER, -1, version, [], replicas, is_new)
+        isr = [one for one in state.isr if one in self._live] or [state.leader]
+        return PartitionRole(
+            topic.name, index, topic.id, state.leader, state.leader_epoch, version, isr, replicas, is_new
+        )

@@ -1,0 +1,99 @@
+"""Flush logs often enough that no record stays unflushed longer than flush.ms (Kafka's LogManager.flushDirtyLogs).
+
+Kafka looks for logs to flush only every log.flush.scheduler.interval.ms, which by default is never, so in Kafka
+log.flush.interval.ms alone has no effect. Here the shortest flush.ms of all logs determines how often the broker looks,
+unless the scheduler interval is shorter. Nothing is scheduled while no log has a flush.ms.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from kafkapy.log.environment import SchedulerLike
+from kafkapy.log.settings import NEVER_MS
+from kafkapy.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from kafkapy.log.manager import LogManager
+    from kafkapy.log.partition_log import PartitionLog
+
+LOOKS_PER_INTERVAL = 4  # a log is flushed after three quarters of its flush.ms at the earliest
+SHORTEST_MS = 10  # least time between two looks: a flush.ms of 0 must not keep a thread busy
+
+
+class TimedFlush:
+    """The timed flushes of one log manager, until `stop`. Any thread may call `wanted`."""
+
+    def __init__(self, manager: LogManager, scheduler: SchedulerLike, clock: Clock, interval_ms: int) -> None:
+        """`interval_ms` is log.flush.scheduler.interval.ms."""
+        self._manager = manager
+        self._scheduler = scheduler
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._lock = threading.Lock()
+        self._wanted_ms = NEVER_MS  # the shortest flush.ms passed to `wanted` since the last look began
+        self._period_ms = NEVER_MS  # the period of the scheduled looks
+        self._task: Any = None  # the scheduled look; None while a look runs, or if no log has a flush.ms
+        self._looking = False
+        self._stopped = False
+
+    def wanted(self, flush_ms: int) -> None:
+        """Look often enough for a log with this flush.ms, which is new or has changed settings.
+
+        The log must be in the manager before this call, because a look that begins after the call asks all logs.
+        """
+        if flush_ms >= NEVER_MS:
+            return
+        with self._lock:
+            self._wanted_ms = min(self._wanted_ms, flush_ms)
+            period_ms = self._period_for(flush_ms)
+            if period_ms < self._period_ms and not self._looking:  # the end of a running look schedules the next one
+                self._schedule(period_ms, period_ms)
+
+    def stop(self) -> None:
+        """Cancel the scheduled look. A look that is running finishes."""
+        with self._lock:
+            self._stopped = True
+            if self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    def look(self) -> None:
+        """Flush the logs that would exceed their flush.ms before the next look."""
+        with self._lock:
+            began = self._clock.monotonic()
+            self._task = None
+            self._looking = True
+            self._wanted_ms = NEVER_MS
+            period_ms = self._period_ms  # still used if asking the logs fails for lack of memory
+
+        def flush(log: PartitionLog) -> None:
+            flush_ms = log.config.flush_ms
+            if flush_ms < NEVER_MS and log.flusher.ms_since_flush + period_ms + 1 >= flush_ms:  # 1: rounding
+                log.flush()
+
+        try:
+            period_ms = self._period_for(min((log.config.flush_ms for log in self._manager), default=NEVER_MS))
+            self._manager.each_log(flush, "the flush by time")
+        finally:
+            with self._lock:
+                self._looking = False
+                period_ms = min(period_ms, self._period_for(self._wanted_ms))
+                took_ms = int((self._clock.monotonic() - began) * 1000)
+                self._schedule(period_ms, max(period_ms - took_ms, 0))
+
+    def _period_for(self, flush_ms: int) -> int:
+        if flush_ms >= NEVER_MS:
+            return NEVER_MS
+        return max(min(flush_ms // LOOKS_PER_INTERVAL, self._interval_ms), SHORTEST_MS)
+
+    def _schedule(self, period_ms: int, delay_ms: int) -> None:
+        """Schedule the next look, replacing one that is already scheduled. Called with the lock held."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._period_ms = NEVER_MS  # if this fails, the next call of `wanted` schedules a look
+        if period_ms < NEVER_MS and not self._stopped:
+            self._task = self._scheduler.schedule("log-flusher", self.look, delay_ms / 1000)
+            self._period_ms = period_ms

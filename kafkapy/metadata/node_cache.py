@@ -1,0 +1,91 @@
+"""A cache in memory of the nodes of a ZooKeeper tree, and the events for what has changed.
+
+One thread writes to it with `apply`; any thread may read. A batch of reads from ZooKeeper is applied as a whole, and
+its events fire only afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from kafkapy.metadata.tree import CHANGED, CHILDREN, CREATED, DELETED, Event, Node, NoNode, split_path
+
+
+class NodeCache:
+    """The cached nodes by path; "/" always exists."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {"/": Node(b"", 0, 0, 0, False)}
+        self._children: dict[str, dict[str, None]] = {}
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a node's children, sorted. Raises NoNode."""
+        names = self._children.get(path)
+        if names is None:
+            if path not in self.nodes:
+                raise NoNode(path)
+            return []
+        return sorted(names)
+
+    def child_paths(self, path: str) -> list[str]:
+        """Return the paths of a node's children, sorted. Raises NoNode."""
+        return [child_path(path, name) for name in self.children(path)]
+
+    def subtree(self, path: str) -> Iterator[str]:
+        """Yield the node and all cached nodes below it, parents before their children."""
+        yield path
+        for name in self._children.get(path, ()):
+            yield from self.subtree(child_path(path, name))
+
+    def apply(self, found: Mapping[str, Node | None]) -> list[Event]:
+        """Store the nodes found at these paths (None: no node), and return the events of the changes.
+
+        If a parent is gone, everything below it is removed too, even paths found later in the batch. Events are in an
+        order that could have happened: deletions first, children before parents, then the others, parents before
+        children.
+        """
+        events: list[Event] = []
+        removed: set[str] = set()
+        for path, node in found.items():
+            if path != "/" and path not in removed and self._was_replaced(path, node):
+                removed.update(self.subtree(path))
+        for path in sorted(removed, key=_depth, reverse=True):
+            self._remove(path)
+            events += (Event(DELETED, path), Event(CHILDREN, split_path(path)[0]))
+        for path, node in sorted(found.items(), key=lambda item: _depth(item[0])):
+            if node is not None:
+                events += self._put(path, node)
+        return events
+
+    def _was_replaced(self, path: str, node: Node | None) -> bool:
+        """Return True if a cached node was deleted, or deleted and created again."""
+        before = self.nodes.get(path)
+        return before is not None and (node is None or node.created != before.created)
+
+    def _put(self, path: str, node: Node) -> Iterable[Event]:
+        before = self.nodes.get(path)
+        parent, name = split_path(path)
+        if before is None:
+            if parent not in self.nodes:
+                return ()
+            self.nodes[path] = node
+            self._children.setdefault(parent, {})[name] = None
+            return (Event(CREATED, path), Event(CHILDREN, parent))
+        self.nodes[path] = node
+        return (Event(CHANGED, path),) if node.changed != before.changed else ()
+
+    def _remove(self, path: str) -> None:
+        del self.nodes[path]
+        self._children.pop(path, None)
+        parent, name = split_path(path)
+        names = self._children.get(parent)
+        if names is not None:
+            names.pop(name, None)
+
+
+def child_path(parent: str, name: str) -> str:
+    return f"/{name}" if parent == "/" else f"{parent}/{name}"
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.count("/") if path != "/" else 0, path

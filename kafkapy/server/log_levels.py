@@ -1,0 +1,66 @@
+"""The log levels of this process, which clients can read and change while it runs (BROKER_LOGGER, KIP-412).
+
+A logger has the name that log lines show ("network.acceptor"), a package such as "network" has a logger too, and "root"
+is the logger of kafkapy itself. Levels have Kafka's names. A change lasts until the process ends.
+Source: kafka.server.logger.RuntimeLoggerManager, kafka.utils.Log4jController.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.server.config_alter import DELETE, SET, Operation, check_operations
+
+ROOT = "root"
+LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
+
+_PACKAGE = "kafkapy"
+
+log = logging.getLogger("kafkapy.server.log_levels")
+
+
+def levels(names: Collection[str] | None = None) -> dict[str, str]:
+    """Return the level of each logger by name, sorted; `names` None or empty means all loggers.
+
+    A logger without its own level has the level of its closest ancestor that has one.
+    """
+    return {
+        name: _name_of(_logger(name).getEffectiveLevel()) for name in sorted(_names()) if not names or name in names
+    }
+
+
+def alter(operations: Sequence[Operation], *, validate_only: bool) -> None:
+    """Change levels: all of them, or none if one is invalid. DELETE makes a logger inherit. Raise KafkaError."""
+    check_operations(operations)
+    known = _names()
+    for name, operation, level in operations:
+        if operation not in (SET, DELETE):
+            raise KafkaError(Errors.INVALID_REQUEST, f"{name}: a log level can be set or deleted, it is not a list")
+        if name not in known:
+            raise KafkaError(Errors.INVALID_CONFIG, f"there is no logger {name}")
+        if operation == SET and level not in LEVELS:
+            raise KafkaError(Errors.INVALID_CONFIG, f"{name}={level}: must be one of {', '.join(LEVELS)}")
+        if operation == DELETE and name == ROOT:
+            raise KafkaError(Errors.INVALID_REQUEST, f"{ROOT} has no logger above it, so its level cannot be deleted")
+    if validate_only:
+        return
+    for name, operation, level in operations:
+        _logger(name).setLevel(LEVELS[level] if operation == SET and level is not None else logging.NOTSET)
+        log.warning("the log level of %s is now %s", name, _name_of(_logger(name).getEffectiveLevel()))
+
+
+def _names() -> set[str]:
+    prefix = _PACKAGE + "."
+    loggers = list(logging.root.manager.loggerDict)
+    return {ROOT, *(name.removeprefix(prefix) for name in loggers if name.startswith(prefix))}
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(_PACKAGE if name == ROOT else f"{_PACKAGE}.{name}")
+
+
+def _name_of(level: int) -> str:
+    """Return Kafka's name of the least severe level that is logged."""
+    return next((name for name, number in LEVELS.items() if number >= level), "FATAL")

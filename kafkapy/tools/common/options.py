@@ -1,0 +1,95 @@
+"""Options of several commands, and parsers of their values."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkapy.client.cluster import Cluster
+from kafkapy.tools.common.errors import CallError
+
+DEFAULT_SERVER = "127.0.0.1:9092"
+
+Servers = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="KAFKAPY_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT",
+        help="One broker of the cluster, or several separated by commas.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="With --zookeeper: a properties file with TLS and login settings for ZooKeeper.",
+    ),
+]
+
+
+def cluster_of(servers: str) -> Cluster:
+    """Return the cluster at --bootstrap-server. Raises CallError for an invalid address."""
+    try:
+        return Cluster(servers)
+    except ValueError as error:
+        raise CallError(f"--bootstrap-server: {error}") from error
+
+
+def through_zookeeper(context: typer.Context, zookeeper: str | None, file: Path | None) -> bool:
+    """Return True if --zookeeper is given. Raises CallError for options that exclude each other."""
+    if zookeeper is None:
+        if file is not None:
+            raise CallError("--command-config goes with --zookeeper")
+        return False
+    if given(context, "servers"):
+        raise CallError("say one of --bootstrap-server and --zookeeper, not both")
+    return True
+
+
+def given(context: typer.Context, parameter: str) -> bool:
+    """Return True if a parameter was given on the command line, not by its default or the environment."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def key_values(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return the values of a repeated option KEY=VALUE by key. A value may contain equal signs. Raises CallError."""
+    result = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise CallError(f"{option} {text!r} is not KEY=VALUE, as in retention.ms=3600000")
+        result[key.strip()] = value
+    return result
+
+
+def timestamp_of(text: str) -> int:
+    """Return an ISO 8601 date or time (UTC if it has no zone), or @MILLISECONDS, as milliseconds since 1970.
+
+    Raises ValueError for anything else.
+    """
+    if text.startswith("@"):
+        return int(text[1:])
+    moment = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith(("Z", "z")) else text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return round(moment.timestamp() * 1000)
+
+
+def named(option: str, text: str | None, known: Sequence[str]) -> list[str]:
+    """Return the names in a comma-separated value, which may differ in case, as `known` spells them.
+
+    Raises CallError for a name that is not known.
+    """
+    spelled = {name.lower(): name for name in known}
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    for word in words:
+        if word.lower() not in spelled:
+            raise CallError(f"{option} {word!r} is none of {', '.join(known)}")
+    return [spelled[word.lower()] for word in words]

@@ -1,0 +1,55 @@
+"""`kafkapy consume` as a member of a consumer group: print what the member gets, then commit it.
+
+A record is committed only after its line has left this process. After a crash in between, the member that takes over
+the partition prints the line again; no record is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from kafkapy.client.fetched import ConsumerRecord
+from kafkapy.tools.common.interrupts import until_interrupted
+
+
+class Member(Protocol):
+    """A member of a group: `kafka_member` with a group coordinator, `zookeeper_member` with a group in ZooKeeper."""
+
+    def poll(self) -> Sequence[ConsumerRecord]:
+        """Return the next records, or none if none came for a moment. Raises KafkaError."""
+
+    def printed(self, records: Sequence[ConsumerRecord], count: int) -> None:
+        """Note that the first `count` of the records of the last poll were written to standard output; flush it and
+        commit from time to time."""
+
+    def is_at_the_ends(self) -> bool:
+        """Return True if the member has read what its partitions had when they were assigned to it."""
+
+    def commit(self) -> None:
+        """Commit what was printed, and wait for the response. A failure is printed on standard error."""
+
+
+def print_records(
+    joining: AbstractContextManager[Member], *, most: int | None, follow: bool, show: Callable[[ConsumerRecord], bytes]
+) -> bool:
+    """Join the group; print and commit until `most` records are printed or, without `follow`, the ends are reached.
+
+    Returns False if Ctrl-C or SIGTERM ended it before.
+    """
+    out = sys.stdout.buffer
+    with until_interrupted() as interrupted, joining as member:
+        count = 0
+        while not interrupted.is_set() and count != most:
+            records = member.poll()
+            wanted = records if most is None else records[: most - count]
+            for record in wanted:
+                out.write(show(record))
+            count += len(wanted)
+            member.printed(records, len(wanted))
+            if not follow and member.is_at_the_ends():
+                break
+        member.commit()
+    return not interrupted.is_set()

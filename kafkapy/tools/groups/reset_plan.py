@@ -1,0 +1,115 @@
+"""The plan of a reset: which offsets it would commit. Nothing is changed here.
+
+Source: the scenarios of Kafka's ConsumerGroupCommand. An offset outside a partition becomes its first or its end.
+"""
+
+import enum
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.common.partition_ranges import partitions_text
+
+
+class Goal(enum.Enum):
+    """What offsets are reset to; the comments say what the number of a goal means."""
+
+    EARLIEST = enum.auto()
+    LATEST = enum.auto()
+    CURRENT = enum.auto()  # the committed offset; the end if there is none
+    TIME = enum.auto()  # ms since 1970
+    AGE = enum.auto()  # ms before now
+    OFFSET = enum.auto()  # the offset
+    SHIFT = enum.auto()  # added to the committed offset; may be negative
+
+
+class Reset(NamedTuple):
+    """A line of a plan: the committed offset of a partition (None: there is none) and the new one. `note` says why the
+    new offset is not the requested one; empty if it is."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    new: int
+    note: str
+
+
+def plan_goal(
+    admin: Admin,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+    goal: Goal,
+    number: int,
+) -> list[Reset]:
+    """Return the plan that resets each partition to the goal. Raises ToolError to shift a missing offset."""
+    wanted = sorted(partitions)
+    before = {where: committed[where].offset for where in wanted if where in committed}
+    if goal in (Goal.EARLIEST, Goal.LATEST):
+        at = _offsets(admin, wanted, EARLIEST if goal is Goal.EARLIEST else LATEST)
+        return [_line(group, where, before, at[where]) for where in wanted]
+    if goal is Goal.CURRENT:
+        return _or_ends(admin, group, wanted, before, before, "nothing was committed: the end")
+    if goal in (Goal.TIME, Goal.AGE):
+        moment = number if goal is Goal.TIME else round(time.time() * 1000) - number
+        at = _offsets(admin, wanted, max(moment, 0))  # negative timestamps have special meanings in ListOffsets
+        at = {where: offset for where, offset in at.items() if offset >= 0}
+        return _or_ends(admin, group, wanted, before, at, "no record since then: the end")
+    if goal is Goal.OFFSET:
+        return plan_offsets(admin, group, dict.fromkeys(wanted, number), committed)
+    if missing := [where for where in wanted if where not in before]:
+        raise ToolError(
+            f"group {group!r} has committed nothing for {partitions_text(missing)}, so there is nothing to shift "
+            "there; choose others with --topic"
+        )
+    return plan_offsets(admin, group, {where: before[where] + number for where in wanted}, committed)
+
+
+def plan_offsets(
+    admin: Admin,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[Reset]:
+    """Return the plan that resets each partition to the given offset, moved into the partition's range."""
+    before = {where: committed[where].offset for where in offsets if where in committed}
+    starts = _offsets(admin, offsets, EARLIEST)
+    ends = _offsets(admin, offsets, LATEST)
+    lines = []
+    for where, wanted in sorted(offsets.items()):
+        note = ""
+        if wanted > ends[where]:
+            note = f"{wanted} is after the end"
+        elif wanted < starts[where]:
+            note = f"{wanted} is before the first record"
+        lines.append(_line(group, where, before, min(max(wanted, starts[where]), ends[where]), note))
+    return lines
+
+
+def _or_ends(
+    admin: Admin,
+    group: str,
+    wanted: list[TopicPartition],
+    before: Mapping[TopicPartition, int],
+    at: Mapping[TopicPartition, int],
+    note: str,
+) -> list[Reset]:
+    """Return a plan with the offsets in `at`, and with the end, and `note`, for each partition not in `at`."""
+    ends = _offsets(admin, [where for where in wanted if where not in at], LATEST)
+    return [
+        _line(group, where, before, at[where]) if where in at else _line(group, where, before, ends[where], note)
+        for where in wanted
+    ]
+
+
+def _offsets(admin: Admin, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    return {where: found.offset for where, found in admin.offsets(dict.fromkeys(partitions, at)).items()}
+
+
+def _line(group: str, where: TopicPartition, before: Mapping[TopicPartition, int], new: int, note: str = "") -> Reset:
+    return Reset(group, *where, before.get(where), new, note)

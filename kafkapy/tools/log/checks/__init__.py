@@ -1,1 +1,0 @@
-"""What `kafkapy log verify` checks, a module for each kind of file; what is wrong goes into a Report."""

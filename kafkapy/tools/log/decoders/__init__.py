@@ -1,0 +1,1 @@
+"""How the commands of `kafkapy log` show keys and values of records."""

@@ -1,0 +1,1 @@
+"""`kafkapy log import`: logs of Kafka 0.7."""

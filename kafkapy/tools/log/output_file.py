@@ -1,0 +1,41 @@
+"""An output file of a command that gets its name only when it is complete."""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from kafkapy.tools.common.errors import CallError, ToolError
+
+
+class ResultFile:
+    """A file that is written under a temporary name in its directory. `commit` gives it its name; without that it is
+    deleted. An existing file is replaced only with `force`."""
+
+    def __init__(self, path: Path, *, force: bool = False) -> None:
+        """Raise CallError if the directory is missing, or if the file exists and `force` is not set."""
+        if path.is_dir():
+            raise CallError(f"{path} is a directory; a file's name is needed, as in {path / 'records.parquet'}")
+        if not path.parent.is_dir():
+            raise CallError(f"{path} cannot be written: there is no directory {path.parent}")
+        if path.exists() and not force:
+            raise CallError(f"{path} exists already; --force replaces it")
+        self.path = path
+        self._temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+
+    def __enter__(self) -> "ResultFile":
+        try:
+            self.file: BinaryIO = open(self._temporary, "wb")
+        except OSError as error:
+            raise ToolError(f"{self.path} cannot be written: {error.strerror or error}") from error
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.file.close()
+        self._temporary.unlink(missing_ok=True)
+
+    def commit(self) -> None:
+        """Give the complete file its name."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        os.replace(self._temporary, self.path)

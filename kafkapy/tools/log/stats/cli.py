@@ -1,0 +1,132 @@
+"""`kafkapy log stats`: count what is in segment files."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from kafkapy.log.offline.places import Place, places_in
+from kafkapy.log.offline.selection import INTERNAL, is_asked
+from kafkapy.tools.common.errors import CallError, ToolError
+from kafkapy.tools.common.options import Json
+from kafkapy.tools.common.output import counted, print_json, print_table, progress
+from kafkapy.tools.log.output_file import ResultFile
+from kafkapy.tools.log.stats.counting import Stats, gather
+from kafkapy.tools.log.stats.document import document
+from kafkapy.tools.log.stats.plot import FORMATS, draw, plotting
+from kafkapy.tools.log.stats.table import PARTITION_COLUMNS, partition_row, rows
+
+MIB = 1 << 20
+
+
+def stats(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH", help="Segment files, partitions, topics or log directories.")
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also count empty partitions and Kafka's own topics of a log directory.")
+    ] = False,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help=f"Also draw a picture: {', '.join(FORMATS)}.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing picture.")] = False,
+    top: Annotated[int, typer.Option("--top", min=0, help="How many of the largest keys and producers to name.")] = 10,
+    key_memory: Annotated[
+        int, typer.Option("--key-memory", metavar="MIB", min=1, help="Memory for the keys of a partition.")
+    ] = 32,
+) -> None:
+    """Count what is in segment files: batches, records, bytes, codecs, offsets, times, producers, keys.
+
+    A topic is named by its directories without the number: data/flights for data/flights-0, data/flights-1 ... In a log
+    directory, empty partitions and Kafka's own topics (__consumer_offsets ...) are skipped without --all.
+
+    Keys are counted exactly as long as they fit into --key-memory, 32 bytes each (a million in 32 MiB). With more keys,
+    the figures on all keys are estimated from a sample, and the largest keys have lower and upper bounds. "compaction"
+    is what compacting everything now would remove. The exit code is 1 if a file is damaged; readable records are
+    counted.
+
+    Examples:
+
+        kafkapy log stats data/flights-0
+
+        kafkapy log stats --plot flights.png data/flights
+
+        kafkapy log stats --json data | jq '.partitions[] | select(.gaps > 0) | .name'
+    """
+    picture = _picture(plot, force)
+    places, left_out = _chosen(places_in(paths), paths, everything)
+    total = Stats(places[0].name if len(places) == 1 else ", ".join(map(str, paths)))
+    documents: list[dict[str, Any]] = []
+    lines: list[Sequence[object]] = []
+    done = 0
+    with progress("Counting", sum(place.size for place in places), beside_lines=False) as show:
+        for place in places:
+            part = gather(place, key_memory * MIB, lambda at, before=done: show(before + at))  # type: ignore[misc]
+            done += place.size
+            if as_json:
+                documents.append(document(part, top))
+            else:
+                lines.append(partition_row(part))
+            if len(places) > 1:
+                total.add(part)
+            else:
+                total = part
+    if as_json:
+        print_json({"total": document(total, top), "partitions": documents, "leftOut": left_out})
+    else:
+        if len(places) > 1:
+            print_table(PARTITION_COLUMNS, lines)
+            print()
+        print_table((total.name, ""), rows(total, top))
+        if sentence := _told(left_out):
+            print(f"\n{sentence}")
+    if plot and picture:
+        _draw(total, picture, plot.suffix[1:])
+    for sentence in total.damage:
+        print(f"kafkapy: {sentence}", file=sys.stderr)
+    if total.damage:
+        raise typer.Exit(1)
+
+
+def _chosen(places: list[Place], asked: list[Path], everything: bool) -> tuple[list[Place], dict[str, int]]:
+    """Return the partitions to count, and how many are skipped because they are empty or internal.
+
+    A partition is not skipped if the user named it or its topic, or if all would be skipped.
+    """
+    left_out = {"empty": 0, "internal": 0}
+    chosen = []
+    for place in places:
+        if everything or is_asked(place, asked) or (place.size and place.topic not in INTERNAL):
+            chosen.append(place)
+        else:
+            left_out["internal" if place.topic in INTERNAL else "empty"] += 1
+    return (chosen, left_out) if chosen else (places, dict.fromkeys(left_out, 0))
+
+
+def _told(left_out: dict[str, int]) -> str:
+    """Return what was skipped as text; empty if nothing was."""
+    found = [counted(count, f"{kind} partition") for kind, count in left_out.items() if count]
+    return f"Left out: {' and '.join(found)} (--all counts them too)." if found else ""
+
+
+def _picture(plot: Path | None, force: bool) -> ResultFile | None:
+    """Open the file of --plot. Raises CallError before the counting if the picture could not be written."""
+    if plot is None:
+        return None
+    if plot.suffix[1:] not in FORMATS:
+        raise CallError(f"--plot {plot}: the name has to end in .{', .'.join(FORMATS)}")
+    plotting()
+    return ResultFile(plot, force=force)
+
+
+def _draw(total: Stats, picture: ResultFile, kind: str) -> None:
+    try:
+        with picture:
+            draw(total, picture.file, kind)
+            picture.commit()
+    except OSError as error:
+        raise ToolError(f"{picture.path} could not be written: {error.strerror or error}") from error
+    print(f"The picture is in {picture.path}.", file=sys.stderr)

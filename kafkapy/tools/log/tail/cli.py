@@ -1,0 +1,74 @@
+"""`kafkapy log tail`: print the last records of a partition, and new ones as they are appended."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kafkapy.log.offline.places import places_in
+from kafkapy.tools.common.record_formats import Format
+from kafkapy.tools.log.decoders.options import (
+    KeyDecoding,
+    OffsetsDecoding,
+    TransactionsDecoding,
+    ValueDecoding,
+    decoder_of,
+)
+from kafkapy.tools.log.record_lines import RecordLines
+from kafkapy.tools.log.tail.follow import Follower, Show
+
+# Between polls without new records: too short to be noticed, and almost no work.
+INTERVAL_S = 0.2
+
+
+def tail(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Partitions, topics or log directories.")],
+    count: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many records of each partition.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Then print new records, until Ctrl-C.")] = False,
+    control: Annotated[bool, typer.Option("--control", help="Transaction markers, too.")] = False,
+    form: Annotated[Format, typer.Option("--format", help="What to print of each record.")] = Format.FULL,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    offsets_decoder: OffsetsDecoding = False,
+    transaction_log_decoder: TransactionsDecoding = False,
+    key_decoder: KeyDecoding = None,
+    value_decoder: ValueDecoding = None,
+) -> None:
+    """Print the last records of partitions from their files; with -f also records that a broker appends.
+
+    This prints what is on disk, not only what consumers may see: records above the high watermark and of open or
+    aborted transactions, too. It continues in new segments, and reports a truncated log or a deleted start.
+
+    Examples:
+
+        kafkapy log tail data/flights-0
+
+        kafkapy log tail -f --json data/flights | jq .value
+    """
+    lines = RecordLines(
+        Format.JSON if as_json else form,
+        decoder_of(offsets_decoder, transaction_log_decoder, key_decoder, value_decoder),
+    )
+    out = sys.stdout.buffer
+    followers = [
+        Follower(place, lambda said: print(said, file=sys.stderr), control=control) for place in places_in(paths)
+    ]
+
+    def shown(follower: Follower) -> Show:
+        return lambda one: out.write(lines.line(follower.place, one.record, control=one.control))
+
+    try:
+        for follower in followers:
+            follower.last(count, shown(follower))
+        out.flush()
+        while follow:
+            came = [follower.poll(shown(follower)) for follower in followers]
+            out.flush()
+            if not any(came):
+                time.sleep(INTERVAL_S)
+        if lines.undecoded:
+            print(f"Records that were not decoded: {lines.undecoded}; {lines.why}.", file=sys.stderr)
+    finally:
+        for follower in followers:
+            follower.close()

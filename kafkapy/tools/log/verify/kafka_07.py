@@ -1,0 +1,41 @@
+"""Checks of a partition of Kafka 0.7: every message's checksum at every level, and segments without gaps."""
+
+from pathlib import Path
+
+from kafkapy.log.offline.files_07 import Reader07, gap_in, segments_07
+from kafkapy.record.kafka07 import CorruptMessage, messages_in
+from kafkapy.tools.log.verify.report import Report
+
+
+def check_partition_07(directory: Path, report: Report) -> None:
+    """Check a partition's directory. Raises OSError."""
+    segments = segments_07(directory)
+    for segment in segments:
+        check_segment_07(segment.path, report)
+    gap = gap_in(segments)
+    if gap is not None:
+        report.add(directory, gap)
+
+
+def check_segment_07(path: Path, report: Report) -> None:
+    """Check a segment. After an invalid message the walk continues; an invalid length ends it. Raises OSError."""
+    start, end = int(path.stem), 0
+    report.files += 1
+    with Reader07(path) as log:
+        try:
+            for message in log.messages():
+                report.batches += 1
+                try:
+                    report.records += sum(1 for _ in messages_in(message))
+                except CorruptMessage as error:
+                    sentence = f"the message at position {message.position} is damaged: {error}"
+                    report.add(path, sentence, position=message.position, offset=start + message.position)
+                report.read(message.end - end)
+                end = message.end
+        except CorruptMessage as error:
+            sentence = f"there is no message at position {error.position}: {error}; the rest of the file cannot be read"
+            report.add(path, sentence, position=error.position, offset=start + error.position)
+            return
+        if end < log.size:
+            sentence = f"{log.size - end} bytes at position {end} are no whole message"
+            report.add(path, sentence, position=end, offset=start + end)

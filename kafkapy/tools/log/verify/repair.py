@@ -1,0 +1,145 @@
+"""`kafkapy log verify --repair`: the broker's own recovery of a partition's directory, as after a crash.
+
+The log is truncated after its last valid batch before the first damage, and later segments are deleted. Files that can
+be rebuilt from the log (indexes, snapshots, leader epochs) are deleted if they are wrong, and rebuilt. Nothing valid
+before the first damage is lost.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kafkapy.errors import KafkaError
+from kafkapy.log import checkpoints, leader_epochs, names
+from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log.config import LogConfig
+from kafkapy.log.dir_lock import NAME as LOCK
+from kafkapy.log.dir_lock import DirLock, DirLocked
+from kafkapy.log.environment import Environment
+from kafkapy.log.files import Files
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.runtime.clock import SystemClock
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.log.verify.partition import segments_in
+from kafkapy.tools.log.verify.small_files import CHECKPOINTS
+
+# The broker expires producers after a day without writes; a repair keeps them.
+_FOREVER_MS = 1 << 62
+
+
+class _Afterwards:
+    """A scheduler that keeps what recovery schedules until `run`, which is called when recovery holds no lock."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], object]] = deque()
+
+    def schedule(
+        self, name: str, fn: Callable[[], object], delay_s: float = 0.0, period_s: float | None = None
+    ) -> object:
+        self._waiting.append(fn)
+        return None
+
+    def run(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()()
+
+
+@contextmanager
+def locked(log_dir: Path) -> Iterator[None]:
+    """Hold the lock of a log directory. Raises ToolError if a broker holds it."""
+    path = log_dir / LOCK
+    there = path.exists()
+    try:
+        lock = DirLock(str(log_dir))
+    except DirLocked as error:
+        raise ToolError(f"{log_dir} is in use by a broker: stop it before a repair.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+        if not there:
+            path.unlink(missing_ok=True)
+
+
+def repair(directory: Path, damaged: Collection[Path]) -> str:
+    """Recover a partition's directory, whose log directory is locked; return a sentence about the result.
+
+    damaged: the files in it with problems. Segments before the first of them are not changed. Raises ToolError,
+    OSError.
+    """
+    parsed = names.parse_dir_name(directory.name)
+    if parsed is None or parsed.kind != names.LIVE_DIR:
+        raise ToolError(f"{directory} cannot be repaired: it is not named TOPIC-PARTITION.")
+    if not segments_in(directory):
+        raise ToolError(f"{directory} cannot be repaired: it has no segments of Kafka 0.8 or later.")
+    log_dir = directory.parent
+    before = {path.name: path.stat().st_size for _, path in segments_in(directory)}
+    for path in damaged:
+        if path.suffix in (*names.INDEXES, names.SNAPSHOT) or path.name == leader_epochs.NAME:
+            path.unlink(missing_ok=True)
+    logging.getLogger("kafkapy").addHandler(
+        logging.NullHandler()
+    )  # the sentence returned replaces recovery's log lines
+    afterwards = _Afterwards()
+    env = Environment(str(log_dir), Files(), SystemClock(), afterwards, producer_expiration_ms=_FOREVER_MS)
+    try:
+        log = PartitionLog.load(
+            env,
+            str(directory),
+            parsed.topic,
+            parsed.partition,
+            LogConfig({"file.delete.delay.ms": 0}),
+            clean=False,
+            recovery_point=min(map(_reaches_back_to, damaged), default=0),
+            log_start_offset=_log_start_offset(env.files, log_dir, parsed.topic, parsed.partition),
+        )
+        afterwards.run()
+        log.close()
+        afterwards.run()
+    except KafkaError as error:
+        raise ToolError(f"{directory} cannot be repaired: {error.message}") from error
+    _lower_checkpoints(env.files, log_dir, parsed.topic, parsed.partition, log.log_end_offset)
+    after = {path.name: path.stat().st_size for _, path in segments_in(directory)}
+    return _said(directory, before, after, log.log_end_offset)
+
+
+def _lower_checkpoints(files: Files, log_dir: Path, topic: str, partition: int, end: int) -> None:
+    """Lower checkpoints of the partition to the log's end, as the broker does at start."""
+    for name in CHECKPOINTS:
+        checkpoint = OffsetCheckpoint(files, str(log_dir), name)
+        try:
+            offsets = checkpoint.read()
+        except CheckpointError:
+            continue
+        if offsets.get((topic, partition), 0) > end:
+            checkpoint.write({**offsets, (topic, partition): end})
+
+
+def _reaches_back_to(path: Path) -> int:
+    """Return the offset from which the log must be read to rebuild or truncate this file."""
+    offset = names.offset_of(path.name)
+    if offset is None:
+        return 0
+    return max(0, offset - 1) if path.suffix == names.SNAPSHOT else offset
+
+
+def _log_start_offset(files: Files, log_dir: Path, topic: str, partition: int) -> int:
+    try:
+        return OffsetCheckpoint(files, str(log_dir), checkpoints.LOG_START_OFFSETS).read().get((topic, partition), 0)
+    except CheckpointError:
+        return 0
+
+
+def _said(directory: Path, before: dict[str, int], after: dict[str, int], end: int) -> str:
+    done = [
+        f"{name} was cut from {size} to {after[name]} bytes"
+        for name, size in before.items()
+        if name in after and after[name] < size
+    ]
+    gone = [name for name in before if name not in after]
+    if gone:
+        done.append(f"{len(gone)} later segments were deleted (from {gone[0]} on)")
+    done.append("its indexes and snapshots were rebuilt from the first damage on")
+    return f"{directory}: {', '.join(done)}; the log ends at offset {end}."

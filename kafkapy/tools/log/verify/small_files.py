@@ -1,0 +1,114 @@
+"""Checks of the small text files: that they can be parsed, and that checkpoints name offsets inside their logs."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from kafkapy.log import checkpoints, clean_shutdown, leader_epochs, meta_properties, names, partition_metadata
+from kafkapy.log.checkpoints import numbers, parse_lines
+from kafkapy.log.cleaner_offsets import NAME as CLEANER_OFFSETS
+from kafkapy.tools.log.verify.epochs import read_epochs
+from kafkapy.tools.log.verify.report import Report
+
+# What the offsets in each file are called in messages.
+CHECKPOINTS = {
+    checkpoints.RECOVERY_POINTS: "recovery point",
+    checkpoints.HIGH_WATERMARKS: "high watermark",
+    checkpoints.LOG_START_OFFSETS: "log start offset",
+    CLEANER_OFFSETS: "first offset that was not cleaned",
+}
+NAMES = (
+    *CHECKPOINTS,
+    leader_epochs.NAME,
+    partition_metadata.NAME,
+    meta_properties.NAME,
+    clean_shutdown.NAME,
+)
+
+Offsets = dict[tuple[str, int], int]
+
+
+def check_small_file(path: Path, report: Report) -> None:
+    """Check a file of NAMES by itself. Raises OSError."""
+    if path.name == leader_epochs.NAME:
+        report.checked(path)
+        read_epochs(path, report)
+        return
+    if path.name in CHECKPOINTS:
+        read_checkpoint(path, report)
+        return
+    data = path.read_bytes()
+    report.checked(path, len(data))
+    try:
+        if path.name == partition_metadata.NAME:
+            partition_metadata.parse_metadata(data, str(path))
+        elif path.name == meta_properties.NAME:
+            meta_properties.parse_properties(data, str(path))
+    except ValueError as error:
+        report.add(path, _without(path, error))
+
+
+def read_checkpoint(path: Path, report: Report) -> Offsets:
+    """Return offsets by topic and partition. Reports a file that cannot be read, and returns none."""
+    data = path.read_bytes()
+    report.checked(path, len(data))
+    offsets: Offsets = {}
+    try:
+        for line in parse_lines(data, str(path)):
+            topic, _, rest = line.partition(" ")
+            partition, offset = numbers(rest, 2, str(path))
+            if (topic, partition) in offsets:
+                report.add(path, f"has {topic} {partition} twice")
+            offsets[topic, partition] = offset
+    except ValueError as error:
+        report.add(path, _without(path, error))
+        return {}
+    return offsets
+
+
+def check_offsets(
+    path: Path,
+    offsets: Offsets,
+    logs: Mapping[tuple[str, int], tuple[int, int | None]],
+    report: Report,
+    *,
+    clean: bool = False,
+) -> None:
+    """Check a checkpoint against (start, end) of the existing logs; an end is None if it is not known.
+
+    `offsets` were read by `read_checkpoint` before the logs: those of a running broker grow. clean: the broker was
+    stopped cleanly, so its recovery points are the ends of the logs. Lines of partitions that do not exist are ignored,
+    as by the broker: deletions and moves leave them.
+    """
+    what = CHECKPOINTS[path.name]
+    at_the_end = clean and path.name == checkpoints.RECOVERY_POINTS
+    for key, offset in offsets.items():
+        said = f"has {offset} as the {what} of {key[0]}-{key[1]}"
+        if offset < 0:
+            report.add(path, said, offset=offset)
+            continue
+        end = logs[key][1] if key in logs else None
+        if end is not None and offset > end:
+            report.add(path, f"{said}, but that log ends at {end}", offset=offset)
+        elif end is not None and offset < end and at_the_end:
+            report.add(path, f"{said}, written by a clean stop, but that log ends at {end}", offset=offset)
+
+
+def check_topic_ids(directories: Iterable[Path], report: Report) -> None:
+    """Report partitions of one topic with different ids in `partition.metadata`."""
+    first: dict[str, tuple[bytes, Path]] = {}
+    for directory in directories:
+        path = directory / partition_metadata.NAME
+        parsed = names.parse_dir_name(directory.name)
+        if parsed is None or parsed.kind != names.LIVE_DIR or not path.exists():
+            continue
+        try:
+            found = partition_metadata.parse_metadata(path.read_bytes(), str(path))
+        except ValueError:
+            continue
+        expected, where = first.setdefault(parsed.topic, (found, directory))
+        if found != expected:
+            report.add(path, f"has another topic id than {where.name}, which is of the same topic")
+
+
+def _without(path: Path, error: ValueError) -> str:
+    return str(error).removeprefix(f"{path} ").rstrip(".")

@@ -1,0 +1,1 @@
+"""`kafkapy topics`."""

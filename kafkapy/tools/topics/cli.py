@@ -1,0 +1,195 @@
+"""`kafkapy topics`: list, create, describe, alter and delete topics."""
+
+from typing import Annotated
+
+import typer
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, key_values
+from kafkapy.tools.common.output import counted, print_json, print_table
+from kafkapy.tools.topics.backend import topic_backend
+
+app = typer.Typer(no_args_is_help=True, help="List, create, describe, alter and delete topics.")
+
+Config = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; may be repeated."),
+]
+
+ThroughZooKeeper = Annotated[
+    str | None,
+    typer.Option(
+        "--zookeeper",
+        "-z",
+        metavar="HOST:PORT/CHROOT",
+        help="Ask no broker: read and write the cluster's nodes in ZooKeeper, as Kafka's tools did up to 2.8.",
+    ),
+]
+
+
+@app.command("list")
+def list_topics(
+    context: typer.Context,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Show the topics with their numbers of partitions and replicas.
+
+    Example: kafkapy topics list --json
+    """
+    with topic_backend(context, servers, zookeeper, command_config) as backend:
+        topics = backend.summaries()
+    if as_json:
+        print_json(topics)
+    elif topics:
+        with_state = any(topic.get("markedForDeletion") for topic in topics)
+        print_table(
+            ["topic", "partitions>", "replicas>", "id", *(["state"] if with_state else [])],
+            [
+                (
+                    *(topic[key] for key in ("name", "partitionCount", "replicationFactor", "id")),
+                    *(["marked for deletion" if topic["markedForDeletion"] else ""] if with_state else []),
+                )
+                for topic in topics
+            ],
+        )
+    else:
+        print("There are no topics.")
+
+
+@app.command("create")
+def create_topics(
+    context: typer.Context,
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="One topic or more.")],
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's num.partitions.")] = -1,
+    replicas: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.replication.factor.")
+    ] = -1,
+    config: Config = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do not fail if a topic exists already.")
+    ] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Only check whether the topics could be created.")
+    ] = False,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Create topics.
+
+    Examples:
+
+        kafkapy topics create flights --partitions 4 --config retention.ms=3600000
+
+        kafkapy topics create flights -p 4 -r 1 --zookeeper localhost:2181/kafka
+    """
+    settings = key_values("--config", config or ())
+    with topic_backend(context, servers, zookeeper, command_config) as backend:
+        for name in names:
+            try:
+                count = backend.create(name, partitions, replicas, settings, validate_only=validate_only)
+            except KafkaError as error:
+                if error.code == Errors.TOPIC_ALREADY_EXISTS and if_not_exists:
+                    print(f"Topic {name} is there already.")
+                    continue
+                raise
+            if validate_only:
+                print(f"Topic {name} could be created.")
+            else:
+                print(f"Created topic {name} with {counted(count, 'partition')}.")
+
+
+@app.command("describe")
+def describe_topics(
+    context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Default: all topics.")] = None,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Show partitions with leader, replicas, offsets, and the settings that differ from the broker's.
+
+    Example: kafkapy topics describe flights
+    """
+    with topic_backend(context, servers, zookeeper, command_config) as backend:
+        topics = backend.descriptions(names or ())
+    if as_json:
+        print_json(topics)
+        return
+    for topic in topics:
+        settings = ", ".join(f"{key}={value}" for key, value in topic["configs"].items()) or "as the broker is set"
+        marked = ", marked for deletion" if topic.get("markedForDeletion") else ""
+        print(f"Topic {topic['name']}, id {topic['id'] or 'none yet'}, settings: {settings}{marked}")
+        with_offsets = any("start" in one for one in topic["partitions"])
+        print_table(
+            [
+                *("partition>", "leader>", "epoch>", "replicas", "in sync"),
+                *(("first offset>", "end offset>") if with_offsets else ()),
+            ],
+            [
+                (
+                    *(one["partition"], one["leader"], one["leaderEpoch"]),
+                    *(",".join(map(str, one[ids])) for ids in ("replicas", "isr")),
+                    *((one["start"], one["end"]) if with_offsets else ()),
+                )
+                for one in topic["partitions"]
+            ],
+        )
+
+
+@app.command("alter")
+def alter_topic(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new, larger number.")] = None,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Use the broker's value again; may be repeated."),
+    ] = None,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Add partitions, or change settings.
+
+    Example: kafkapy topics alter flights --partitions 8 --config cleanup.policy=compact
+    """
+    changes, removed = key_values("--config", config or ()), delete_config or []
+    if partitions is None and not changes and not removed:
+        raise CallError("topics alter needs --partitions, --config or --delete-config")
+    with topic_backend(context, servers, zookeeper, command_config) as backend:
+        if changes or removed:
+            backend.alter_settings(name, changes, removed)
+            print(f"Changed {counted(len(changes) + len(removed), 'setting')} of topic {name}.")
+        if partitions is not None:
+            backend.add_partitions(name, partitions)
+            print(f"Topic {name} has {counted(partitions, 'partition')} now.")
+
+
+@app.command("delete")
+def delete_topics(
+    context: typer.Context,
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC")],
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Do not fail if a topic does not exist.")] = False,
+    servers: Servers = DEFAULT_SERVER,
+    zookeeper: ThroughZooKeeper = None,
+    command_config: CommandConfig = None,
+) -> None:
+    """Delete topics and all their records.
+
+    Example: kafkapy topics delete flights
+    """
+    with topic_backend(context, servers, zookeeper, command_config) as backend:
+        for name in names:
+            try:
+                print(backend.delete(name))
+            except KafkaError as error:
+                if error.code != Errors.UNKNOWN_TOPIC_OR_PARTITION or not if_exists:
+                    raise
+                print(f"Topic {name} is not there.")

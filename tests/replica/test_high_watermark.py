@@ -1,0 +1,171 @@
+"""The high watermark with several replicas, and appends with acks=all that wait for it."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.record.batch import build
+from kafkapy.replica.high_watermark import ReplicationWaits, advanced, effective_min_isr
+from tests.coordinator.partitions import lead
+
+offsets = st.integers(0, 100)
+
+
+def batch():
+    return memoryview(bytearray(build([(1_600_000_000_000, None, b"v", [])])))
+
+
+@given(offsets, offsets, st.lists(st.integers(-1, 120)), st.integers(1, 5), st.integers(1, 5))
+def test_it_is_what_all_that_count_have_and_never_goes_back(current, log_end, ends, in_sync, min_isr):
+    found = advanced(current, log_end, ends, in_sync, min_isr)
+    if in_sync < min_isr:
+        assert found == current
+    else:
+        assert found >= current
+        assert found == current or all(found <= end for end in [log_end, *ends])
+        assert found >= min([log_end, *ends])
+
+
+@given(offsets, st.lists(st.integers(-1, 120), min_size=1), st.data())
+def test_progress_of_one_follower_never_lowers_it(log_end, ends, data):
+    before = advanced(0, log_end, ends, 1, 1)
+    one = data.draw(st.integers(0, len(ends) - 1))
+    ends[one] += data.draw(st.integers(0, 50))
+    assert advanced(before, log_end, ends, 1, 1) >= before
+    assert advanced(0, log_end, ends, 1, 1) >= before
+
+
+@pytest.mark.parametrize(("wanted", "replicas", "needed"), [(1, 1, 1), (2, 1, 1), (2, 3, 2), (3, 3, 3), (5, 3, 3)])
+def test_no_more_replicas_are_needed_than_there_are(wanted, replicas, needed):
+    assert effective_min_isr(wanted, replicas) == needed
+
+
+@dataclass
+class Entry:
+    delay_s: float
+    callback: object
+    cancelled: bool = False
+
+    def cancel(self):
+        self.cancelled = True
+
+
+@dataclass
+class ManualTimer:
+    """Stands in for the broker's timer; the test calls `entries[n].callback()`."""
+
+    entries: list = field(default_factory=list)
+
+    def schedule(self, delay_s, callback):
+        self.entries.append(Entry(delay_s, callback))
+        return self.entries[-1]
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.booleans())), st.lists(st.integers(0, 60)))
+def test_each_wait_ends_once_when_it_is_reached_or_its_time_is_up(waits, marks):
+    timer, ended = ManualTimer(), []
+    queue = ReplicationWaits(timer)
+    for number, (offset, _) in enumerate(waits):
+        queue.add(offset, 1.0, lambda error, number=number: ended.append((number, error and error.code)))
+    late = {number for number, (_, expires) in enumerate(waits) if expires}
+    for number in late:
+        timer.entries[number].callback()
+    for mark in marks:
+        queue.advance(mark, None)
+    reached = max(marks, default=0)
+    in_time = {number for number, (offset, expires) in enumerate(waits) if not expires and offset <= reached}
+    assert sorted(ended, key=lambda one: one[0]) == sorted(
+        [(number, Errors.REQUEST_TIMED_OUT) for number in late] + [(number, None) for number in in_time]
+    )
+    assert len(queue.pending) == len(waits) - len(ended)
+    assert all(timer.entries[number].cancelled for number in in_time)
+
+
+def replicated(tmp_path, isr=(0, 1, 2), **settings):
+    """A partition of brokers 0, 1 and 2, led by broker 0, and its timer."""
+    timer = ManualTimer()
+    partition = lead(tmp_path, replicas=(0, 1, 2), isr=isr, timer=timer, **settings)
+    return partition, timer
+
+
+def wait(partition, offset):
+    """The error with which the wait ended is the list's only element; the list is empty while it waits."""
+    outcome = []
+    partition.when_replicated(offset, 5.0, outcome.append)
+    return outcome
+
+
+def test_one_replica_is_enough_at_once(tmp_path):
+    partition = lead(tmp_path, min_insync_replicas=2)
+    assert partition.refusal(-1) is None
+    (verdict,) = partition.append([batch()], None)
+    assert partition.log.high_watermark == 1
+    assert wait(partition, verdict.last_offset + 1) == [None]
+
+
+def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
+    partition, timer = replicated(tmp_path)
+    partition.append([batch(), batch()], None)
+    assert partition.log.high_watermark == 0
+    first, second = wait(partition, 1), wait(partition, 2)
+    partition.follower_at(1, 2)
+    partition.follower_at(2, 1)
+    assert (first, second, partition.log.high_watermark) == ([None], [], 1)
+    partition.follower_at(2, 2)
+    assert (second, partition.log.high_watermark) == ([None], 2)
+    assert all(entry.cancelled for entry in timer.entries)
+
+
+def test_one_that_is_not_in_sync_is_not_waited_for(tmp_path):
+    partition, _ = replicated(tmp_path, isr=(0, 2))
+    partition.append([batch()], None)
+    partition.follower_at(1, 0)
+    partition.follower_at(2, 1)
+    assert wait(partition, 1) == [None]
+
+
+def test_below_the_minimum_nothing_is_appended_nor_shown(tmp_path):
+    partition, _ = replicated(tmp_path, isr=(0,), min_insync_replicas=2)
+    refusal = partition.refusal(-1)
+    assert refusal is not None
+    assert refusal.code == Errors.NOT_ENOUGH_REPLICAS
+    assert "the ISR of __consumer_offsets-0 is [0] and min.insync.replicas is 2" in refusal.message
+    assert partition.refusal(1) is None
+    partition.append([batch()], None)
+    assert partition.log.high_watermark == 0
+
+
+def test_an_isr_that_shrank_after_the_append_is_told_apart(tmp_path):
+    partition, _ = replicated(tmp_path, min_insync_replicas=2)
+    partition.append([batch()], None)
+    outcome = wait(partition, 1)
+    partition.set_replicas((0, 1, 2), (0,))
+    partition.log.set_high_watermark(1)  # the followers had the record before they fell behind
+    partition.advance()
+    assert [one.code for one in outcome] == [Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
+    partition, timer = replicated(tmp_path)
+    partition.append([batch()], None)
+    outcome = wait(partition, 1)
+    (entry,) = timer.entries
+    assert entry.delay_s == 5.0
+    entry.callback()
+    assert [one.code for one in outcome] == [Errors.REQUEST_TIMED_OUT]
+    partition.follower_at(1, 1)
+    partition.follower_at(2, 1)
+    assert len(outcome) == 1
+    assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 1)
+
+
+def test_who_waits_is_told_when_the_partition_ends(tmp_path):
+    partition, _ = replicated(tmp_path)
+    partition.append([batch()], None)
+    before = wait(partition, 1)
+    partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER))
+    after = wait(partition, 1)
+    assert [one.code for one in before + after] == [Errors.NOT_LEADER_OR_FOLLOWER] * 2

@@ -1,0 +1,216 @@
+"""What a broker does with the roles that a controller gives it; the tests are the controller."""
+
+import pytest
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.log.manager import LogManager
+from kafkapy.metadata.roles import ANY_EPOCH, NO_LEADER, TOPIC_DELETED, PartitionRole, StopPartition
+from kafkapy.record.batch import build
+from kafkapy.replica.manager import ReplicaManager
+from kafkapy.replica.roles import Roles
+from kafkapy.runtime.clock import SYSTEM_CLOCK
+from kafkapy.runtime.scheduler import Scheduler
+from kafkapy.runtime.timer import Timer
+
+TOPIC_ID = bytes(range(16))
+ME = 0
+
+
+def batch():
+    return memoryview(bytearray(build([(1_600_000_000_000, None, b"v", [])])))
+
+
+def role(epoch=0, leader=ME, isr=(ME,), replicas=(ME, 1), partition=0, is_new=False):
+    return PartitionRole("t", partition, TOPIC_ID, leader, epoch, 0, isr, replicas, is_new)
+
+
+class Broker:
+    """Log directory, replicas and roles of broker 0; `led` and `lost` are the partitions that it was told of."""
+
+    def __init__(self, directory):
+        self.scheduler = Scheduler()
+        self.logs = LogManager([directory], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=self.scheduler)
+        self.replicas = ReplicaManager(
+            self.logs, broker_id=ME, timer=Timer(SYSTEM_CLOCK), append_pool=None, stall_threshold=1.0
+        )
+        self.led, self.lost = [], []
+        self.replicas.on_led = self.led.append
+        self.replicas.on_lost = self.lost.append
+        self.roles = Roles(self.replicas, lambda topic: LogConfig({}))
+
+    def apply(self, *changes, controller_epoch=1):
+        """The error codes by partition."""
+        failures = self.roles.apply(controller_epoch, changes)
+        assert all(topic == "t" for topic, _ in failures)
+        return {partition: error.code for (_, partition), error in failures.items()}
+
+    def code(self, partition=0):
+        """NONE if the broker leads the partition, else the error with which it says that it does not."""
+        try:
+            self.replicas.get("t", partition)
+        except KafkaError as error:
+            return error.code
+        return Errors.NONE
+
+    def close(self):
+        self.logs.close()
+        self.scheduler.stop()
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path
+
+
+@pytest.fixture
+def broker(directory):
+    broker = Broker(directory)
+    broker.logs.load()
+    yield broker
+    broker.close()
+
+
+def test_it_leads_follows_and_drops(broker, directory):
+    assert broker.apply(role(is_new=True)) == {}
+    partition = broker.replicas.get("t", 0)
+    partition.append([batch()], None)
+    assert (partition.isr, partition.replicas) == ((ME,), (ME, 1))
+    assert broker.apply(role(epoch=1, leader=1)) == {}
+    assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
+    assert broker.lost == [partition]
+    assert broker.apply(role(epoch=2, isr=[ME, 1])) == {}
+    again = broker.replicas.get("t", 0)
+    assert again.leader_epoch == 2
+    assert again.log.log_end_offset == 1
+    assert broker.apply(StopPartition("t", 0, TOPIC_DELETED, delete=True)) == {}
+    assert broker.code() == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.lost == [partition, again]
+    assert not (directory / "t-0").exists()
+
+
+def test_a_drop_without_deletion_keeps_the_log(broker, directory):
+    broker.apply(role(is_new=True))
+    assert broker.apply(StopPartition("t", 0, ANY_EPOCH, delete=False)) == {}
+    assert broker.code() == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert (directory / "t-0").exists()
+
+
+def test_a_deposed_controller_is_not_obeyed(broker):
+    assert broker.apply(role(is_new=True), controller_epoch=5) == {}
+    late = [role(epoch=1, leader=1), role(partition=1, is_new=True)]
+    assert broker.apply(*late, controller_epoch=4) == dict.fromkeys([0, 1], Errors.STALE_CONTROLLER_EPOCH)
+    assert broker.code() == Errors.NONE
+    assert broker.code(1) == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.apply(role(epoch=1), controller_epoch=5) == {}
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+@pytest.mark.parametrize("epoch", [2, 3])
+def test_a_leader_epoch_that_is_not_later_changes_nothing(broker, leader, epoch):
+    broker.apply(role(epoch=3, is_new=True))
+    assert broker.apply(role(epoch=epoch, leader=leader)) == {0: Errors.STALE_CONTROLLER_EPOCH}
+    assert broker.replicas.get("t", 0).leader_epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"),
+    [(2, Errors.FENCED_LEADER_EPOCH), (3, None), (4, None), (ANY_EPOCH, None), (TOPIC_DELETED, None)],
+)
+def test_a_drop_of_an_earlier_leader_epoch_is_refused(broker, epoch, code):
+    broker.apply(role(epoch=3, is_new=True))
+    assert broker.apply(StopPartition("t", 0, epoch, delete=True)) == ({0: code} if code is not None else {})
+    assert (broker.code() == Errors.NONE) == (code is not None)
+
+
+def test_another_topic_id_fails_one_partition_and_not_its_neighbour(broker):
+    broker.apply(role(is_new=True))
+    other = role(epoch=1)._replace(topic_id=bytes(15) + b"\1")
+    assert broker.apply(other, role(partition=1, is_new=True)) == {0: Errors.INCONSISTENT_TOPIC_ID}
+    assert broker.code() == broker.code(1) == Errors.NONE
+
+
+def test_a_partition_without_a_leader_says_so(broker):
+    broker.replicas.expect("t", [0])
+    assert broker.apply(role(leader=NO_LEADER, epoch=-1, isr=[])) == {}
+    assert broker.code() == Errors.LEADER_NOT_AVAILABLE
+
+
+def test_an_append_of_an_earlier_leader_epoch_is_refused_by_the_log(broker):
+    """It was queued, or gathered, when the partition got another leader, or this one again."""
+    broker.apply(role(is_new=True))
+    old = broker.replicas.get("t", 0)
+    broker.apply(role(epoch=1, leader=1))
+    (verdict,) = old.log.append([batch()], 0)
+    assert verdict.code == Errors.NOT_LEADER_OR_FOLLOWER
+    broker.apply(role(epoch=2))
+    (verdict,) = old.log.append([batch()], 0)
+    assert verdict.code == Errors.NOT_LEADER_OR_FOLLOWER
+    assert [entry.epoch for entry in old.log.leader_epochs.entries] == [2]
+    new = broker.replicas.get("t", 0)
+    (verdict,) = new.append([batch()], None)
+    assert verdict.base_offset == 0
+
+
+def test_who_waits_for_replicas_is_answered_when_another_broker_leads(broker):
+    broker.apply(role(isr=[ME, 1], is_new=True))
+    partition = broker.replicas.get("t", 0)
+    partition.append([batch()], None)
+    outcome = []
+    partition.when_replicated(1, 60.0, outcome.append)
+    broker.apply(role(epoch=1, leader=1))
+    assert [error.code for error in outcome] == [Errors.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_changes_for_a_log_that_is_loading_wait_for_it(directory):
+    first = Broker(directory)
+    first.logs.load()
+    first.apply(role(is_new=True))
+    first.close()
+    broker = Broker(directory)
+    broker.replicas.expect("t", [0])
+    broker.logs.loading.begin(on_loaded=broker.roles.loaded)
+    assert broker.apply(role(epoch=1)) == {}
+    assert broker.apply(role(epoch=2)) == {}
+    assert broker.led == []
+    broker.logs.loading.start()
+    assert broker.logs.loading.wait(30)
+    assert [partition.leader_epoch for partition in broker.led] == [2]
+    broker.close()
+
+
+def test_a_drop_takes_back_what_waits_for_a_loading_log(directory):
+    first = Broker(directory)
+    first.logs.load()
+    first.apply(role(is_new=True))
+    first.close()
+    broker = Broker(directory)
+    broker.replicas.expect("t", [0])
+    broker.logs.loading.begin(on_loaded=broker.roles.loaded)
+    broker.apply(role(epoch=1))
+    assert broker.apply(StopPartition("t", 0, TOPIC_DELETED, delete=True)) == {}
+    broker.logs.loading.start()
+    assert broker.logs.loading.wait(30)
+    assert broker.led == []
+    assert broker.code() == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    broker.close()
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_role_that_is_overtaken_by_a_later_one_is_not_taken(broker, leader):
+    """Its thread waits, here for the settings, while another thread carries out what the controller decided next."""
+    broker.replicas.expect("t", [0])
+    make_leader = broker.replicas.make_leader
+
+    def overtaken(first, config):
+        broker.replicas.make_leader = make_leader
+        assert broker.apply(role(epoch=2, leader=leader)) == {}
+        return make_leader(first, config)
+
+    broker.logs.create("t", 0, TOPIC_ID, LogConfig({}))
+    broker.replicas.make_leader = overtaken
+    assert broker.apply(role(epoch=1)) == {0: Errors.NOT_LEADER_OR_FOLLOWER}
+    if leader == ME:
+        assert broker.replicas.get("t", 0).leader_epoch == 2
+    else:
+        assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER

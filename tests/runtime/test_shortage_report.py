@@ -1,0 +1,107 @@
+"""A full disk is reported when it begins, once a minute, and when it is over."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.shortage_report import QUIET_S, REPEAT_S, ShortageReport, free_bytes
+
+FULL = "No space left on device"
+
+
+class Bench:
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self._caplog = caplog
+        self.clock = ManualClock()
+        self.report = ShortageReport("/data", self.clock)
+
+    def refuse(self, times: int = 1, doing: str = "appending to t-0") -> None:
+        for _ in range(times):
+            self.report.refused(doing, FULL)
+
+    def said(self) -> list[tuple[str, str]]:
+        """What was said since the last look."""
+        lines = [(record.levelname, record.message) for record in self._caplog.records]
+        self._caplog.clear()
+        return lines
+
+
+@pytest.fixture
+def bench(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("kafkapy.runtime.shortage_report.free_bytes", lambda directory: "4096")
+    return Bench(caplog)
+
+
+def test_the_first_refusal_is_an_error_that_says_what_is_refused(bench: Bench) -> None:
+    bench.refuse(100)
+    ((level, line),) = bench.said()
+    assert level == "ERROR"
+    assert line.startswith(
+        f"/data cannot be written: {FULL}; bytes free: 4096. Refused: appending to t-0, and everything else "
+    )
+    assert bench.report.lasts
+
+
+def test_once_a_minute_it_says_how_many_were_refused(bench: Bench) -> None:
+    bench.refuse()
+    bench.said()
+    for _ in range(6):
+        bench.clock.advance(REPEAT_S / 6)
+        bench.refuse(10)
+    bench.refuse(10, "appending to __consumer_offsets-3")
+    assert bench.said() == [
+        (
+            "ERROR",
+            f"/data could not be written for 60 s: {FULL}; bytes free: 4096; writes refused since the last line: 51, "
+            "the last one: appending to t-0",
+        )
+    ]
+    bench.clock.advance(REPEAT_S)
+    bench.report.refused("appending to t-0", FULL, 7)
+    ((_, line),) = bench.said()
+    assert "for 120 s:" in line
+    assert "since the last line: 26, " in line
+
+
+def test_the_end_is_one_line_with_the_sum(bench: Bench) -> None:
+    bench.refuse(3)
+    bench.clock.advance(42)
+    bench.refuse(4)
+    bench.said()
+    bench.clock.advance(QUIET_S)
+    bench.report.written()
+    bench.report.written()
+    assert bench.said() == [
+        ("WARNING", "/data can be written again; bytes free: 4096; writes refused: 7, in 42 s"),
+    ]
+    assert not bench.report.lasts
+
+
+def test_writes_that_still_fit_do_not_end_it(bench: Bench) -> None:
+    for _ in range(100):
+        bench.refuse()
+        bench.clock.advance(QUIET_S / 2)
+        bench.report.written()
+    assert len(bench.said()) == 1 + 100 * QUIET_S / 2 // REPEAT_S
+    assert bench.report.lasts
+
+
+def test_the_next_shortage_is_another_one(bench: Bench) -> None:
+    bench.refuse(5)
+    bench.clock.advance(QUIET_S)
+    bench.report.written()
+    bench.said()
+    bench.refuse(2)
+    assert [level for level, _ in bench.said()] == ["ERROR"]
+    bench.clock.advance(QUIET_S)
+    bench.report.written()
+    ((_, line),) = bench.said()
+    assert "writes refused: 2, in 0 s" in line
+
+
+def test_free_bytes_are_those_of_the_disk(tmp_path: Path) -> None:
+    assert int(free_bytes(str(tmp_path))) > 0
+    assert free_bytes(str(tmp_path / "gone")) == "unknown (No such file or directory)"

@@ -1,0 +1,113 @@
+"""The settings of a secured broker refuse the start of this one, which would be open."""
+
+import pytest
+
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config_security import check
+from kafkapy.tools.main import main
+from tests.server.conftest import start_broker
+
+EVERYTHING = "lets every client read, change and delete everything"
+NO_LOGIN = "lets every client in without a login"
+PLAIN = "everything as plain text"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meaning"),
+    [
+        ("authorizer.class.name", "kafka.security.authorizer.AclAuthorizer", EVERYTHING),
+        ("super.users", "User:admin", EVERYTHING),
+        ("allow.everyone.if.no.acl.found", "false", EVERYTHING),
+        ("sasl.enabled.mechanisms", "SCRAM-SHA-256", NO_LOGIN),
+        ("sasl.kerberos.service.name", "kafka", NO_LOGIN),
+        ("sasl.of.a.newer.kafka", "1", NO_LOGIN),
+        ("principal.builder.class", "com.example.Builder", NO_LOGIN),
+        ("connections.max.reauth.ms", "3600000", NO_LOGIN),
+        ("delegation.token.secret.key", "xyzzy", NO_LOGIN),
+        ("ssl.keystore.location", "/etc/kafka/keystore.jks", PLAIN),
+        ("ssl.keystore.password", "xyzzy", PLAIN),
+        ("ssl.client.auth", "required", PLAIN),
+        ("listener.name.external.ssl.client.auth", "required", PLAIN),
+        ("listener.name.external.ssl.truststore.password", "xyzzy", PLAIN),
+        ("listener.name.external.scram-sha-256.sasl.jaas.config", "xyzzy", NO_LOGIN),
+        ("listener.name.external.oauthbearer.sasl.oauthbearer.jwks.endpoint.url", "https://h/", NO_LOGIN),
+        ("listener.name.external.sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
+        ("listener.name.external.principal.builder.class", "com.example.Builder", NO_LOGIN),
+    ],
+)
+def test_a_setting_that_protects_a_kafka_broker_refuses_the_start(name: str, value: str, meaning: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(BrokerConfig({name: value}))
+    message = str(refused.value)
+    assert message.startswith(f"{name}=")
+    assert meaning in message
+    assert message.endswith("; remove it if that is acceptable")
+    assert "xyzzy" not in message
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"authorizer.class.name": "", "super.users": " ", "sasl.enabled.mechanisms": ""},
+        {
+            "security.inter.broker.protocol": "PLAINTEXT",
+            "ssl.client.auth": "none",
+            "ssl.endpoint.identification.algorithm": "",
+        },
+        {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"},
+        {"sasl.mechanism.inter.broker.protocol": "GSSAPI", "connections.max.reauth.ms": "0"},
+        {"listener.name.plaintext.ssl.client.auth": "none", "listener.name.plaintext.max.connections": "5"},
+        {"zookeeper.ssl.client.enable": "false", "kafkapy.zookeeper.sasl.username": "kafka"},
+        {"password.encoder.secret": "xyzzy", "confluent.ssl.something": "1"},
+    ],
+)
+def test_what_protects_nothing_passes(settings: dict[str, str]) -> None:
+    check(BrokerConfig(settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"listeners": "EXTERNAL://:9093", "listener.security.protocol.map": "EXTERNAL:SASL_SSL"},
+            "listeners=EXTERNAL://:9093: SASL_SSL is not supported: this broker only speaks PLAINTEXT, without "
+            "encryption and without a login; use PLAINTEXT if that is acceptable",
+        ),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL: SSL is not supported: "),
+        ({"security.inter.broker.protocol": "sasl_ssl"}, "security.inter.broker.protocol=sasl_ssl: "),
+    ],
+)
+def test_only_the_protocol_plaintext_passes(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig(settings)
+    assert str(refused.value).startswith(message)
+
+
+def test_one_sentence_names_all_of_them() -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(
+            BrokerConfig(
+                {"authorizer.class.name": "Acl", "num.partitions": "3", "super.users": "User:a", "ssl.protocol": "TLS"}
+            )
+        )
+    assert str(refused.value) == (
+        "authorizer.class.name=Acl: authorization is not supported: this broker lets every client read, change and "
+        "delete everything; remove it if that is acceptable, and the other settings of that kind: super.users, "
+        "ssl.protocol"
+    )
+
+
+def test_a_refused_start_opens_nothing(tmp_path) -> None:
+    with pytest.raises(ConfigError, match=r"^authorizer\.class\.name=Acl: authorization is not supported"):
+        start_broker(tmp_path / "data", authorizer_class_name="Acl")
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_command_says_it_in_one_line(tmp_path, capsys) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(f"log.dirs={tmp_path}/data\nlisteners=PLAINTEXT://127.0.0.1:0\nsuper.users=User:admin\n")
+    assert main(["start", str(properties)]) != 0
+    assert "super.users" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,78 @@
+"""What clients are told when a controller gives partitions of this broker to another: the test is the controller."""
+
+import pytest
+
+from kafkapy.errors import Errors
+from kafkapy.metadata.cache import Node
+from kafkapy.metadata.roles import PartitionRole
+from kafkapy.protocol.apis import FIND_COORDINATOR, HEARTBEAT, METADATA, PRODUCE
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_produce import batch, request
+
+OTHER = 7
+
+
+class Cluster:
+    """Broker 0, and broker 7, which is only known by name."""
+
+    def __init__(self, directory):
+        self.server = start_broker(directory, broker_id=0, offsets_topic_num_partitions=1)
+        self.services = self.server.services
+        self.wire = Wire(self.server)
+
+    def hand_over(self, topic, leader_epoch=1):
+        """Broker 7 leads partition 0 of the topic."""
+        made = self.services.topics.get(topic)
+        roles = [PartitionRole(topic, 0, made.id, OTHER, leader_epoch, 1, [0, OTHER], [0, OTHER])]
+        assert self.services.roles.apply(1, roles) == {}
+        self.services.roles.update_metadata(1, roles)
+
+    def start_other(self):
+        nodes = self.services.cache.nodes("PLAINTEXT")
+        self.services.cache.set_brokers(OTHER, {"PLAINTEXT": [*nodes, Node(OTHER, "other", 9097, None)]})
+
+    def metadata(self, topic):
+        make = METADATA.Request
+        return self.wire.call(METADATA, 12, make(topics=[make.Topics(name=topic)], allow_auto_topic_creation=True))
+
+    def coordinator(self, group):
+        asked = FIND_COORDINATOR.Request(coordinator_keys=[group], key_type=0)
+        return self.wire.call(FIND_COORDINATOR, 4, asked).coordinators[0]
+
+    def close(self):
+        self.wire.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Cluster(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_metadata_names_the_leader_once_it_is_alive(cluster):
+    cluster.metadata("t")
+    cluster.hand_over("t")
+    (partition,) = cluster.metadata("t").topics[0].partitions
+    assert (partition.error_code, partition.leader_id) == (Errors.LEADER_NOT_AVAILABLE, -1)
+    cluster.start_other()
+    answer = cluster.metadata("t")
+    (partition,) = answer.topics[0].partitions
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (Errors.NONE, OTHER, 1)
+    assert partition.isr_nodes == [0, OTHER]
+    assert answer.controller_id == OTHER
+    assert [node.node_id for node in answer.brokers] == [0, OTHER]
+    produced = cluster.wire.call(PRODUCE, 9, request("t", batch(b"v"))).responses[0].partition_responses[0]
+    assert produced.error_code == Errors.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_coordinator_that_moved_is_found_where_it_is(cluster):
+    assert cluster.coordinator("g").node_id == 0
+    cluster.hand_over("__consumer_offsets")
+    assert cluster.coordinator("g").error_code == Errors.COORDINATOR_NOT_AVAILABLE
+    cluster.start_other()
+    found = cluster.coordinator("g")
+    assert (found.error_code, found.node_id, found.host, found.port) == (Errors.NONE, OTHER, "other", 9097)
+    asked = HEARTBEAT.Request(group_id="g", generation_id=1, member_id="m")
+    assert cluster.wire.call(HEARTBEAT, 4, asked).error_code == Errors.NOT_COORDINATOR

@@ -1,0 +1,79 @@
+"""The tools on the directory of a running broker: indexes are preallocated, the last batch may be half there."""
+
+import shutil
+
+import pytest
+
+from kafkapy.log.offline.stored_batches import LogReader
+from kafkapy.tools.log.dump import indexes as dump_indexes
+from kafkapy.tools.log.verify import partition as partition_check
+from tests.log.support import Bench, batch
+
+NAME = "00000000000000000000"
+
+
+@pytest.fixture(params=[0, 1, 2, 100])
+def log(tmp_path, request):
+    """An open log with so many batches; every one behind the first has an index entry."""
+    log = Bench(tmp_path / "data", index_interval_bytes=1).load()
+    for number in range(request.param):
+        log.append([batch(number, timestamp=number)], 0)
+    log.segments.active.write_behind()
+    yield log
+    log.close()
+
+
+def entries_of(log):
+    return log.segments.active.offset_index.count, log.segments.active.time_index.count
+
+
+def test_verify_finds_no_problem_and_counts_the_bytes_that_were_written(kafkapy, log, tmp_path):
+    code, out, _ = kafkapy("log", "verify", log.dir)
+    assert (code, out.count("no problem found")) == (0, 1)
+    offsets, times = entries_of(log)
+    small = sum((log.dir / name).stat().st_size for name in ("leader-epoch-checkpoint",) if (log.dir / name).exists())
+    assert f", {log.size + 8 * offsets + 12 * times + small:,} bytes, " in out
+
+
+def test_dump_finds_no_problem_and_shows_the_entries_that_were_written(kafkapy, log):
+    offsets, times = entries_of(log)
+    code, out, err = kafkapy("log", "dump", log.dir / f"{NAME}.index", log.dir / f"{NAME}.timeindex")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert sum(line.startswith("offset: ") for line in lines) == offsets
+    assert sum(line.startswith("timestamp: ") for line in lines) == times
+    assert (f"{log.dir / NAME}.index is empty." in lines) == (offsets == 0)
+
+
+def test_a_sanity_check_passes(kafkapy, log):
+    indexes = log.dir / f"{NAME}.index", log.dir / f"{NAME}.timeindex"
+    code, _, err = kafkapy("log", "dump", "--index-sanity-check", *indexes)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("log", [100], indirect=True)
+def test_batches_that_are_appended_and_indexed_after_the_log_was_opened_are_found(kafkapy, log, monkeypatch):
+    size = log.size // 2
+    monkeypatch.setattr(dump_indexes, "LogReader", lambda path: LogReader(path, limit=size))
+    code, _, err = kafkapy("log", "dump", log.dir / f"{NAME}.index", log.dir / f"{NAME}.timeindex")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("log", [2], indirect=True)
+def test_a_batch_that_is_just_being_written_is_not_damage(kafkapy, log, tmp_path, monkeypatch):
+    copy = tmp_path / f"{NAME}.log"
+    shutil.copy(log.dir / f"{NAME}.log", copy)
+    copy.write_bytes(copy.read_bytes()[:-5])
+    assert kafkapy("log", "dump", copy).code == 1
+    monkeypatch.setattr(LogReader, "has_grown", True)
+    code, out, err = kafkapy("log", "dump", copy)
+    assert (code, "invalid" in out, err) == (0, False, "")
+
+
+@pytest.mark.parametrize("log", [2], indirect=True)
+def test_a_segment_that_is_rolled_after_the_directory_was_listed_is_no_problem(kafkapy, log, monkeypatch):
+    listed = partition_check.segments_in(log.dir)
+    monkeypatch.setattr(partition_check, "segments_in", lambda directory: listed)
+    log.roll()
+    code, out, _ = kafkapy("log", "verify", log.dir)
+    assert (code, out.count("no problem found")) == (0, 1)

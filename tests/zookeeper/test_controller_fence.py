@@ -1,0 +1,283 @@
+"""A former controller changes nothing; clients retry, and it succeeds when elected again."""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata import batches
+from kafkapy.metadata.cluster import ClusterRegistry
+from kafkapy.metadata.controller_fence import ControllerFence
+from kafkapy.metadata.topics import PartitionState, TopicRegistry
+from kafkapy.metadata.tree import Create, Delete, Set, Tree, TreeUnavailable, wait
+from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from tests.harness.tcp_proxy import TcpProxy
+from tests.harness.zookeeper import ZooKeeper, eventually
+from tests.zookeeper.conftest import OpenTree, Start
+
+EPOCH = "/controller_epoch"
+
+
+ROUNDS = int(os.environ.get("KAFKAPY_FAULT_ROUNDS", "0"))
+
+
+def value(tree: Tree, path: str) -> Any:
+    return json.loads(tree.get(path).data)
+
+
+def elected(tree: Tree, broker_id: int) -> tuple[TopicRegistry, ControllerFence]:
+    """A broker's topics, once it is the controller."""
+    cluster = ClusterRegistry(tree)
+    fence = ControllerFence(tree)
+    fence.set_term(cluster.become_controller(broker_id, 0))
+    return TopicRegistry(tree, fence=fence), fence
+
+
+def moves_on(tree: Tree) -> None:
+    """What an Apache Kafka broker does that becomes the controller: one change of both nodes."""
+    number = tree.get(EPOCH)
+    steps = [Set(EPOCH, b"%d" % (int(number.data) + 1), number.version)]
+    controller = [Delete("/controller")] if tree.exists("/controller") else []
+    made = Create("/controller", b'{"version":2,"brokerid":7,"timestamp":"0","kraftControllerEpoch":-1}')
+    tree.commit([*controller, made, *steps])
+
+
+def test_each_change_of_a_former_controller_fails_as_a_whole(tree: ZooKeeperTree, open_tree: OpenTree) -> None:
+    topics, fence = elected(tree, 1)
+    topic = wait(topics.create, "t", {0: [1]}, {})
+    moved = wait(topics.create, "moved", {0: [1]}, {})
+    wait(topics.create, "doomed", {0: [1]}, {})
+    wait(topics.mark_deleted, "doomed")
+    tree.commit([Create("/isr_change_notification/n")])
+    tree.commit([Create("/brokers/topics/outside", b'{"version":1,"partitions":{"0":[1]}}')])
+    other = open_tree()
+    eventually(lambda: other.exists("/brokers/topics/outside"))
+    moves_on(other)
+    before = {path: other.get(path) for path in other.subtree("/")}
+    changes: list[Callable[[], object]] = [
+        lambda: wait(topics.create, "new", {0: [1]}, {}),
+        lambda: wait(topics.add_partitions, topic, {1: [1]}),
+        lambda: wait(topics.reassign, moved, moved._replace(assignment={0: [1, 2]}), {}),
+        lambda: wait(topics.mark_deleted, "t"),
+        lambda: wait(topics.remove, "doomed"),
+        lambda: wait(topics.set_states, {("t", 0): PartitionState(1, 9, [1], 1)}),
+        lambda: wait(topics.complete_topic, "outside", 1, lambda name, index: 0),
+        lambda: fence.discard("/isr_change_notification/n"),
+    ]
+    for change in changes:
+        with pytest.raises(KafkaError) as caught:
+            change()
+        assert caught.value.code == Errors.NOT_CONTROLLER
+    assert {path: other.get(path) for path in other.subtree("/")} == before
+    assert ClusterRegistry(tree).become_controller(1, 0) is None
+    fence.set_term(None)
+    with pytest.raises(KafkaError, match="no longer the controller"):
+        wait(topics.create, "new", {0: [1]}, {})
+    other.commit([Delete("/controller")])
+    eventually(lambda: not tree.exists("/controller"))
+    fence.set_term(ClusterRegistry(tree).become_controller(1, 0))
+    assert fence.epoch == 3
+    for change in changes:
+        change()
+    assert value(tree, "/brokers/topics/new/partitions/0/state")["controller_epoch"] == 3
+    assert not tree.exists("/brokers/topics/doomed")
+
+
+def test_a_change_sent_before_the_term_ended_and_made_after_it_fails(
+    zookeeper: ZooKeeper, tree: ZooKeeperTree, open_tree: OpenTree, connect: str
+) -> None:
+    """The change waits for the connection while another broker is elected; the session outlives both."""
+    proxy = TcpProxy(zookeeper.port)
+    behind = open_tree(f"{proxy.address}/{connect.partition('/')[2]}", session_timeout_ms=6000)
+    try:
+        topics, _ = elected(behind, 1)
+        wait(topics.create, "t", {0: [1]}, {})
+        proxy.cut()
+        eventually(lambda: not behind.is_reachable)
+        outcome: list[Any] = []
+        topics.create("late", {0: [1]}, {}, lambda topic, error: outcome.append(error))
+        eventually(lambda: tree.exists("/brokers/topics/t"))
+        moves_on(tree)
+        proxy.mend()
+        eventually(lambda: outcome)
+        assert outcome[0].code == Errors.NOT_CONTROLLER
+        assert not tree.exists("/brokers/topics/late")
+        assert not tree.exists("/config/topics/late")
+    finally:
+        behind.close()
+        proxy.close()
+
+
+def test_a_former_controller_handles_no_changes_until_it_is_elected_again(
+    start: Start, tree: ZooKeeperTree, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    server = start()
+    controller, topics = server.services.controller, server.services.topics
+    controller.create("t", partitions=1)
+    controller.create("half", partitions=1)
+    moves_on(tree)
+    tree.commit([Create("/brokers/topics/meanwhile", b'{"version":1,"partitions":{"0":[0]}}')])
+    eventually(lambda: "/brokers/topics/meanwhile is another controller's" in caplog.text)
+    with pytest.raises(KafkaError) as caught:
+        controller.create("mine", partitions=1)
+    assert caught.value.code == Errors.NOT_CONTROLLER
+    with pytest.raises(KafkaError):
+        controller.delete("half")
+    assert "half" in topics, "nothing was done before the tree had it"
+    assert server.services.replicas.holds("t", 0), "what it leads it leads on"
+    tree.commit([Create("/admin/delete_topics/half")])  # the other's own; it may not be taken away from it
+    eventually(lambda: "/admin/delete_topics is another controller's" in caplog.text)
+    assert tree.exists("/brokers/topics/half")
+    tree.commit([Delete("/controller")])
+    eventually(lambda: server.services.replicas.holds("meanwhile", 0))
+    eventually(lambda: not tree.exists("/brokers/topics/half") and not tree.exists("/admin/delete_topics/half"))
+    assert tree.get(EPOCH).data == b"3"
+    controller.create("mine", partitions=1)
+    eventually(lambda: tree.exists("/brokers/topics/mine/partitions/0/state"))
+    assert value(tree, "/brokers/topics/mine/partitions/0/state")["controller_epoch"] == 3
+
+
+def test_a_deletion_that_another_controller_has_finished_is_over(
+    start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what has the topic's name by then is not touched."""
+    server = start()
+    topics = server.services.topics
+    server.services.controller.create("t", partitions=1)
+    monkeypatch.setattr(server.services.controller, "finish_marked", lambda name: None)
+    wait(topics.mark_deleted, "t")
+    old = topics.marked()[0]
+    eventually(lambda: tree.exists("/admin/delete_topics/t"))
+    moves_on(tree)
+    monkeypatch.undo()
+    doomed = [*tree.subtree("/brokers/topics/t"), *tree.subtree("/config/topics/t"), "/admin/delete_topics/t"]
+    new = Create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    tree.commit([*map(Delete, doomed), new, Delete("/controller")])
+    eventually(lambda: (made := topics.get("t")) is not None and made.id != old.id)
+    eventually(lambda: server.services.replicas.holds("t", 0))
+    assert topics.marked() == []
+    eventually(lambda: tree.exists("/brokers/topics/t/partitions/0/state"))
+    assert value(tree, "/brokers/topics/t/partitions/0/state")["leader"] == 0
+
+
+def test_an_election_that_fails_is_repeated_though_it_was_made(
+    start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start()
+    become, tries = ClusterRegistry.become_controller, []
+
+    def answer_lost(cluster: ClusterRegistry, broker_id: int, time_ms: int) -> Any:
+        term = become(cluster, broker_id, time_ms)
+        tries.append(term)
+        if len(tries) == 1:
+            raise TreeUnavailable("/", "ZooKeeper has not answered")
+        return term
+
+    monkeypatch.setattr(ClusterRegistry, "become_controller", answer_lost)
+    tree.commit([Delete("/controller")])
+    eventually(lambda: len(tries) > 1)
+    assert tries[0] == tries[1]
+    eventually(lambda: server.services.topics.controller_epoch == 2)
+    server.services.controller.create("t", partitions=1)
+
+
+def test_an_election_whose_answer_came_too_late_is_found_out(tree: ZooKeeperTree) -> None:
+    """As if the first had been given up: what it made is our session's, so it is ours."""
+    cluster = ClusterRegistry(tree)
+    term = cluster.become_controller(1, 0)
+    assert term is not None
+    assert cluster.become_controller(1, 5) == term
+    assert cluster.become_controller(2, 5) is None
+    epoch = cluster.register_broker(1, [], None, 0)
+    assert cluster.register_broker(1, [], None, 5) == epoch
+    assert value(tree, "/brokers/ids/1")["timestamp"] == "5"
+
+
+def test_the_epoch_of_a_state_node_that_is_gone_is_not_used_again(
+    start: Start, tree: ZooKeeperTree, tmp_path: Path
+) -> None:
+    state = "/brokers/topics/t/partitions/0/state"
+    first = start()
+    first.services.controller.create("t", partitions=2)
+    first.stop()
+    eventually(lambda: not tree.children("/brokers/ids"))
+    led = b'{"controller_epoch":1,"leader":7,"version":1,"leader_epoch":4,"isr":[7,0]}'
+    tree.commit([Set(state, led)])
+    server = start()
+    eventually(lambda: value(tree, state)["leader_epoch"] == 5)
+    assert "\n5 0\n" in (tmp_path / "0" / "t-0" / "leader-epoch-checkpoint").read_text()
+    tree.commit([Delete(state)])
+    eventually(lambda: tree.exists(state), what="one that is led gets its node back")
+    assert value(tree, state)["leader_epoch"] == server.services.replicas.led_epoch("t", 0) == 5
+    server.stop()
+    eventually(lambda: not tree.children("/brokers/ids"))
+    tree.commit([Delete(state)])
+    again = start()
+    assert value(tree, state) == {"controller_epoch": 3, "leader": 0, "version": 1, "leader_epoch": 6, "isr": [0]}
+    assert again.services.replicas.led_epoch("t", 0) == 6
+    assert value(tree, "/brokers/topics/t/partitions/1/state")["leader_epoch"] == 0
+
+
+def test_a_topic_of_many_partitions_is_made_and_deleted_in_several_changes(
+    tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4000 partitions are more than ZooKeeper takes in one change; here a change is told to be shorter."""
+    count = 4000 if ROUNDS else 20
+    if not ROUNDS:
+        monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
+    topics, _ = elected(tree, 1)
+    wait(topics.create, "wide", {partition: [1] for partition in range(count)}, {})
+    assert [topics.state("wide", partition) for partition in range(count)] == [PartitionState(1, 0, [1], 1)] * count
+    wait(topics.mark_deleted, "wide")
+    wait(topics.remove, "wide")
+    assert not tree.exists("/brokers/topics/wide")
+    assert not tree.exists("/config/topics/wide")
+    assert tree.children("/admin/delete_topics") == []
+
+
+def test_a_wide_topic_that_is_made_in_part_is_finished(
+    start: Start, tree: ZooKeeperTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second of its changes fails; what the first has made is a topic that others might have made."""
+    monkeypatch.setattr(batches, "_MAX_OPERATIONS", 7)
+    server = start()
+    submit, seen = server.services.topics._tree.submit, []
+
+    def second_fails(operations: Any, done: Any) -> None:
+        seen.append(operations)
+        if len(seen) == 2:
+            done(None, TreeUnavailable("/", "nobody answers"))
+        else:
+            submit(operations, done)
+
+    monkeypatch.setattr(server.services.topics._tree, "submit", second_fails)
+    with pytest.raises(KafkaError, match="nobody answers"):
+        server.services.controller.create("wide", partitions=20)
+    eventually(lambda: all(server.services.replicas.holds("wide", partition) for partition in range(20)))
+    eventually(lambda: tree.exists("/brokers/topics/wide/partitions/19/state"))
+
+
+def test_roots_that_may_not_be_read_are_there_all_the_same(open_tree: OpenTree, connect: str) -> None:
+    """Kafka's own brokers make /config/users so that only they can read it."""
+    other = KazooClient(connect.partition("/")[0])
+    other.start()
+    chroot = "/" + connect.partition("/")[2]
+    try:
+        other.ensure_path(f"{chroot}/config")
+        other.create(f"{chroot}/config/users", None, acl=[make_digest_acl("kafka", "secret", all=True)])
+    finally:
+        other.stop()
+        other.close()
+    tree = open_tree()
+    ClusterRegistry(tree)
+    assert tree.exists("/config/topics")
+    assert not tree.exists("/config/users")
+    assert tree.hidden == ["/config/users"]
