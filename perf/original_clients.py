@@ -44,7 +44,7 @@ def measured(*words: str, count: int) -> Took:
 
 
 def _ours(connect: str, topic: str) -> Iterator[object]:
-    from kafkapy.client.original.connector import ConsumerConnector
+    from kafkapy.client.original.consuming.connector import ConsumerConnector
 
     with ConsumerConnector({"zookeeper.connect": connect, "group.id": "perf", "auto.offset.reset": "smallest"}) as own:
         yield from own.create_message_streams({topic: 1})[topic][0]
@@ -104,8 +104,8 @@ def produce(client: str, address: str, topic: str, count: str, size: str) -> Non
 
 
 def _produce_ours(address: str, topic: str, value: bytes, keys: list[bytes], count: int) -> None:
-    from kafkapy.client.original.producer import Producer
-    from kafkapy.client.original.producer_messages import KeyedMessage
+    from kafkapy.client.original.producing.producer import Producer
+    from kafkapy.client.original.producing.producer_messages import KeyedMessage
 
     settings = {"metadata.broker.list": address, "producer.type": "async", "queue.buffering.max.ms": "5"}
     with Producer(settings) as producer:

@@ -31,9 +31,10 @@ from kafkapy.protocol.apis import FETCH as FETCH_API
 from kafkapy.protocol.apis import PRODUCE as PRODUCE_API
 from kafkapy.replica import fetch as replica_fetch
 from kafkapy.replica import partition as replica_partition
-from kafkapy.server import dispatcher, produce_gather
+from kafkapy.server import dispatcher
 from kafkapy.server.api_table import TABLE
 from kafkapy.server.handlers import fetch
+from kafkapy.server.producing import gather as produce_gather
 from kafkapy.testing.broker import Broker
 from perf import frames, markdown
 from perf.closed_loop import closed_loop

@@ -129,7 +129,7 @@ class Group:
 
 
 def main(topic: str, *words: str) -> None:
-    from kafkapy.client.original.connector import ConsumerConnector
+    from kafkapy.client.original.consuming.connector import ConsumerConnector
 
     settings = dict(one.split("=", 1) for one in words)
     members: dict[str, ConsumerConnector] = {}

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.arrow.row_columns import RefusedRow, check_schema, decoded, rows_of
-from kafkapy.client.partitioner import StickyChoice, all_partitions
+from kafkapy.client.producing.partitioner import StickyChoice, all_partitions
 from kafkapy.record.encoded import EncodedBatch
 
 __all__ = ["EncodedBatch", "RowEncoder"]

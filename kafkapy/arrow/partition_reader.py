@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from kafkapy.arrow.rows import MAX_BYTES, MAX_ROWS, RowBuilder
-from kafkapy.client.batch_fetcher import FETCH_BYTES, BatchFetcher, OffsetOutOfRange
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.fetched import Isolation
+from kafkapy.client.fetching.batch_fetcher import FETCH_BYTES, BatchFetcher, OffsetOutOfRange
 
 
 def read_partition(

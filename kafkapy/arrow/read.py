@@ -19,7 +19,7 @@ import pyarrow as pa
 from kafkapy.arrow.partition_reader import read_partition
 from kafkapy.arrow.rows import MAX_ROWS, schema_of
 from kafkapy.arrow.segments import read_segments
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.fetched import Isolation, isolation_level
 from kafkapy.errors import Errors, KafkaError

@@ -14,8 +14,8 @@ import pyarrow as pa
 from kafkapy.arrow.encode import RowEncoder
 from kafkapy.arrow.row_columns import check_schema
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.record_producer import RecordProducer
-from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.producing.record_producer import RecordProducer
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.record.compression import codec_of
 
 

@@ -41,12 +41,12 @@ The original clients, with the class names and properties of their time, work wi
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
-from kafkapy.client.batch_fetcher import BatchFetcher, NothingFetched, OffsetOutOfRange
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.descriptions import NewTopic
+from kafkapy.client.administration.group_admin import GroupAdmin
+from kafkapy.client.administration.txn_admin import TransactionAdmin
 from kafkapy.client.cluster import Broker, Cluster, Partition, Topic
 from kafkapy.client.connection import Connection
-from kafkapy.client.consumer import Consumer, ConsumerRecord
-from kafkapy.client.descriptions import NewTopic
 from kafkapy.client.errors import (
     BrokerTimedOut,
     ClientError,
@@ -60,23 +60,23 @@ from kafkapy.client.errors import (
     TransactionFailed,
     UnsupportedByBroker,
 )
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.group_consumer import GroupConsumer
-from kafkapy.client.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
+from kafkapy.client.fetching.batch_fetcher import BatchFetcher, NothingFetched, OffsetOutOfRange
+from kafkapy.client.fetching.consumer import Consumer, ConsumerRecord
+from kafkapy.client.groups.group_consumer import GroupConsumer
+from kafkapy.client.groups.group_types import GroupMetadata, OffsetAndMetadata, RebalanceListener
 from kafkapy.client.original.errors import ConsumerIdTaken, ConsumerTimeout, OwnershipLost, RebalanceFailed
-from kafkapy.client.record_producer import RecordProducer
-from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
-from kafkapy.client.transactional_producer import TransactionalProducer
-from kafkapy.client.txn_admin import TransactionAdmin
+from kafkapy.client.producing.record_producer import RecordProducer
+from kafkapy.client.producing.transaction_ends import TransactionIdentity, end_transaction
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.extras import how_to_install
 
 if TYPE_CHECKING:
-    from kafkapy.client.original.connector import ConsumerConnector
+    from kafkapy.client.original.consuming.connector import ConsumerConnector
     from kafkapy.client.original.encoders import DefaultEncoder, StringEncoder
     from kafkapy.client.original.filters import Blacklist, Whitelist
-    from kafkapy.client.original.producer import Producer
-    from kafkapy.client.original.producer_hooks import CallbackHandler
-    from kafkapy.client.original.producer_messages import (
+    from kafkapy.client.original.producing.producer import Producer
+    from kafkapy.client.original.producing.producer_hooks import CallbackHandler
+    from kafkapy.client.original.producing.producer_messages import (
         FailedToSendMessage,
         KeyedMessage,
         LostMessages,
@@ -84,8 +84,8 @@ if TYPE_CHECKING:
         ProducerData,
         QueueFull,
     )
-    from kafkapy.client.original.simple_consumer import SimpleConsumer
-    from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageTooLarge
+    from kafkapy.client.original.simple.messages import FetchRequest, MessageTooLarge
+    from kafkapy.client.original.simple.simple_consumer import SimpleConsumer
 
 __all__ = [
     "EARLIEST",
@@ -149,19 +149,19 @@ __all__ = [
 # The module of each original client. They are imported on first use, so that commands which need none start faster.
 _ORIGINAL = {
     "Blacklist": "filters",
-    "CallbackHandler": "producer_hooks",
-    "ConsumerConnector": "connector",  # imports kazoo, which is an optional dependency
+    "CallbackHandler": "producing.producer_hooks",
+    "ConsumerConnector": "consuming.connector",  # imports kazoo, which is an optional dependency
     "DefaultEncoder": "encoders",
-    "FailedToSendMessage": "producer_messages",
-    "FetchRequest": "simple_consumer_messages",
-    "KeyedMessage": "producer_messages",
-    "LostMessages": "producer_messages",
-    "MessageTooLarge": "simple_consumer_messages",
-    "Producer": "producer",
-    "ProducerClosed": "producer_messages",
-    "ProducerData": "producer_messages",
-    "QueueFull": "producer_messages",
-    "SimpleConsumer": "simple_consumer",
+    "FailedToSendMessage": "producing.producer_messages",
+    "FetchRequest": "simple.messages",
+    "KeyedMessage": "producing.producer_messages",
+    "LostMessages": "producing.producer_messages",
+    "MessageTooLarge": "simple.messages",
+    "Producer": "producing.producer",
+    "ProducerClosed": "producing.producer_messages",
+    "ProducerData": "producing.producer_messages",
+    "QueueFull": "producing.producer_messages",
+    "SimpleConsumer": "simple.simple_consumer",
     "StringEncoder": "encoders",
     "Whitelist": "filters",
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.compression import NONE
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.errors import KafkaError
-from kafkapy.log.cleaner_offsets import CleanerOffsets
+from kafkapy.log.cleaner.offsets import CleanerOffsets
 from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.record.validation import MAX_DECOMPRESSED
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.disk_pool import PoolStopped
@@ -18,7 +18,7 @@ from kafkapy.runtime.shortage_report import ShortageReport
 from kafkapy.runtime.threads import NoThread
 
 if TYPE_CHECKING:
-    from kafkapy.log.retention import RetentionPolicy
+    from kafkapy.log.retention.policy import RetentionPolicy
 
 DAY_MS = 86_400_000
 

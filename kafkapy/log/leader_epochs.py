@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkapy.log.checkpoints import CheckpointError, format_lines, numbers, parse_lines
-from kafkapy.log.files import Files
+from kafkapy.log.directories.checkpoints import CheckpointError, format_lines, numbers, parse_lines
+from kafkapy.log.storage.files import Files
 
 NAME = "leader-epoch-checkpoint"
 UNDEFINED_EPOCH = -1

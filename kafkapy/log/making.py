@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
-from kafkapy.log.log_dir import LogDir, TopicPartition
+from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.storage.files import Files
 
 _log = logging.getLogger(__name__)
 

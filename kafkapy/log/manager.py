@@ -17,23 +17,23 @@ from typing import NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
-from kafkapy.log.background_load import ConfigOf, IsStray, Loading
-from kafkapy.log.checkpoints import CheckpointError
-from kafkapy.log.compaction import Compaction
+from kafkapy.log.cleaner.compaction import Compaction
 from kafkapy.log.config import LogConfig
+from kafkapy.log.directories.checkpoints import CheckpointError
+from kafkapy.log.directories.log_dir import LogDir, TopicPartition
+from kafkapy.log.directories.log_dirs import LogDirs, NoLogDir
 from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
 from kafkapy.log.failures import LogDirFailure
-from kafkapy.log.files import Files
+from kafkapy.log.flushing.timed_flush import TimedFlush
 from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
-from kafkapy.log.log_dir import LogDir, TopicPartition
-from kafkapy.log.log_dirs import LogDirs, NoLogDir
+from kafkapy.log.loading.background_load import ConfigOf, IsStray, Loading
 from kafkapy.log.making import make_log
 from kafkapy.log.manager_tasks import ManagerTasks
-from kafkapy.log.open_files import OpenFiles
 from kafkapy.log.parallel import run_all
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.settings import LogSettings
-from kafkapy.log.timed_flush import TimedFlush
+from kafkapy.log.storage.files import Files
+from kafkapy.log.storage.open_files import OpenFiles
 from kafkapy.runtime.clock import Clock
 
 __all__ = ["LogManager", "NoLogDir"]

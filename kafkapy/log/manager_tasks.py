@@ -11,7 +11,7 @@ from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.settings import NEVER_MS
 
 if TYPE_CHECKING:
-    from kafkapy.log.log_dir import LogDir, OpenLogs
+    from kafkapy.log.directories.log_dir import LogDir, OpenLogs
     from kafkapy.log.manager import LogManager
 
 

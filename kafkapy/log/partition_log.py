@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kafkapy._ext.entry_walk import any_older
 from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import cleanup, log_reader, names, partition_metadata, time_lookup
-from kafkapy.log.append_rules import Records, rules_of
-from kafkapy.log.appender import Verdict, append_batches, would_wait
+from kafkapy.log import names
+from kafkapy.log.append.appender import Verdict, append_batches, would_wait
+from kafkapy.log.append.rules import Records, rules_of
 from kafkapy.log.config import LogConfig
+from kafkapy.log.directories import partition_metadata
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import LogDirFailure
-from kafkapy.log.flushing import Flusher
-from kafkapy.log.index_repair import repair_indexes
-from kafkapy.log.load_progress import LoadWatch
-from kafkapy.log.log_loader import LoadedLog, LogLoader
-from kafkapy.log.producer_rebuild import take_snapshot
+from kafkapy.log.flushing.flushing import Flusher
+from kafkapy.log.indexes.repair import repair_indexes
+from kafkapy.log.loading.load_progress import LoadWatch
+from kafkapy.log.loading.log_loader import LoadedLog, LogLoader
+from kafkapy.log.producers.producer_rebuild import take_snapshot
+from kafkapy.log.reading import log_reader, time_lookup
 from kafkapy.log.results import (
     BUSY,
     ActiveProducer,
@@ -35,14 +37,15 @@ from kafkapy.log.results import (
     ReadResult,
     TimestampOffset,
 )
-from kafkapy.log.retention import KafkaRetention, RetentionPolicy
-from kafkapy.log.segment import Segment
-from kafkapy.log.segment_list import SegmentList
-from kafkapy.log.upkeep import Upkeep
+from kafkapy.log.retention import cleanup
+from kafkapy.log.retention.policy import KafkaRetention, RetentionPolicy
+from kafkapy.log.segments.segment import Segment
+from kafkapy.log.segments.segment_list import SegmentList
+from kafkapy.log.segments.upkeep import Upkeep
 from kafkapy.record.file_region import FileRegion
 
 if TYPE_CHECKING:
-    from kafkapy.log.down_conversion import DownConversion
+    from kafkapy.log.reading.down_conversion import DownConversion
 
 __all__ = ["BUSY", "AppendResult", "PartitionLog", "ReadResult"]
 
@@ -492,7 +495,10 @@ class PartitionLog:
         `first_offset`: the offset at which the region was read. May wait for the disk, here and in DownConversion.make.
         Raises LogDirFailure and what DownConversion raises.
         """
-        from kafkapy.log.down_conversion import Chunks, DownConversion  # rarely needed: not imported at every start
+        from kafkapy.log.reading.down_conversion import (  # rarely needed: not imported at every start
+            Chunks,
+            DownConversion,
+        )
 
         doing = f"converting {self.name} from offset {first_offset}"
         limit = self.env.max_decompressed

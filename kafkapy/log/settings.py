@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkapy.log.open_files import UNLIMITED
+from kafkapy.log.storage.open_files import UNLIMITED
 from kafkapy.record.validation import MAX_DECOMPRESSED
 
 if TYPE_CHECKING:
-    from kafkapy.log.retention import RetentionPolicy
+    from kafkapy.log.retention.policy import RetentionPolicy
 
 NEVER_MS = (1 << 63) - 1
 

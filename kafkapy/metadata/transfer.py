@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kafkapy.metadata import paths
-from kafkapy.metadata.batches import batches
-from kafkapy.metadata.node_cache import child_path
 from kafkapy.metadata.tree import Create, Delete, NoNode, Operation, Set, Tree, split_path
+from kafkapy.metadata.zookeeper.batches import batches
+from kafkapy.metadata.zookeeper.node_cache import child_path
 
 # Notifications for running brokers; a starting broker reads everything.
 _NOTIFICATIONS = (paths.CONFIG_CHANGES, paths.ISR_CHANGES, paths.LOG_DIR_EVENTS)

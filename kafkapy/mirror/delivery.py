@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from kafkapy._ext.batch import read_header
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.errors import ConnectionFailed, ProduceFailed
-from kafkapy.client.pending_batch import Delivery
-from kafkapy.client.record_producer import RecordProducer
+from kafkapy.client.producing.pending_batch import Delivery
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.target_settings import TargetSettings
 from kafkapy.record.batch import BatchBuilder, records_of

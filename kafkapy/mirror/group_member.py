@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.errors import CommitFailed, ConnectionFailed
-from kafkapy.client.group_batches import GroupBatches
-from kafkapy.client.group_types import RebalanceListener
+from kafkapy.client.groups.group_batches import GroupBatches
+from kafkapy.client.groups.group_types import RebalanceListener
 from kafkapy.client.original.filters import Blacklist, TopicFilter
 from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.mirror.counts import Waiting

@@ -7,11 +7,11 @@ import re
 import time
 from collections.abc import Iterable
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.group_admin import GroupAdmin, GroupDescription
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError
 from kafkapy.client.fetched import isolation_level
-from kafkapy.client.group_admin import GroupAdmin, GroupDescription
 from kafkapy.errors import KafkaError
 from kafkapy.mirror.counts import Waiting
 from kafkapy.mirror.source_settings import GroupSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.mirror.delivery import target_cluster
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.sources import Piece

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kafkapy.client.fetched import Isolation
-from kafkapy.client.original.settings import ConsumerSettings, consumer_settings
-from kafkapy.metadata.zookeeper_properties import SECURITY
+from kafkapy.client.original.consuming.settings import ConsumerSettings, consumer_settings
+from kafkapy.metadata.zookeeper.properties import SECURITY
 from kafkapy.mirror.properties import Properties
 from kafkapy.runtime.config_def import ConfigError
 

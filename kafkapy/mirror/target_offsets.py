@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.coordinator_link import CoordinatorLink
 from kafkapy.client.errors import UnsupportedByBroker
-from kafkapy.client.group_offsets import ONE_GROUP_UNTIL, STABLE_FROM, fetch_request
+from kafkapy.client.groups.coordinator_link import CoordinatorLink
+from kafkapy.client.groups.group_offsets import ONE_GROUP_UNTIL, STABLE_FROM, fetch_request
 from kafkapy.client.responses import check
 from kafkapy.protocol.apis import OFFSET_FETCH
 

@@ -6,9 +6,9 @@ import logging
 import time
 from collections.abc import Callable
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.administration.admin import Admin
+from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.descriptions import NewTopic
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror.options import CreateTopics
 

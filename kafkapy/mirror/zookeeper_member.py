@@ -19,12 +19,12 @@ from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy._ext.entry_walk import entries_end
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import ClientError
-from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.consuming.connector import ConsumerConnector
+from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Stream
 from kafkapy.client.original.filters import TopicFilter
-from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
 from kafkapy.errors import KafkaError
 from kafkapy.mirror.counts import Waiting
 from kafkapy.mirror.source_settings import ZooKeeperSource

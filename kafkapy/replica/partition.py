@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import Records
+from kafkapy.log.append.rules import Records
 from kafkapy.log.partition_log import AppendResult, PartitionLog, ReadResult
 from kafkapy.log.results import Busy
 from kafkapy.replica.append_queue import AppendQueue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kafkapy.errors import Errors, KafkaError, name_of
-from kafkapy.log.verifications import NO_GUARD
+from kafkapy.log.producers.verifications import NO_GUARD
 
 if TYPE_CHECKING:
     from kafkapy.log.partition_log import PartitionLog

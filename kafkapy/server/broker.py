@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkapy.controller.topic_changes import TopicController
-from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
+from kafkapy.log.storage.files import Files
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
@@ -32,21 +32,21 @@ from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.cleaner import cleaner_settings
-from kafkapy.server.config import BrokerConfig
-from kafkapy.server.config_security import check as check_security
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.dynamic import DynamicConfig
+from kafkapy.server.config.parts import log_settings, network_settings
+from kafkapy.server.config.security import check as check_security
+from kafkapy.server.config.topics import TopicSettings
 from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
-from kafkapy.server.dynamic_config import DynamicConfig
-from kafkapy.server.fetch_sessions import FetchSessionCache
-from kafkapy.server.gauges import register_gauges
+from kafkapy.server.fetching.sessions import FetchSessionCache
 from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_start import LogStart
 from kafkapy.server.metadata_home import StartError, home_of, open_tree
-from kafkapy.server.meters import RequestMeters
-from kafkapy.server.metrics import metrics_page
-from kafkapy.server.part_settings import log_settings, network_settings
+from kafkapy.server.metrics.broker import register_gauges
+from kafkapy.server.metrics.exporter import metrics_page
+from kafkapy.server.metrics.requests import RequestMeters
 from kafkapy.server.services import Services
-from kafkapy.server.topic_settings import TopicSettings
 
 if TYPE_CHECKING:
     from kafkapy.server.shared_cluster import SharedCluster

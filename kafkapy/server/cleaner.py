@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.manager import LogManager
 from kafkapy.runtime.counters import Registry
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 
 if TYPE_CHECKING:
     from kafkapy.log.cleaner.service import LogCleaner

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 
-from kafkapy.log.log_dirs import LogDirs
+from kafkapy.log.directories.log_dirs import LogDirs
 from kafkapy.metadata.cache import Node
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
-from kafkapy.server.config_listeners import ANY_ADDRESSES
+from kafkapy.server.config.listeners import ANY_ADDRESSES
 from kafkapy.server.services import Services
 
 

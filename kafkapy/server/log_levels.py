@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.server.config_alter import DELETE, SET, Operation, check_operations
+from kafkapy.server.config.alter import DELETE, SET, Operation, check_operations
 
 ROOT = "root"
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}

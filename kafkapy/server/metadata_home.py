@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from kafkapy.extras import how_to_install
 from kafkapy.log.manager import LogManager
 from kafkapy.metadata import paths
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Tree
 from kafkapy.server.unadopted import why_not_ours
 
 if TYPE_CHECKING:
-    from kafkapy.server.config import BrokerConfig
+    from kafkapy.server.config.broker_config import BrokerConfig
 
 log = logging.getLogger("kafkapy.server.broker")
 
@@ -54,13 +54,13 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
                 "place for it: move it there with `kafkapy zk export`, remove zookeeper.connect, or name other log.dirs"
             )
     try:
-        from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
-        from kafkapy.server.keeper_settings import keeper_settings
+        from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
+        from kafkapy.server.config.zookeeper_client import zookeeper_settings
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
         raise StartError(f"zookeeper.connect needs kazoo: {how_to_install('zookeeper')}") from None
-    tree = ZooKeeperTree(keeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
+    tree = ZooKeeperTree(zookeeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
     stored = logs.dirs.stored_cluster_id()
     if stored is not None and not tree.exists(paths.CLUSTER_ID):
         tree.close()

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy.log.files import Files
-from kafkapy.log.meta_properties import MetaProperties, read_meta
+from kafkapy.log.directories.meta_properties import MetaProperties, read_meta
+from kafkapy.log.storage.files import Files
 from kafkapy.metadata import paths
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.transfer import Difference, NodeData, changes, difference, is_unfinished, persistent_nodes
 from kafkapy.metadata.tree import Tree, TreeError
-from kafkapy.metadata.zookeeper_client import NoChroot, ZooKeeperSettings
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.client import NoChroot, ZooKeeperSettings
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.server.adoption.adopt import locked
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.tree import write_whole

@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from kafkapy.runtime.disk_pool import DiskPool
     from kafkapy.runtime.read_pools import ReadPools
     from kafkapy.server.admission import Authorizer, Quotas
-    from kafkapy.server.config import BrokerConfig
+    from kafkapy.server.config.broker_config import BrokerConfig
+    from kafkapy.server.config.dynamic import DynamicConfig
+    from kafkapy.server.config.topics import TopicSettings
     from kafkapy.server.coordinators import Coordinators
-    from kafkapy.server.dynamic_config import DynamicConfig
-    from kafkapy.server.fetch_sessions import FetchSessionCache
-    from kafkapy.server.meters import RequestMeters
-    from kafkapy.server.topic_settings import TopicSettings
+    from kafkapy.server.fetching.sessions import FetchSessionCache
+    from kafkapy.server.metrics.requests import RequestMeters
 
 
 class Services:

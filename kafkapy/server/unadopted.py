@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from kafkapy.log import identity
-from kafkapy.log.log_dirs import LogDirs
-from kafkapy.log.meta_properties import NAME as META_PROPERTIES
-from kafkapy.metadata.local_tree import FILE_NAME
+from kafkapy.log.directories import identity
+from kafkapy.log.directories.log_dirs import LogDirs
+from kafkapy.log.directories.meta_properties import NAME as META_PROPERTIES
+from kafkapy.metadata.local.tree import FILE_NAME
 
 # The embedded metadata tree after `kafkapy zk export` has moved its content to ZooKeeper and renamed the file.
 EXPORTED = f"{FILE_NAME}.exported"

@@ -120,7 +120,7 @@ class Broker:
 
     def _start_here(self) -> None:
         from kafkapy.server.broker import BrokerServer
-        from kafkapy.server.config import BrokerConfig
+        from kafkapy.server.config.broker_config import BrokerConfig
 
         server = BrokerServer(BrokerConfig(self._settings))
         server.start()

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from kafkapy.client.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, Admin
+from kafkapy.client.administration.admin import APPEND, BROKER, DELETE, SET, SUBTRACT, TOPIC, Admin
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import DEFAULT_SERVER, Json, Servers, cluster_of, key_values
 from kafkapy.tools.common.output import print_json, print_table

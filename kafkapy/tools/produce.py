@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from kafkapy.client.record_producer import RecordProducer
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.record.compression import NAMES
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of

@@ -14,7 +14,7 @@ from kafkapy.version import VERSION
 
 if TYPE_CHECKING:
     from kafkapy.server.broker import BrokerServer
-    from kafkapy.server.config import BrokerConfig
+    from kafkapy.server.config.broker_config import BrokerConfig
 
 INTERRUPTED = 130
 # Bytes of freed memory that the allocator keeps. Compressing a batch of 1 MB needs a few hundred KiB for a moment;
@@ -71,7 +71,7 @@ def config_of(file: str | Path | None, overrides: dict[str, str], given_by: str 
     Raises ToolError for a file that cannot be read, CallError for a wrong override, ConfigError or PropertiesError
     for what is wrong in the file.
     """
-    from kafkapy.server.config import BrokerConfig, ConfigError
+    from kafkapy.server.config.broker_config import BrokerConfig, ConfigError
 
     path = None if file is None else Path(file)
     try:

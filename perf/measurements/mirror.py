@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from kafkapy.client.admin import LATEST, Admin
+from kafkapy.client.administration.admin import LATEST, Admin
 from kafkapy.record.batch import build
 from perf import frames, jars
 from perf.brokers import Broker, java

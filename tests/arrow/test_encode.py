@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.batch import check, iter_batches
 from kafkapy.arrow.encode import RowEncoder
-from kafkapy.client.partitioner import partition_of_key
+from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.record.batch import records_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

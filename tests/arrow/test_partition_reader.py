@@ -9,7 +9,7 @@ import pytest
 from kafkapy.arrow import SCHEMA, DamagedRows
 from kafkapy.arrow.partition_reader import read_partition
 from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer, TransactionalProducer
-from kafkapy.client.batch_fetcher import NothingFetched, OffsetOutOfRange
+from kafkapy.client.fetching.batch_fetcher import NothingFetched, OffsetOutOfRange
 from kafkapy.record.legacy import iter_entries
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import kafkapy.arrow
 from kafkapy.client import ConnectionFailed, Consumer, NewTopic, ProduceFailed
-from kafkapy.client.partitioner import partition_of_key
+from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.errors import KafkaError
 
 

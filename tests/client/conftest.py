@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafkapy.client import cluster as cluster_module
-from kafkapy.client import consumer as consumer_module
-from kafkapy.client import outbox as outbox_module
-from kafkapy.client import record_producer as producer_module
+from kafkapy.client.fetching import consumer as consumer_module
+from kafkapy.client.producing import outbox as outbox_module
+from kafkapy.client.producing import record_producer as producer_module
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.protocol.headers import read_request_header, response_frame

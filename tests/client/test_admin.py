@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkapy.client.admin import BROKER, DELETE, LATEST, SET, TOPIC, Admin
-from kafkapy.client.descriptions import NewTopic
+from kafkapy.client.administration.admin import BROKER, DELETE, LATEST, SET, TOPIC, Admin
+from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 

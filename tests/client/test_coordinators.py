@@ -3,8 +3,8 @@
 import pytest
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.coordinators import GROUP, TRANSACTION, Coordinators
 from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.groups.coordinators import GROUP, TRANSACTION, Coordinators
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 

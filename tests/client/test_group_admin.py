@@ -2,9 +2,9 @@
 
 import pytest
 
+from kafkapy.client.administration.group_admin import GroupAdmin, GroupDescription, GroupListing, Member
 from kafkapy.client.cluster import Broker, Cluster
-from kafkapy.client.group_admin import GroupAdmin, GroupDescription, GroupListing, Member
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION

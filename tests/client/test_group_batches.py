@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy.client import Admin, RecordProducer, TransactionalProducer
 from kafkapy.client.fetched import read_records
-from kafkapy.client.group_batches import GroupBatches
+from kafkapy.client.groups.group_batches import GroupBatches
 from kafkapy.errors import KafkaError
 from kafkapy.protocol import apis
 from kafkapy.testing.broker import Broker

@@ -14,12 +14,9 @@ from kafkapy.client import (
     GroupFailed,
     OffsetAndMetadata,
     RebalanceListener,
-    coordinator_link,
-    group_consumer,
-    group_fetcher,
-    heartbeats,
-    membership,
 )
+from kafkapy.client.fetching import group_fetcher
+from kafkapy.client.groups import coordinator_link, group_consumer, heartbeats, membership
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION

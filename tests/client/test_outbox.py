@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.errors import ProduceFailed
-from kafkapy.client.record_producer import RecordProducer
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import BatchBuilder, records_of
@@ -211,7 +211,7 @@ def test_a_record_that_is_too_large_is_named_with_its_topic_and_size(fake_broker
 
 
 def test_a_request_that_a_broker_hangs_up_on_for_its_size_is_told(fake_broker, hang_up, monkeypatch):
-    monkeypatch.setattr("kafkapy.client.outbox.LONGEST_REQUEST", 1000)
+    monkeypatch.setattr("kafkapy.client.producing.outbox.LONGEST_REQUEST", 1000)
     fake_broker.topics = {"t": [1]}
     Store(fake_broker, ["lost"] * 10, hang_up)
     with RecordProducer(fake_broker.address) as producer:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.client.partitioner import StickyChoice, murmur2, partition_of_key
+from kafkapy.client.producing.partitioner import StickyChoice, murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

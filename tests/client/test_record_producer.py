@@ -4,8 +4,8 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.errors import ClientError, ProduceFailed
-from kafkapy.client.partitioner import partition_of_key
-from kafkapy.client.record_producer import RecordProducer
+from kafkapy.client.producing.partitioner import partition_of_key
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of

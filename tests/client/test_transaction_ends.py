@@ -10,9 +10,9 @@ from kafkapy.client import (
     TransactionalProducer,
     TransactionFailed,
     TransactionIdentity,
-    coordinator_link,
     end_transaction,
 )
+from kafkapy.client.groups import coordinator_link
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import BatchBuilder

@@ -13,8 +13,8 @@ from kafkapy.client import (
     TransactionAborted,
     TransactionalProducer,
     TransactionFailed,
-    coordinator_link,
 )
+from kafkapy.client.groups import coordinator_link
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of

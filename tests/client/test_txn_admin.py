@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from kafkapy.client.administration.txn_admin import ProducerState, TransactionAdmin
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.txn_admin import ProducerState, TransactionAdmin
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 

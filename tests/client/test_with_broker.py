@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kafkapy.client import Consumer, NewTopic, RecordProducer
-from kafkapy.client.admin import BROKER, DELETE, EARLIEST, LATEST, MAX_TIMESTAMP, SET, TOPIC
+from kafkapy.client.administration.admin import BROKER, DELETE, EARLIEST, LATEST, MAX_TIMESTAMP, SET, TOPIC
 from kafkapy.errors import Errors, KafkaError
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import Clock, ManualClock

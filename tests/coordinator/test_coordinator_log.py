@@ -11,7 +11,7 @@ from kafkapy.coordinator.group_machine import base_sequence_of
 from kafkapy.coordinator.shard import Producer
 from kafkapy.coordinator.shards import all_replicas, default_timeout_ms, no_sequence, not_compressed
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.record.batch import records_of
 from kafkapy.record.compression import GZIP
 from kafkapy.replica.partition import Partition

@@ -12,7 +12,7 @@ from kafkapy.coordinator.shard import ACTIVE, FAILED, LOADING, UNLOADED, Shard
 from kafkapy.coordinator.shard_loader import LoadQueue, load, replay_batches
 from kafkapy.coordinator.shards import all_replicas, default_timeout_ms, no_sequence, not_compressed
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.record.batch import build
 from kafkapy.record.control import marker_batch
 from kafkapy.record.legacy import build_set

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.columns import Columns
 from kafkapy._ext.json_lines import json_lines
-from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.record.batch import build
 from kafkapy.record.columns import column_builder
 from kafkapy.tools.common.record_json import record_line

@@ -14,9 +14,9 @@ from kafkapy.log.cleaner.candidates import candidate
 from kafkapy.log.cleaner.cleaning import clean
 from kafkapy.log.cleaner.settings import CleanerSettings
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_log import AppendResult, PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.legacy import check, iter_entries
 from kafkapy.runtime.clock import ManualClock

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.coordinator.transaction_records import STATES, decode_state
-from kafkapy.log.files import Buffer, Files
+from kafkapy.log.storage.files import Buffer, Files
 from kafkapy.record.batch import records_of
 from kafkapy.tools.main import main
 

@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter
 
 from kafkapy.client.connection import Connection
-from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.spark.sink import epochs
 from kafkapy.spark.sink.writers import stream_writer
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from kafkapy.errors import KafkaError
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Buffer, Entry, Files
 from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_log import AppendResult, PartitionLog
+from kafkapy.log.storage.files import Buffer, Entry, Files
 from kafkapy.record.file_region import FileHandle
 from kafkapy.runtime.clock import ManualClock
 from tests.harness.power_cut import UnsyncedFiles

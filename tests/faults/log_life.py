@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkapy._ext.batch import check, iter_batches
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
 from kafkapy.log.partition_log import AppendResult, PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import control_record_of, encode_marker, marker_batch
 from kafkapy.runtime.clock import ManualClock

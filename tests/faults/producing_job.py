@@ -9,9 +9,9 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_hooks import CallbackHandler
-from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage
+from kafkapy.client.original.producing.producer import Producer
+from kafkapy.client.original.producing.producer_hooks import CallbackHandler
+from kafkapy.client.original.producing.producer_messages import FailedToSendMessage, KeyedMessage
 
 
 class Said(CallbackHandler):

@@ -10,7 +10,7 @@ import pytest
 
 import kafkapy.arrow
 from kafkapy.client import Admin, Consumer
-from kafkapy.client.admin import LATEST
+from kafkapy.client.administration.admin import LATEST
 from tests.faults.rounds import rounds
 from tests.harness.brokers import KafkapyBroker, free_port
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import AppendResult, PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import records_of
 from kafkapy.record.legacy import check, iter_entries
 from kafkapy.tools.log.verify.paths import check_path

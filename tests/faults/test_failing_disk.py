@@ -12,11 +12,11 @@ import pytest
 
 from kafkapy.log.environment import Environment
 from kafkapy.log.failures import shortage
-from kafkapy.log.files import Buffer, Files
-from kafkapy.log.flushing import Flusher
+from kafkapy.log.flushing.flushing import Flusher
+from kafkapy.log.storage.files import Buffer, Files
 from kafkapy.record.file_region import FileHandle
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from tests.faults.failing_disk import FailingDisk, Pair, faults
 from tests.harness.power_cut import UnsyncedFiles
 from tests.harness.raw import Connection, values

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kafkapy.client import Admin, RecordProducer
+from kafkapy.client.administration.group_admin import GroupAdmin, OffsetAndMetadata
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.group_admin import GroupAdmin, OffsetAndMetadata
 from tests.harness.brokers import KafkapyBroker, StartFailed
 from tests.harness.raw import Connection, values
 from tests.harness.small_disk import SmallDisk, small_disk

@@ -21,17 +21,17 @@ ROUNDS = rounds(3)
 SOURCE = os.environ.get("KAFKAPY_MIRROR_SOURCE", "kafkapy")
 TARGET = os.environ.get("KAFKAPY_MIRROR_TARGET", "kafkapy")
 COMMIT = (
-    "kafkapy.client.original.connector:ConsumerConnector.commit_offsets"
+    "kafkapy.client.original.consuming.connector:ConsumerConnector.commit_offsets"
     if SOURCE == "zookeeper"
-    else "kafkapy.client.group_offsets:GroupOffsets.commit"
+    else "kafkapy.client.groups.group_offsets:GroupOffsets.commit"
 )
-LINK = "kafkapy.client.transaction_link:TransactionLink"
+LINK = "kafkapy.client.producing.transaction_link:TransactionLink"
 # Around everything that a mirror asks of a coordinator: it may be carried out, and nobody hears of it.
 MOMENTS = {
     False: [
         f"{place}:{when}:2"
         for place in (
-            "kafkapy.client.outbox:Outbox._send",
+            "kafkapy.client.producing.outbox:Outbox._send",
             "kafkapy.mirror.delivery:SafeDelivery.flush",
             COMMIT,
         )
@@ -43,7 +43,7 @@ MOMENTS = {
             (f"{LINK}.init", 2),
             ("kafkapy.mirror.target_offsets:TargetOffsets.fetch", 1),
             (f"{LINK}.add_partitions", 2),
-            ("kafkapy.client.outbox:Outbox._send", 3),
+            ("kafkapy.client.producing.outbox:Outbox._send", 3),
             (f"{LINK}.send_offsets", 5),
             (f"{LINK}.end", 5),
             (COMMIT, 1),

@@ -10,10 +10,10 @@ import pytest
 
 from kafkapy.coordinator.shard_loader import LoadQueue
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.cleaner.compaction import Compaction
 from kafkapy.log.cleaner.settings import CleanerSettings
-from kafkapy.log.compaction import Compaction
 from kafkapy.log.parallel import run_all
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.record.batch import build
 from kafkapy.runtime.clock import SYSTEM_CLOCK, ManualClock
 from kafkapy.runtime.disk_pool import DiskPool
@@ -21,7 +21,7 @@ from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.threads import NoThread
 from kafkapy.runtime.timer import Timer
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from tests.coordinator.partitions import lead
 from tests.harness.thread_limit import thread_limit
 from tests.log.support import ManualScheduler

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.log.files import Files
-from kafkapy.log.flushing import Flusher
-from kafkapy.log.txn_index import AbortedTxn, TxnIndex
+from kafkapy.log.flushing.flushing import Flusher
+from kafkapy.log.indexes.txn_index import AbortedTxn, TxnIndex
+from kafkapy.log.storage.files import Files
 from tests.faults.compacted_life import CompactedLife
 from tests.faults.log_checks import Violation
 from tests.faults.log_life import Life

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata.local_tree import FILE_NAME
+from kafkapy.metadata.local.tree import FILE_NAME
 from tests.faults.power_cuts import BLOCKS
 from tests.faults.rounds import rounds
 from tests.faults.transactional_life import TransactionalLife

@@ -18,11 +18,11 @@ from kafkapy.coordinator.offsets.commits import Commit
 from kafkapy.coordinator.offsets.store import GroupOffset
 from kafkapy.coordinator.shard import Producer
 from kafkapy.errors import KafkaError
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.control import COMMIT, control_record_of
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.power_cut import RecordingFiles
 
 OUT, SOURCE, GROUP = "out", "source", "copiers"

@@ -11,8 +11,8 @@ from pathlib import Path
 from kafkapy._ext.batch import CorruptBatch, read_header
 from kafkapy._ext.lazy_records import LazyRecords
 from kafkapy._ext.records import CorruptRecords
-from kafkapy.client.original.simple_consumer_07 import MessageSet07
-from kafkapy.client.original.simple_consumer_messages import FetchRequest
+from kafkapy.client.original.kafka_07.simple_consumer import MessageSet07
+from kafkapy.client.original.simple.messages import FetchRequest
 from kafkapy.record.batch import payload_of, records_of
 from kafkapy.record.conversion_07 import later_set
 from kafkapy.record.kafka07 import CorruptMessage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from tests.harness.consumed import consumed
 
 from .support import GOLDEN, expected, lines_of, records_of

@@ -4,7 +4,7 @@ import os
 import threading
 
 from kafkapy._ext.segment_scan import Scan
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.record.file_region import FileHandle
 
 PATIENCE_S = 120

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from kazoo.client import KazooClient
 
 from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.administration.group_admin import GroupAdmin
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.zookeeper import SESSION_MS
 
 TOPIC, OTHER, PARTITIONS, RECORDS = "flights", "weather", 3, 10

@@ -7,9 +7,9 @@ import signal
 import sys
 import threading
 
-from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.consuming.connector import ConsumerConnector
+from kafkapy.client.original.consuming.streams import Stream
 from kafkapy.client.original.filters import Whitelist
-from kafkapy.client.original.streams import Stream
 
 
 def main(topic: str, streams: str, *settings: str) -> None:

@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy.log.files import Buffer, Files
+from kafkapy.log.storage.files import Buffer, Files
 from kafkapy.record.file_region import FileHandle
 
 ROOT = 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.client.assignors import ASSIGNORS, Member
-from kafkapy.client.assignors.base import NO_GENERATION, Assignment
 from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.groups.assignors import ASSIGNORS, Member
+from kafkapy.client.groups.assignors.base import NO_GENERATION, Assignment
 from tests.harness import brokers, toolchain
 
 SOURCES = Path(__file__).parent / "assignors"

@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkapy._ext.batch import iter_batches
+from kafkapy.client.administration.group_admin import GroupAdmin
+from kafkapy.client.administration.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.coordinator.offset_records import decode_key
 from kafkapy.coordinator.shards import partition_of
 from kafkapy.coordinator.transaction_records import STATES, TransactionState, encode_key, encode_state

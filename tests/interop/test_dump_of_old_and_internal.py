@@ -10,8 +10,8 @@ import pytest
 
 from kafkapy.coordinator import consumer_group_records, offset_records, transaction_records
 from kafkapy.coordinator.transaction_records import STATES, TransactionState
-from kafkapy.log.producer_snapshots import format_snapshot
-from kafkapy.log.producer_state import BatchNote, ProducerEntry
+from kafkapy.log.producers.producer_snapshots import format_snapshot
+from kafkapy.log.producers.producer_state import BatchNote, ProducerEntry
 from kafkapy.protocol.consumer_protocol import ASSIGNMENT, SUBSCRIPTION
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set

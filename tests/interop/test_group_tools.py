@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import Consumer
 
 from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
+from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from tests.harness import brokers
 from tests.harness.commands import kafkapy, kafkapy_json
 from tests.harness.kafka_tools import KafkaTools, Said

@@ -8,7 +8,7 @@ import pytest
 
 from kafkapy.client import Admin, Consumer, KeyedMessage, NewTopic, Producer, RecordProducer
 from kafkapy.client.fetched import ConsumerRecord
-from kafkapy.client.partitioner import partition_of_key
+from kafkapy.client.producing.partitioner import partition_of_key
 from tests.harness.broker_08 import Kafka08Broker
 from tests.harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
 from tests.harness.zookeeper import ZooKeeper

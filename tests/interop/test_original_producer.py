@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 import pytest
 
-from kafkapy.client.batch_fetcher import OffsetOutOfRange
+from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.original.partitioners import DefaultPartitioner
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage
-from kafkapy.client.original.simple_consumer import EARLIEST, LATEST, MAX_BUFFER, SimpleConsumer
-from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageTooLarge
+from kafkapy.client.original.producing.producer import Producer
+from kafkapy.client.original.producing.producer_messages import FailedToSendMessage, KeyedMessage
+from kafkapy.client.original.simple.messages import FetchRequest, MessageTooLarge
+from kafkapy.client.original.simple.simple_consumer import EARLIEST, LATEST, MAX_BUFFER, SimpleConsumer
 from tests.harness.broker_08 import Kafka08Broker
 from tests.harness.brokers import KafkaBroker, KafkapyBroker
 from tests.harness.zookeeper import ZooKeeper

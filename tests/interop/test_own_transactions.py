@@ -18,7 +18,7 @@ from kafkapy.client import (
     TransactionIdentity,
     end_transaction,
 )
-from kafkapy.client.admin import LATEST
+from kafkapy.client.administration.admin import LATEST
 from kafkapy.client.fetched import Isolation
 from kafkapy.errors import Errors, KafkaError
 from tests.harness.brokers import Broker

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from tests.harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
 from tests.harness.clients.confluent import Confluent
 from tests.harness.consumed import Read, consumed

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.clients.aiokafka_client import AioKafka
 from tests.harness.clients.base import Client, Record
 from tests.harness.clients.confluent import Confluent

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build
 from kafkapy.runtime.clock import ManualClock
 

@@ -8,10 +8,10 @@ import pytest
 from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import BUSY, AppendResult
+from kafkapy.log.storage.files import Files
 
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
 

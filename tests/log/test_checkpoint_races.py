@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
 from kafkapy.log.manager import LogManager
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 from .support import NOW, ManualScheduler, batch

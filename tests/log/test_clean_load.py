@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 
 from .support import Bench, batch, contents, idempotent
 

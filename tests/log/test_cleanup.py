@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from tests.harness.circles import circles_of
 
 from .support import NOW, Bench, batch, idempotent, values_of

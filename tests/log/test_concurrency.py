@@ -7,7 +7,7 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import AppendRules
+from kafkapy.log.append.rules import AppendRules
 from kafkapy.log.partition_log import BUSY
 from kafkapy.runtime.scheduler import Scheduler
 

@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from kafkapy.log.offset_index import OffsetIndex
+from kafkapy.log.indexes.offset_index import OffsetIndex
+from kafkapy.log.indexes.time_index import TimeIndex
 from kafkapy.log.results import BUSY
-from kafkapy.log.time_index import TimeIndex
 
 from .support import NOW, At, Bench, batch, contents, values_of
 

@@ -7,8 +7,8 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.failures import LogDirFailure
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import AppendResult
+from kafkapy.log.storage.files import Files
 
 from .support import Bench, FailingFiles, batch, idempotent, values_of
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import down_conversion
-from kafkapy.log.down_conversion import CHUNK, Chunks, DownConversion
+from kafkapy.log.reading import down_conversion
+from kafkapy.log.reading.down_conversion import CHUNK, Chunks, DownConversion
 from kafkapy.record.batch import build
 from kafkapy.record.conversion import down_convert
 from kafkapy.record.file_region import FileHandle, FileRegion

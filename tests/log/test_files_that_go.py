@@ -5,7 +5,7 @@ import os
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.record.legacy import iter_entries
 
 from .cleaner.support import CleanerBench

@@ -7,16 +7,16 @@ import struct
 import pytest
 
 from kafkapy.log import names
-from kafkapy.log.checkpoints import HIGH_WATERMARKS, OffsetCheckpoint, format_lines, parse_lines
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
+from kafkapy.log.directories.checkpoints import HIGH_WATERMARKS, OffsetCheckpoint, format_lines, parse_lines
+from kafkapy.log.directories.meta_properties import MetaProperties, format_properties, parse_properties
+from kafkapy.log.directories.partition_metadata import format_metadata, parse_metadata
+from kafkapy.log.indexes.offset_index import OffsetIndex
+from kafkapy.log.indexes.time_index import TimeIndex
+from kafkapy.log.indexes.txn_index import TxnIndex
 from kafkapy.log.manager import LogManager
-from kafkapy.log.meta_properties import MetaProperties, format_properties, parse_properties
-from kafkapy.log.offset_index import OffsetIndex
-from kafkapy.log.partition_metadata import format_metadata, parse_metadata
-from kafkapy.log.producer_snapshots import format_snapshot, parse_snapshot
-from kafkapy.log.time_index import TimeIndex
-from kafkapy.log.txn_index import TxnIndex
+from kafkapy.log.producers.producer_snapshots import format_snapshot, parse_snapshot
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 from .support import GOLDEN, At, ManualScheduler, contents

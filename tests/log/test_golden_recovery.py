@@ -10,11 +10,11 @@ import shutil
 
 import pytest
 
-from kafkapy.log import clean_shutdown
-from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
+from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, OffsetCheckpoint
 from kafkapy.log.manager import LogManager
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 from .support import GOLDEN, ManualScheduler, contents

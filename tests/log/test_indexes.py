@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy.log import time_index
-from kafkapy.log.files import Files
-from kafkapy.log.offset_index import OffsetIndex
-from kafkapy.log.time_index import TimeIndex
-from kafkapy.log.txn_index import AbortedTxn, TxnIndex, TxnIndexError
+from kafkapy.log.indexes import time_index
+from kafkapy.log.indexes.offset_index import OffsetIndex
+from kafkapy.log.indexes.time_index import TimeIndex
+from kafkapy.log.indexes.txn_index import AbortedTxn, TxnIndex, TxnIndexError
+from kafkapy.log.storage.files import Files
 
 from .support import At, FailingFiles
 

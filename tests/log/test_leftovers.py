@@ -7,10 +7,10 @@ import shutil
 import pytest
 
 from kafkapy.log import names
-from kafkapy.log.files import Files
-from kafkapy.log.leftovers import clear_leftovers
-from kafkapy.log.load_progress import LoadReport
-from kafkapy.log.segment import Segment
+from kafkapy.log.loading.leftovers import clear_leftovers
+from kafkapy.log.loading.load_progress import LoadReport
+from kafkapy.log.segments.segment import Segment
+from kafkapy.log.storage.files import Files
 
 from .support import Bench, batch, contents, values_of
 

@@ -2,7 +2,7 @@
 
 import logging
 
-from kafkapy.log.load_progress import DirProgress, LoadReport
+from kafkapy.log.loading.load_progress import DirProgress, LoadReport
 
 MIB = 1 << 20
 

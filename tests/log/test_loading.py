@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import clean_shutdown
-from kafkapy.log.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
-from kafkapy.log.files import Files
+from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkapy.log.storage.files import Files
 from tests.harness.gated_files import GatedFiles
 
 from .support import batch, values_of

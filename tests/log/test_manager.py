@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log import clean_shutdown
-from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.config import LogConfig
-from kafkapy.log.dir_lock import DirLocked
-from kafkapy.log.files import Files
-from kafkapy.log.log_loader import LogLoader
+from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from kafkapy.log.directories.dir_lock import DirLocked
+from kafkapy.log.directories.meta_properties import MetaPropertiesError
+from kafkapy.log.loading.log_loader import LogLoader
 from kafkapy.log.manager import LogManager, NoLogDir
-from kafkapy.log.meta_properties import MetaPropertiesError
-from kafkapy.log.retention import KafkaRetention
+from kafkapy.log.retention.policy import KafkaRetention
 from kafkapy.log.settings import LogSettings
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 from .support import NOW, FailingFiles, ManualScheduler, batch, values_of

@@ -2,13 +2,13 @@
 
 import pytest
 
-from kafkapy.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.config import LogConfig
-from kafkapy.log.files import Files
+from kafkapy.log.directories.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkapy.log.manager import LogManager
-from kafkapy.log.producer_snapshots import SnapshotFiles
-from kafkapy.log.segment import Segment
-from kafkapy.log.segment_list import SegmentList
+from kafkapy.log.producers.producer_snapshots import SnapshotFiles
+from kafkapy.log.segments.segment import Segment
+from kafkapy.log.segments.segment_list import SegmentList
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 from .support import NOW, ManualScheduler, batch, values_of

@@ -3,17 +3,17 @@
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.log import appender
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append import appender
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.failures import LogDirFailure
-from kafkapy.log.files import Files
-from kafkapy.log.offset_index import OffsetIndex
+from kafkapy.log.indexes.offset_index import OffsetIndex
+from kafkapy.log.indexes.time_index import TimeIndex
+from kafkapy.log.indexes.txn_index import TxnIndex
 from kafkapy.log.partition_log import AppendResult
-from kafkapy.log.producer_updates import ProducerUpdates
-from kafkapy.log.segment import Segment
-from kafkapy.log.segment_list import SegmentList
-from kafkapy.log.time_index import TimeIndex
-from kafkapy.log.txn_index import TxnIndex
+from kafkapy.log.producers.producer_updates import ProducerUpdates
+from kafkapy.log.segments.segment import Segment
+from kafkapy.log.segments.segment_list import SegmentList
+from kafkapy.log.storage.files import Files
 from kafkapy.record.control import marker_batch
 
 from .support import NOW, Bench, batch, idempotent, values_of

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build
 
 from .support import NOW, Bench, batch, contents, idempotent, values_of
@@ -217,7 +217,7 @@ def test_what_was_done_is_said_in_one_line(tmp_path, caplog):
     later = log.segments.items[3:]
     (tmp_path / "t-0" / f"{0:020d}.index").unlink()
     caplog.clear()
-    with caplog.at_level(logging.INFO, "kafkapy.log.load_progress"):
+    with caplog.at_level(logging.INFO, "kafkapy.log.loading.load_progress"):
         again = Bench(tmp_path, **SETTINGS).load(clean=False)
     (line,) = lines(caplog)
     end = again.log_end_offset
@@ -244,7 +244,7 @@ def test_a_crash_while_damage_is_cut_out_leaves_no_gap(tmp_path):
 def test_a_clean_start_without_damage_says_nothing(tmp_path, caplog):
     filled(tmp_path).close()
     caplog.clear()
-    with caplog.at_level(logging.INFO, "kafkapy.log.load_progress"):
+    with caplog.at_level(logging.INFO, "kafkapy.log.loading.load_progress"):
         Bench(tmp_path, **SETTINGS).load().close()
     assert lines(caplog) == []
 
@@ -253,7 +253,7 @@ def test_a_repair_of_a_log_that_was_stopped_cleanly_is_said_in_one_line(tmp_path
     filled(tmp_path).close()
     (tmp_path / "t-0" / f"{99:020d}.index").write_bytes(b"")
     os.truncate(tmp_path / "t-0" / f"{30:020d}.snapshot", 3)
-    with caplog.at_level(logging.INFO, "kafkapy.log.load_progress"):
+    with caplog.at_level(logging.INFO, "kafkapy.log.loading.load_progress"):
         Bench(tmp_path, **SETTINGS).load()
     (line,) = lines(caplog)
     assert line.startswith("t-0: repaired offsets 0 to 30 in ")

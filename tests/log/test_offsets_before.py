@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kafkapy.log.time_lookup import EARLIEST, LATEST
+from kafkapy.log.reading.time_lookup import EARLIEST, LATEST
 
 from .support import NOW, Bench, batch
 

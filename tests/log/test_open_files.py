@@ -9,10 +9,10 @@ import pytest
 
 from kafkapy.errors import KafkaError
 from kafkapy.log import names
-from kafkapy.log.files import Files
-from kafkapy.log.named_file import NamedFile
-from kafkapy.log.open_files import OpenFiles
 from kafkapy.log.results import BUSY
+from kafkapy.log.storage.files import Files
+from kafkapy.log.storage.named_file import NamedFile
+from kafkapy.log.storage.open_files import OpenFiles
 
 from .support import Bench, batch, values_of
 

@@ -3,11 +3,11 @@
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.files import Files
-from kafkapy.log.producer_rebuild import take_snapshot
-from kafkapy.log.producer_snapshots import SnapshotError, SnapshotFiles, format_snapshot, parse_snapshot
-from kafkapy.log.producer_state import BatchNote, CompletedTxn, ProducerEntry, ProducerState
-from kafkapy.log.producer_updates import ProducerUpdates
+from kafkapy.log.producers.producer_rebuild import take_snapshot
+from kafkapy.log.producers.producer_snapshots import SnapshotError, SnapshotFiles, format_snapshot, parse_snapshot
+from kafkapy.log.producers.producer_state import BatchNote, CompletedTxn, ProducerEntry, ProducerState
+from kafkapy.log.producers.producer_updates import ProducerUpdates
+from kafkapy.log.storage.files import Files
 
 DAY = 86_400_000
 

@@ -8,8 +8,8 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import BUSY
+from kafkapy.log.storage.files import Files
 
 from .support import NOW, Bench, batch, values_of
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafkapy._ext.batch import iter_batches
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.results import Busy
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import ABORT, control_record_of, marker_batch

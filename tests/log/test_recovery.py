@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from kafkapy.log.segment import Segment
+from kafkapy.log.segments.segment import Segment
 from kafkapy.record.compression import GZIP, NONE
 from kafkapy.record.legacy import build_set
 

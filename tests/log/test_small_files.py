@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.log import names
-from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint
-from kafkapy.log.files import Files
+from kafkapy.log.directories.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log.directories.meta_properties import MetaPropertiesError, parse_properties
+from kafkapy.log.directories.partition_metadata import PartitionMetadataError, parse_metadata
 from kafkapy.log.leader_epochs import LeaderEpochCache
-from kafkapy.log.meta_properties import MetaPropertiesError, parse_properties
-from kafkapy.log.partition_metadata import PartitionMetadataError, parse_metadata
+from kafkapy.log.storage.files import Files
 
 from .support import FailingFiles
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.log.config import LogConfig
+from kafkapy.log.flushing.timed_flush import SHORTEST_MS, TimedFlush
 from kafkapy.log.settings import NEVER_MS
-from kafkapy.log.timed_flush import SHORTEST_MS, TimedFlush
 from kafkapy.runtime.clock import ManualClock
 
 

@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from kafkapy.log import clean_shutdown
-from kafkapy.log.append_rules import OwnBatch
-from kafkapy.log.files import Files
+from kafkapy.log.append.rules import OwnBatch
+from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.storage.files import Files
 from kafkapy.record.control import marker_batch
 
 from .support import NOW, Bench, idempotent

@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from kafkapy.log.cleaner_offsets import NAME, CleanerOffsets
-from kafkapy.log.files import Files
-from kafkapy.log.upkeep import Interrupted, Upkeep
+from kafkapy.log.cleaner.offsets import NAME, CleanerOffsets
+from kafkapy.log.segments.upkeep import Interrupted, Upkeep
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
 
 

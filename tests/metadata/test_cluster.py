@@ -7,7 +7,7 @@ import pytest
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry, Endpoint
 from kafkapy.metadata.controller_fence import Term
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, Delete
 
 

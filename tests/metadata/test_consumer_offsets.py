@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.consumer_offsets import ConsumerOffsets
-from kafkapy.metadata.local_tree import LocalTree
+from kafkapy.metadata.local.tree import LocalTree
 from kafkapy.metadata.tree import Set, TreeUnavailable, wait
 
 

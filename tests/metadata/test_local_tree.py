@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree, LocalTreeError
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree, LocalTreeError
 from kafkapy.metadata.tree import Create, Set, Tree, TreeUnavailable
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.shortage_report import QUIET_S, ShortageReport

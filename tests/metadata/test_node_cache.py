@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.metadata.node_cache import NodeCache
 from kafkapy.metadata.tree import CHANGED, CHILDREN, CREATED, DELETED, Event, Node, split_path
+from kafkapy.metadata.zookeeper.node_cache import NodeCache
 
 
 def node(created: int = 1, changed: int | None = None) -> Node:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.producer_ids import ProducerIdBlocks, ProducerIds
 from kafkapy.metadata.tree import Done, Operation, Set, TreeUnavailable
 

@@ -11,7 +11,7 @@ from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.controller_fence import ControllerFence, Term
 from kafkapy.metadata.ids import ZERO_ID, encode_id
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import PartitionState, Topic, TopicRegistry
 from kafkapy.metadata.tree import Create, Set, wait
 

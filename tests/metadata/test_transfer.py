@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata import batches, paths
+from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.local_tree import LocalTree
+from kafkapy.metadata.local.tree import LocalTree
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.transfer import NodeData, changes, difference, is_unfinished, persistent_nodes
 from kafkapy.metadata.tree import Create, Set, wait
+from kafkapy.metadata.zookeeper import batches
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import (
     ANY_VERSION,
     BadVersion,
@@ -140,7 +140,7 @@ TestTreeAgainstModel.settings = settings(max_examples=25, stateful_step_count=15
 WRITER = """
 import sys
 from pathlib import Path
-from kafkapy.metadata.local_tree import LocalTree
+from kafkapy.metadata.local.tree import LocalTree
 from kafkapy.metadata.tree import Create, Set
 
 tree = LocalTree(Path(sys.argv[1]))

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kafkapy.metadata.node_cache import NodeCache
 from kafkapy.metadata.tree import Check, Create, Delete, Node, Operation, Set
-from kafkapy.metadata.unanswered_changes import results_if_applied
+from kafkapy.metadata.zookeeper.node_cache import NodeCache
+from kafkapy.metadata.zookeeper.unanswered_changes import results_if_applied
 
 SENT = 10  # the last change known when it was sent
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.client import Admin, ProduceFailed
-from kafkapy.client.pending_batch import Delivery
+from kafkapy.client.producing.pending_batch import Delivery
 from kafkapy.mirror.at_least_once import AtLeastOnce
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.delivery import SafeDelivery, _Sent

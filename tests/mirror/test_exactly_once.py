@@ -5,7 +5,7 @@ import time
 import pytest
 
 from kafkapy.client import Admin, Cluster, ConnectionFailed, GroupAdmin
-from kafkapy.client.transaction_link import TransactionLink
+from kafkapy.client.producing.transaction_link import TransactionLink
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.exactly_once import ExactlyOnce, NotEnded
 from kafkapy.mirror.options import MirrorOptions

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from kafkapy.client.descriptions import FoundOffset
+from kafkapy.client.administration.descriptions import FoundOffset
+from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Stream
 from kafkapy.client.original.filters import Whitelist
-from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.mirror import zookeeper_member
 from kafkapy.mirror.source_settings import read_source

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkapy._ext.batch import check
 from kafkapy.client.fetched import read_records
-from kafkapy.client.partitioner import partition_of_key
+from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.record import compression, control
 from kafkapy.record.batch import BatchBuilder, build, records_of
 from kafkapy.record.columns import DamagedBatch

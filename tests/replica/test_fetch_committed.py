@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan
 from kafkapy.replica.partition import READ_COMMITTED, Partition

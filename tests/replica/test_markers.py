@@ -7,8 +7,8 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
 from kafkapy.log.environment import Environment
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build
 from kafkapy.replica.markers import OFFSETS_TOPIC, MarkerWriter
 from kafkapy.replica.partition import Partition

@@ -13,7 +13,7 @@ from kafkapy.replica.old_clients import OldClientReads
 from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
-from kafkapy.server.fetch_session import FetchPartition
+from kafkapy.server.fetching.session import FetchPartition
 from tests.log.support import Bench, batch
 
 

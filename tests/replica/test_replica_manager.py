@@ -1,8 +1,8 @@
 """Leading partitions whose logs are there already."""
 
 from kafkapy.log.config import LogConfig
+from kafkapy.log.directories.partition_metadata import read_topic_id
 from kafkapy.log.manager import LogManager
-from kafkapy.log.partition_metadata import read_topic_id
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.replica.manager import ReplicaManager
 from kafkapy.runtime.clock import SYSTEM_CLOCK

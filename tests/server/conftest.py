@@ -8,7 +8,7 @@ import pytest
 from kafkapy.protocol.apis import Api
 from kafkapy.protocol.headers import read_response_header, request_frame
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 
 
 def start_broker(log_dir, *, files=None, wait=True, **settings):

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.server.config import BrokerConfig, ConfigError, PropertiesError
-from kafkapy.server.config_listeners import Listener
+from kafkapy.server.config.broker_config import BrokerConfig, ConfigError, PropertiesError
+from kafkapy.server.config.listeners import Listener
 
 
 def test_nothing_set_means_kafkas_defaults() -> None:

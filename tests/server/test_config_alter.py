@@ -1,8 +1,7 @@
 import pytest
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.server.config import BrokerConfig
-from kafkapy.server.config_alter import (
+from kafkapy.server.config.alter import (
     APPEND,
     DELETE,
     SET,
@@ -15,7 +14,8 @@ from kafkapy.server.config_alter import (
     replaced,
     topic_operations,
 )
-from kafkapy.server.config_dynamic import usable
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.dynamic_keys import usable
 
 
 def refused(code: int, call: object, *arguments: object, **keywords: object) -> str:

@@ -1,14 +1,14 @@
 from pathlib import Path
 
 from kafkapy.log.config import TOPIC_KEYS
-from kafkapy.server.config_docs import page
-from kafkapy.server.config_keys import BROKER_KEYS
+from kafkapy.server.config.docs import page
+from kafkapy.server.config.keys import BROKER_KEYS
 
 DOCS = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 def test_the_committed_page_is_what_the_tables_say() -> None:
-    assert DOCS.read_text() == page(), "run: python -m kafkapy.server.config_docs > docs/configuration.md"
+    assert DOCS.read_text() == page(), "run: python -m kafkapy.server.config.docs > docs/configuration.md"
 
 
 def test_the_page_has_every_setting_that_is_not_internal() -> None:

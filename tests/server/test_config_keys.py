@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.server.config_keys import (
+from kafkapy.server.config.keys import (
     BROKER_KEYS,
     DEFAULTS_HERE,
     READ_ONLY_HERE,

@@ -1,7 +1,7 @@
 import pytest
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config_listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
+from kafkapy.server.config.listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
 
 PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "IN": "PLAINTEXT", "SSL": "SSL"}
 

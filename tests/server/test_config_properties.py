@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.server.config_properties import PropertiesError, load_properties, parse_properties
+from kafkapy.server.config.properties import PropertiesError, load_properties, parse_properties
 
 
 @pytest.mark.parametrize(

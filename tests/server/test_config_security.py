@@ -3,8 +3,8 @@
 import pytest
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config import BrokerConfig
-from kafkapy.server.config_security import check
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.security import check
 from kafkapy.tools.main import main
 from tests.server.conftest import start_broker
 

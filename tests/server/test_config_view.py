@@ -1,8 +1,8 @@
 from kafkapy.log.config import TOPIC_KEYS
 from kafkapy.runtime.config_def import ConfigType
-from kafkapy.server.config import BrokerConfig
-from kafkapy.server.config_keys import BROKER_KEYS
-from kafkapy.server.config_view import (
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.keys import BROKER_KEYS
+from kafkapy.server.config.view import (
     Entry,
     Source,
     Synonym,

@@ -5,7 +5,7 @@ import pytest
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.tree import wait
 from kafkapy.protocol.apis import DESCRIBE_CONFIGS
-from kafkapy.server.config_alter import DELETE, SET, broker_operations
+from kafkapy.server.config.alter import DELETE, SET, broker_operations
 from tests.server.conftest import Wire, start_broker
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
 from kafkapy.record.control import marker_batch

@@ -6,8 +6,8 @@ import pytest
 
 from kafkapy.errors import Errors
 from kafkapy.replica.fetch import FetchRead
-from kafkapy.server.fetch_session import FetchPartition
-from kafkapy.server.fetch_sessions import FINAL_EPOCH, FetchSessionCache
+from kafkapy.server.fetching.session import FetchPartition
+from kafkapy.server.fetching.sessions import FINAL_EPOCH, FetchSessionCache
 
 ZERO = bytes(16)
 

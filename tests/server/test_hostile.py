@@ -13,7 +13,7 @@ from kafkapy.record.legacy import build_set
 from kafkapy.server import dispatcher
 from kafkapy.server.handlers import fetch, metadata
 from kafkapy.server.handlers import produce as handler
-from kafkapy.server.produce_gather import Gather
+from kafkapy.server.producing.gather import Gather
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, make_topic, produce
 

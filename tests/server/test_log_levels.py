@@ -6,7 +6,7 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kafkapy.server.config_alter import APPEND, DELETE, SET, SUBTRACT
+from kafkapy.server.config.alter import APPEND, DELETE, SET, SUBTRACT
 from kafkapy.server.log_levels import alter, levels
 
 LOGGER = 8

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.log.down_conversion import DownConversion
+from kafkapy.log.reading.down_conversion import DownConversion
 from kafkapy.protocol.apis import FETCH
 from kafkapy.record.batch import build
 from kafkapy.record.legacy import iter_entries

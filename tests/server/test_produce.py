@@ -10,7 +10,7 @@ from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, METADATA, PRODUCE
 from kafkapy.protocol.headers import request_frame
 from kafkapy.record.batch import build, records_of
 from kafkapy.replica import stall
-from kafkapy.server import produce_gather
+from kafkapy.server.producing import gather as produce_gather
 from tests.harness.wire import eventually
 from tests.server.conftest import Wire, start_broker
 from tests.server.lab import held

@@ -10,7 +10,7 @@ from kafkapy.errors import Errors
 from kafkapy.log.partition_log import PartitionLog
 from kafkapy.log.results import BUSY
 from kafkapy.protocol.apis import PRODUCE
-from kafkapy.server.produce_gather import Gather
+from kafkapy.server.producing.gather import Gather
 from tests.server.conftest import Wire, start_broker
 from tests.server.lab import LONG, held, turns_of
 from tests.server.test_produce import VERSION, batch, end_offset, fetch_values, make_topic, produce, request

@@ -4,7 +4,7 @@ import pytest
 
 from kafkapy._ext.entry_walk import whole_entries
 from kafkapy.record.legacy import build_set
-from kafkapy.server.produced_form import is_nothing
+from kafkapy.server.producing.form import is_nothing
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -8,7 +8,7 @@ from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, StringType, StructType, TimestampType
 
 from kafkapy.client import Admin, Cluster, NewTopic, RecordProducer
-from kafkapy.client.admin import TOPIC
+from kafkapy.client.administration.admin import TOPIC
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.sink_options import sink_options
 from kafkapy.spark.sink.decisions import Decisions, DecisionsUnusable, ensure_decision_topic, new_decision_topic

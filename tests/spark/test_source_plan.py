@@ -6,8 +6,8 @@ import pytest
 
 import kafkapy
 from kafkapy.client import Admin, ClientError, NewTopic, RecordProducer, TransactionalProducer
-from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.cluster import Cluster
+from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.given import BadOption
 from kafkapy.spark.options.source_options import source_options

@@ -8,7 +8,7 @@ import pytest
 
 import kafkapy
 from kafkapy.client import Admin, Consumer, GroupConsumer, RecordProducer
-from kafkapy.client.admin import BROKER
+from kafkapy.client.administration.admin import BROKER
 from kafkapy.testing.broker import BrokerFailed
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 import pytest
 
 from kafkapy.client import Admin, NewTopic, RecordProducer
-from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.testing.broker import Broker
 from kafkapy.tools.consume import kafka_member
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.options import timestamp_of
 from kafkapy.tools.common.record_json import RecordLine, parse_record, record_line

@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkapy.client.admin import EARLIEST, LATEST
-from kafkapy.client.descriptions import FoundOffset
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.administration.admin import EARLIEST, LATEST
+from kafkapy.client.administration.descriptions import FoundOffset
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.groups.reset_plan import Goal, Reset, plan_goal, plan_offsets
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Create, Set
 
 

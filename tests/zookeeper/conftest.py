@@ -9,10 +9,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkapy.metadata.tree import Tree
-from kafkapy.metadata.zookeeper_client import ZooKeeperSettings
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.broker_07 import Broker07, RealBroker07, start_broker_07
 from tests.harness.golden_07 import GOLDEN_07
 from tests.harness.zookeeper import SESSION_MS, ZooKeeper

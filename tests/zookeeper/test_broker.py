@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.metadata import zookeeper_tree
 from kafkapy.metadata.producer_ids import ProducerIds
 from kafkapy.metadata.tree import Create, Delete, Set, Tree, TreeUnreachable, wait
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper import tree as zookeeper_tree
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.protocol import apis
 from kafkapy.protocol.apis import OFFSET_FETCH
 from kafkapy.server.broker import BrokerServer, StartError

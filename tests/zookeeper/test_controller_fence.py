@@ -12,12 +12,12 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.metadata import batches
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.topics import PartitionState, TopicRegistry
 from kafkapy.metadata.tree import Create, Delete, Set, Tree, TreeUnavailable, wait
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper import batches
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.zookeeper import ZooKeeper, eventually
 from tests.zookeeper.conftest import OpenTree, Start

@@ -10,9 +10,9 @@ import pytest
 from kazoo.exceptions import AuthFailedError
 
 from kafkapy.metadata.tree import Create, Delete, Event, Set, Tree, TreeError, TreeUnavailable, wait
-from kafkapy.metadata.zookeeper_client import ZooKeeperError, ZooKeeperSettings
-from kafkapy.metadata.zookeeper_session import Session
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings
+from kafkapy.metadata.zookeeper.session import Session
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tcp_proxy import TcpProxy
 from tests.harness.zookeeper import SESSION_MS, ZooKeeper, eventually
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kafkapy.metadata.tree import Create, Delete, Tree
-from kafkapy.metadata.zookeeper_session import Session
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.session import Session
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.zookeeper import eventually
 from tests.zookeeper.conftest import Start
 

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkapy.client import Admin, Consumer, RecordProducer
-from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.consuming.connector import ConsumerConnector
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.mirror import zookeeper_member
 from kafkapy.mirror.mirror import Mirror

@@ -11,14 +11,14 @@ from confluent_kafka.cimpl import NewTopic
 
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.transfer import persistent_nodes
 from kafkapy.metadata.tree import Create, Delete, Operation, Set, Tree, TreeUnavailable, wait
-from kafkapy.metadata.zookeeper_client import ZooKeeperSettings
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.metadata_home import StartError
 from kafkapy.server.relocation import to_zookeeper
 from kafkapy.server.unadopted import EXPORTED

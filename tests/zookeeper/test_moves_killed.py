@@ -16,7 +16,7 @@ from kafkapy.log.config import LogConfig
 from kafkapy.log.manager import LogManager
 from kafkapy.metadata.configs import ConfigRegistry
 from kafkapy.metadata.consumer_offsets import offset_operations
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.paths import CONSUMERS
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.transfer import NodeData, persistent_nodes
@@ -24,7 +24,7 @@ from kafkapy.metadata.tree import wait
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
+from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.metadata_home import StartError, open_tree
 from kafkapy.server.unadopted import EXPORTED
 from tests.faults.rounds import rounds
@@ -38,7 +38,7 @@ WHOLE_S = 0.8
 COMMAND = """
 import sys
 import kafkapy.server.relocation
-from kafkapy.metadata import batches
+from kafkapy.metadata.zookeeper import batches
 from kafkapy.tools.main import main
 batches._MAX_OPERATIONS = 20
 print("begins", flush=True)

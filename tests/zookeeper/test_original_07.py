@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkapy.client.errors import UnsupportedByBroker
-from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.original.consuming.connector import ConsumerConnector
 from kafkapy.client.original.errors import ConsumerTimeout
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError

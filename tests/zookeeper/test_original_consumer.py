@@ -13,17 +13,17 @@ from kazoo.exceptions import ConnectionLoss, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 from kafkapy.client import Admin, Cluster, RecordProducer
+from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.fetched import ConsumerRecord, read_records
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.group_types import OffsetAndMetadata
-from kafkapy.client.original.connector import ConsumerConnector
+from kafkapy.client.groups.group_types import OffsetAndMetadata
+from kafkapy.client.original.consuming.connector import ConsumerConnector
+from kafkapy.client.original.consuming.streams import Stream
 from kafkapy.client.original.errors import ConsumerIdTaken, ConsumerTimeout, OwnershipLost, RebalanceFailed
 from kafkapy.client.original.filters import Whitelist
-from kafkapy.client.original.layouts import Layout
-from kafkapy.client.original.streams import Stream
-from kafkapy.client.original.subscriptions import Subscription
+from kafkapy.client.original.znodes.layouts import Layout
+from kafkapy.client.original.znodes.subscriptions import Subscription
 from kafkapy.errors import KafkaError
-from kafkapy.metadata.zookeeper_client import ZooKeeperError
+from kafkapy.metadata.zookeeper.client import ZooKeeperError
 from tests.harness.zookeeper import SESSION_MS, eventually
 from tests.zookeeper.conftest import Start
 

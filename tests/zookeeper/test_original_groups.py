@@ -15,9 +15,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, Cluster, RecordProducer
-from kafkapy.client.group_admin import GroupAdmin
+from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.original.assignment import STRATEGIES
-from kafkapy.client.original.subscriptions import read_subscription
+from kafkapy.client.original.znodes.subscriptions import read_subscription
 from kafkapy.errors import KafkaError
 from tests.harness.original import OWN, Member, Place
 from tests.harness.zookeeper import SESSION_MS, eventually

@@ -16,9 +16,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkapy.client.original.assignment import range_assignment
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_messages import KeyedMessage
-from kafkapy.client.original.subscriptions import read_subscription
+from kafkapy.client.original.producing.producer import Producer
+from kafkapy.client.original.producing.producer_messages import KeyedMessage
+from kafkapy.client.original.znodes.subscriptions import read_subscription
 from tests.harness import original_child, toolchain
 from tests.harness.broker_07 import REAL, Broker07
 from tests.harness.brokers import Process

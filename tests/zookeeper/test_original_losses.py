@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from kafkapy.client import Admin, RecordProducer
-from kafkapy.client.original.connector import ConsumerConnector
-from kafkapy.client.original.streams import SLICE
+from kafkapy.client.original.consuming.connector import ConsumerConnector
+from kafkapy.client.original.consuming.streams import SLICE
 from tests.harness import original_child
 from tests.harness.brokers import Process
 from tests.harness.tcp_proxy import TcpProxy

@@ -9,8 +9,8 @@ import pytest
 
 from kafkapy.client import Admin
 from kafkapy.client.original.assignment import STRATEGIES
-from kafkapy.client.original.producer_config import read_config
-from kafkapy.client.original.settings import ConsumerSettings
+from kafkapy.client.original.consuming.settings import ConsumerSettings
+from kafkapy.client.original.producing.producer_config import read_config
 from kafkapy.runtime.addresses import host_port
 from tests.zookeeper.conftest import Start
 

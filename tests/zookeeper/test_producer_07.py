@@ -7,10 +7,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkapy.client.original.partitioners import DefaultPartitioner
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_hooks import CallbackHandler
-from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage
-from kafkapy.client.original.simple_consumer import SimpleConsumer
+from kafkapy.client.original.producing.producer import Producer
+from kafkapy.client.original.producing.producer_hooks import CallbackHandler
+from kafkapy.client.original.producing.producer_messages import FailedToSendMessage, KeyedMessage
+from kafkapy.client.original.simple.simple_consumer import SimpleConsumer
 from kafkapy.log.offline.sets_07 import sets_of_07
 from kafkapy.record.batch import Record
 from kafkapy.record.legacy import iter_entries, messages_of

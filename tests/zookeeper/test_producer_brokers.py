@@ -7,9 +7,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkapy.client.errors import ConnectionFailed
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_brokers import ZooKeeperBrokers
-from kafkapy.client.original.producer_messages import KeyedMessage
+from kafkapy.client.original.producing.producer import Producer
+from kafkapy.client.original.producing.producer_brokers import ZooKeeperBrokers
+from kafkapy.client.original.producing.producer_messages import KeyedMessage
 from kafkapy.testing.broker import Broker
 from tests.harness.zookeeper import ZooKeeper, eventually
 

@@ -13,13 +13,13 @@ from kafkapy.client import ConsumerConnector, KeyedMessage, Producer
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.metadata import paths
 from kafkapy.metadata.tree import Create, Set
-from kafkapy.metadata.zookeeper_client import ZooKeeperError, ZooKeeperSettings
-from kafkapy.metadata.zookeeper_properties import PASSWORD
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings
+from kafkapy.metadata.zookeeper.properties import PASSWORD
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.broker import BrokerServer
-from kafkapy.server.config import BrokerConfig
-from kafkapy.server.keeper_settings import keeper_settings
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.zookeeper_client import zookeeper_settings
 from kafkapy.tools.main import main
 from tests.harness import toolchain
 from tests.harness.brokers import free_port
@@ -73,7 +73,7 @@ def settings(connect: str, **more: str) -> ZooKeeperSettings:
     """As a broker's settings give them."""
     values = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS)}
     values["zookeeper.connection.timeout.ms"] = "5000"
-    return keeper_settings(BrokerConfig({**values, **{name.replace("_", "."): text for name, text in more.items()}}))
+    return zookeeper_settings(BrokerConfig({**values, **{name.replace("_", "."): text for name, text in more.items()}}))
 
 
 LOGIN = {"kafkapy_zookeeper_sasl_username": "kafka", "kafkapy_zookeeper_sasl_password": "kafka-secret"}

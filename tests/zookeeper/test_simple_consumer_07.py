@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.errors import ConnectionFailed
-from kafkapy.client.original.simple_consumer import EARLIEST, LATEST, SimpleConsumer
-from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageTooLarge
+from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
+from kafkapy.client.original.simple.messages import FetchRequest, MessageTooLarge
+from kafkapy.client.original.simple.simple_consumer import EARLIEST, LATEST, SimpleConsumer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.kafka07 import CorruptMessage
 from tests.harness.broker_07 import Broker07

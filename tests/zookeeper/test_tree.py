@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkapy.metadata.tree import Create, Delete, Tree
-from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from tests.harness.tree_suite import Reopen, TreeSuite
 from tests.harness.zookeeper import ZooKeeper, eventually
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from kafkapy.client.assignors.java_order import string_hash
+from kafkapy.client.groups.assignors.java_order import string_hash
 
 Partition = tuple[str, str]
 

@@ -11,7 +11,7 @@ import logging
 from typing import NamedTuple
 
 from kafkapy.log.partition_log import PartitionLog
-from kafkapy.log.segment import Segment
+from kafkapy.log.segments.segment import Segment
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkapy.log.config import LogConfig
-from kafkapy.log.segment import MAX_RELATIVE_OFFSET, Segment
+from kafkapy.log.segments.segment import MAX_RELATIVE_OFFSET, Segment
 
 
 def group_segments(segments: Sequence[Segment], config: LogConfig, first_uncleanable: int) -> list[list[Segment]]:

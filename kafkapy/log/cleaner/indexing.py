@@ -11,8 +11,8 @@ from kafkapy._ext.keymap import KeyMap
 from kafkapy.log.cleaner.codecs import unpack
 from kafkapy.log.cleaner.pieces import Pieces
 from kafkapy.log.cleaner.stats import CleanerStats
+from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.log.partition_log import PartitionLog
-from kafkapy.log.txn_index import AbortedTxn
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkapy._ext.key_index import CorruptEntry
-from kafkapy.log.segment import Segment
+from kafkapy.log.segments.segment import Segment
 
 _SIZE_AT, _SIZE_END = 8, 12
 

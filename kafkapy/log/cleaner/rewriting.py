@@ -12,9 +12,9 @@ from kafkapy.log import names
 from kafkapy.log.cleaner.codecs import pack, unpack
 from kafkapy.log.cleaner.pieces import Pieces
 from kafkapy.log.cleaner.swapping import remove_cleaned
+from kafkapy.log.indexes.txn_index import AbortedTxn
 from kafkapy.log.partition_log import PartitionLog
-from kafkapy.log.segment import Segment
-from kafkapy.log.txn_index import AbortedTxn
+from kafkapy.log.segments.segment import Segment
 
 
 class Rewriter:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from kafkapy.log import names
 from kafkapy.log.partition_log import PartitionLog
-from kafkapy.log.segment import Segment
+from kafkapy.log.segments.segment import Segment
 
 
 def swap_in(log: PartitionLog, cleaned: Segment, old: Sequence[Segment]) -> None:

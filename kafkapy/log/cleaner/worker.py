@@ -12,7 +12,7 @@ from kafkapy.log.cleaner.cleaning import clean
 from kafkapy.log.cleaner.stats import CleanerStats
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.partition_log import PartitionLog
-from kafkapy.log.upkeep import Interrupted
+from kafkapy.log.segments.upkeep import Interrupted
 from kafkapy.runtime.threads import Thread
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy.log.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
-from kafkapy.log.files import Files
+from kafkapy.log.directories.checkpoints import LOG_START_OFFSETS, OffsetCheckpoint
 from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.lookups import LAST, first_offset_of, index_entry
 from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.stored_batches import CHUNK, UP_TO_MAGIC, LogReader, read_fully
+from kafkapy.log.storage.files import Files
 
 MOST_TORN = 256 << 20  # the largest incomplete batch that is accepted, in bytes
 

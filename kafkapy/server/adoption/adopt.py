@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kafkapy.log import dir_lock
-from kafkapy.log.dir_lock import DirLock, DirLocked
-from kafkapy.log.files import Files
-from kafkapy.log.meta_properties import NAME as META_PROPERTIES
-from kafkapy.log.meta_properties import MetaProperties, write_meta
+from kafkapy.log.directories import dir_lock
+from kafkapy.log.directories.dir_lock import DirLock, DirLocked
+from kafkapy.log.directories.meta_properties import NAME as META_PROPERTIES
+from kafkapy.log.directories.meta_properties import MetaProperties, write_meta
+from kafkapy.log.storage.files import Files
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.inventory import Inventory, take_inventory
 from kafkapy.server.adoption.knowledge import Knowledge

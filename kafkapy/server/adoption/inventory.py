@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafkapy.log import clean_shutdown, names
-from kafkapy.log.files import Files
-from kafkapy.log.meta_properties import MetaProperties, MetaPropertiesError, read_meta
-from kafkapy.metadata.local_tree import FILE_NAME
+from kafkapy.log import names
+from kafkapy.log.directories import clean_shutdown
+from kafkapy.log.directories.meta_properties import MetaProperties, MetaPropertiesError, read_meta
+from kafkapy.log.storage.files import Files
+from kafkapy.metadata.local.tree import FILE_NAME
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.partition_dir import FoundPartition, read_partition, refuse_07, shifted
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkapy.log import leader_epochs, names
-from kafkapy.log.checkpoints import CheckpointError, numbers, parse_lines
-from kafkapy.log.files import Files
-from kafkapy.log.partition_metadata import PartitionMetadataError, read_topic_id
-from kafkapy.log.producer_snapshots import SnapshotError, parse_snapshot
+from kafkapy.log.directories.checkpoints import CheckpointError, numbers, parse_lines
+from kafkapy.log.directories.partition_metadata import PartitionMetadataError, read_topic_id
+from kafkapy.log.producers.producer_snapshots import SnapshotError, parse_snapshot
+from kafkapy.log.storage.files import Files
 from kafkapy.server.adoption.errors import AdoptionError
 from kafkapy.server.adoption.log_walk import Highest, walk_segment
 

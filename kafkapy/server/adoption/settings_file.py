@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 
-from kafkapy.server.config_properties import PropertiesError, parse_properties
+from kafkapy.server.config.properties import PropertiesError, parse_properties
 
 Settings = dict[str, dict[str, str]]
 

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.metadata import paths
 from kafkapy.metadata.cluster import ClusterRegistry
 from kafkapy.metadata.configs import BROKERS, encode_settings
 from kafkapy.metadata.consumer_offsets import offset_operations
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.topic_nodes import PartitionState, Topic, creation
 from kafkapy.metadata.tree import Create, Operation, Set
 from kafkapy.server.adoption.plan import Plan

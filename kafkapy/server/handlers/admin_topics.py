@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from kafkapy.server import config_view
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
+from kafkapy.server.config import view as config_view
 
 if TYPE_CHECKING:
     from kafkapy.metadata.topics import Topic

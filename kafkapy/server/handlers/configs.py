@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.topics import validate_name
 from kafkapy.protocol.apis import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from kafkapy.server import config_alter, config_view, log_levels
+from kafkapy.server import log_levels
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
-from kafkapy.server.config_alter import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
+from kafkapy.server.config import alter as config_alter
+from kafkapy.server.config import view as config_view
+from kafkapy.server.config.alter import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services

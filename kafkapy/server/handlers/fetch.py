@@ -27,9 +27,9 @@ from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later, as_reply
-from kafkapy.server.fetch_session import FetchPartition, FetchSession
-from kafkapy.server.fetch_sessions import FetchContext
-from kafkapy.server.reading import pool_of, pool_of_first
+from kafkapy.server.fetching.read_pool import pool_of, pool_of_first
+from kafkapy.server.fetching.session import FetchPartition, FetchSession
+from kafkapy.server.fetching.sessions import FetchContext
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

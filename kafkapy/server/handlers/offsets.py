@@ -12,12 +12,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.log.time_lookup import EARLIEST, LATEST
+from kafkapy.log.reading.time_lookup import EARLIEST, LATEST
 from kafkapy.protocol.apis import LIST_OFFSETS
 from kafkapy.replica.partition import Partition
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
-from kafkapy.server.reading import pool_of_first
+from kafkapy.server.fetching.read_pool import pool_of_first
 
 if TYPE_CHECKING:
     from kafkapy.runtime.disk_pool import DiskPool

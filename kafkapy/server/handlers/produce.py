@@ -14,15 +14,15 @@ from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import MeteredPending
-from kafkapy.server.produce_gather import Asked, Gather, pending_of, write_to
-from kafkapy.server.produced_transactions import TransactionalSets
+from kafkapy.server.producing.gather import Asked, Gather, pending_of, write_to
+from kafkapy.server.producing.transactions import TransactionalSets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkapy.server.admission import Action
     from kafkapy.server.call import Call
-    from kafkapy.server.produced_transactions import Refusals
+    from kafkapy.server.producing.transactions import Refusals
     from kafkapy.server.services import Services
 
 log = logging.getLogger("kafkapy.server.produce")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.fetched import Isolation, isolation_level
 from kafkapy.errors import Errors, KafkaError

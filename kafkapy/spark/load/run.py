@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.administration.admin import Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.spark.load.broker_side import available, offsets_at, topic_ids
 from kafkapy.spark.load.compaction import compact

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafkapy.client.admin import EARLIEST, LATEST
+from kafkapy.client.administration.admin import EARLIEST, LATEST
 from kafkapy.spark.options.limits import AtOffsets, Edge
 from kafkapy.spark.options.source_options import SourceOptions
 from kafkapy.spark.plain_errors import without_traceback

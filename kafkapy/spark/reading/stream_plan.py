@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kafkapy.client.admin import LATEST
+from kafkapy.client.administration.admin import LATEST
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.spark.options.limits import Edge
 from kafkapy.spark.options.source_options import SourceOptions

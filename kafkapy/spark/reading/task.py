@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from kafkapy.arrow.partition_reader import read_partition
-from kafkapy.client.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
 from kafkapy.errors import Errors, KafkaError, is_retriable
 from kafkapy.spark.options.source_options import SourceOptions
 from kafkapy.spark.plain_errors import without_traceback

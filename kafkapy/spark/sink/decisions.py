@@ -16,11 +16,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from kafkapy.client.admin import EARLIEST, LATEST, TOPIC, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, TOPIC, Admin
+from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.consumer import Consumer
-from kafkapy.client.descriptions import NewTopic
 from kafkapy.client.errors import ClientError
+from kafkapy.client.fetching.consumer import Consumer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.spark.options.given import BadOption
 

@@ -9,8 +9,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkapy.arrow.encode import RowEncoder
 from kafkapy.client.errors import ClientError, ProducerFenced
-from kafkapy.client.record_producer import RecordProducer
-from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.producing.record_producer import RecordProducer
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.sink_options import SinkOptions
 from kafkapy.spark.retries import with_retries

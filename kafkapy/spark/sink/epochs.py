@@ -8,11 +8,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from kafkapy.client.administration.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError, TransactionFailed, UnsupportedByBroker
-from kafkapy.client.transaction_ends import TransactionIdentity, end_transaction
-from kafkapy.client.transactional_producer import TransactionalProducer
-from kafkapy.client.txn_admin import TransactionAdmin, TransactionDescription
+from kafkapy.client.producing.transaction_ends import TransactionIdentity, end_transaction
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.compression import GZIP
 from kafkapy.spark.options.sink_options import SinkOptions

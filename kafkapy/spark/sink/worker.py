@@ -7,11 +7,11 @@ time in a worker process, and reuses the process.
 import uuid
 from functools import cache
 
-from kafkapy.client.admin import BROKER, Admin
+from kafkapy.client.administration.admin import BROKER, Admin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
-from kafkapy.client.record_producer import RecordProducer
-from kafkapy.client.transactional_producer import TransactionalProducer
+from kafkapy.client.producing.record_producer import RecordProducer
+from kafkapy.client.producing.transactional_producer import TransactionalProducer
 from kafkapy.errors import KafkaError
 from kafkapy.spark.options.sink_options import SinkOptions
 from kafkapy.spark.sink.decisions import Decisions

@@ -3,7 +3,7 @@
 import enum
 from collections.abc import Callable
 
-from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.tools.common.output import utf_8
 from kafkapy.tools.common.record_json import record_line
 from kafkapy.tools.common.times import time_text

@@ -5,7 +5,7 @@ import binascii
 import json
 from typing import Any, NamedTuple
 
-from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.options import timestamp_of
 from kafkapy.tools.log.decoders.values import readable

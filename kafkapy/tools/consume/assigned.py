@@ -4,8 +4,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.consumer import Consumer
 from kafkapy.client.fetched import ConsumerRecord, Isolation
+from kafkapy.client.fetching.consumer import Consumer
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import timestamp_of
 from kafkapy.tools.common.output import progress

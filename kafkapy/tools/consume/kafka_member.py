@@ -12,8 +12,8 @@ from typing import Literal
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import CommitFailed, ConnectionFailed
 from kafkapy.client.fetched import ConsumerRecord, Isolation
-from kafkapy.client.group_consumer import GroupConsumer
-from kafkapy.client.group_types import OffsetAndMetadata, RebalanceListener
+from kafkapy.client.groups.group_consumer import GroupConsumer
+from kafkapy.client.groups.group_types import OffsetAndMetadata, RebalanceListener
 from kafkapy.errors import KafkaError, is_retriable
 
 JOIN_WARNING_AFTER_S = 10.0  # a group without problems has completed its rebalance by then

@@ -30,7 +30,7 @@ from kafkapy.tools.main import sentence_of
 if TYPE_CHECKING:
     from kafkapy.client.cluster import TopicPartition
     from kafkapy.client.original.assignment import Partition
-    from kafkapy.client.original.connector import ConsumerConnector
+    from kafkapy.client.original.consuming.connector import ConsumerConnector
 
 # Kafka 0.7's names of the settings that the command sets itself.
 _OLD_NAMES = {
@@ -49,7 +49,7 @@ def consumer_properties(zookeeper: str, group: str | None, file: Path | None) ->
     that are set here are left out. Raises ToolError, PropertiesError."""
     found: dict[str, str] = {}
     if file is not None:
-        from kafkapy.server.config_properties import load_properties
+        from kafkapy.server.config.properties import load_properties
 
         try:
             found = load_properties(file)
@@ -85,7 +85,7 @@ def zookeeper_member(
 
 @contextmanager
 def _joined(properties: Mapping[str, str], file: Path | None, wanted: str | TopicFilter) -> Iterator[ZooKeeperMember]:
-    from kafkapy.client.original.connector import ConsumerConnector
+    from kafkapy.client.original.consuming.connector import ConsumerConnector
 
     group = properties.get("group.id")
     name = group or f"console-consumer-{secrets.randbelow(100_000)}"

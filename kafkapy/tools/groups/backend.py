@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 import typer
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.administration.admin import Admin
 from kafkapy.tools.common.options import cluster_of, through_zookeeper
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkapy.client.admin import LATEST, Admin
+from kafkapy.client.administration.admin import LATEST, Admin
+from kafkapy.client.administration.group_admin import DEAD, GroupAdmin, GroupDescription, Member
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.group_admin import DEAD, GroupAdmin, GroupDescription, Member
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.addresses import host_port
 from kafkapy.tools.common.errors import ToolError, fail_if_any

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.administration.admin import Admin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, timestamp_of
 from kafkapy.tools.common.output import counted, print_json, print_table

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kafkapy.client.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.group_types import OffsetAndMetadata
+from kafkapy.client.groups.group_types import OffsetAndMetadata
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.partition_ranges import partitions_text
 

@@ -12,12 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.administration.admin import Admin
+from kafkapy.client.administration.group_admin import GroupAdmin
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ClientError
-from kafkapy.client.group_admin import GroupAdmin
-from kafkapy.client.original.ends_07 import ends_07
-from kafkapy.client.original.layouts import Layout
+from kafkapy.client.original.kafka_07.ends import ends_07
+from kafkapy.client.original.znodes.layouts import Layout
 from kafkapy.errors import KafkaError
 from kafkapy.runtime.addresses import host_port
 from kafkapy.tools.common.errors import CallError, ToolError, fail_if_any
@@ -29,9 +29,9 @@ from kafkapy.tools.main import sentence_of
 
 if TYPE_CHECKING:
     from kafkapy.client.original.assignment import Partition
-    from kafkapy.client.original.cluster_tree import ClusterTree
-    from kafkapy.client.original.group_nodes import GroupNodes, OldGroup
-    from kafkapy.client.original.subscriptions import Subscription
+    from kafkapy.client.original.znodes.cluster_tree import ClusterTree
+    from kafkapy.client.original.znodes.group_nodes import GroupNodes, OldGroup
+    from kafkapy.client.original.znodes.subscriptions import Subscription
 
 # For a broker's response: the addresses registered in ZooKeeper may be unreachable from this machine.
 _BROKER_TIMEOUT_S = 10.0
@@ -56,8 +56,8 @@ def open_nodes(zookeeper: str | None, file: Path | None) -> Iterator[GroupNodes]
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
-    from kafkapy.client.original.group_nodes import GroupNodes
-    from kafkapy.metadata.zookeeper_client import close, connected, named
+    from kafkapy.client.original.znodes.group_nodes import GroupNodes
+    from kafkapy.metadata.zookeeper.client import close, connected, named
 
     client = connected(settings, settings.servers + settings.chroot, lambda state: None)
     try:

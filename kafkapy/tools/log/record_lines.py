@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from kafkapy.client.consumer import ConsumerRecord
+from kafkapy.client.fetching.consumer import ConsumerRecord
 from kafkapy.log.offline.places import Place
 from kafkapy.record.batch import Record
 from kafkapy.record.control import decode

@@ -179,7 +179,7 @@ def _filter(whitelist: str | None, blacklist: str | None) -> "TopicFilter":
 
 
 def _properties(file: str) -> dict[str, str]:
-    from kafkapy.server.config_properties import load_properties
+    from kafkapy.server.config.properties import load_properties
 
     try:
         return load_properties(Path(file))

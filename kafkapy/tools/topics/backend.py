@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import typer
 
-from kafkapy.client.admin import Admin
+from kafkapy.client.administration.admin import Admin
 from kafkapy.tools.common.options import cluster_of, through_zookeeper
 
 # A topic or partition as `--json` prints it. A key that only one backend has is a column of its tables only.

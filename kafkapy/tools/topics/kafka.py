@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kafkapy.client.admin import DELETE, EARLIEST, LATEST, SET, TOPIC, Admin
+from kafkapy.client.administration.admin import DELETE, EARLIEST, LATEST, SET, TOPIC, Admin
+from kafkapy.client.administration.descriptions import FoundOffset, NewTopic
 from kafkapy.client.cluster import Topic, TopicPartition
-from kafkapy.client.descriptions import FoundOffset, NewTopic
 from kafkapy.metadata.ids import ZERO_ID, encode_id
 from kafkapy.tools.topics.backend import Document
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.client.administration.txn_admin import ProducerState, TransactionAdmin
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.txn_admin import ProducerState, TransactionAdmin
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of

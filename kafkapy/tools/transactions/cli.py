@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.client.administration.txn_admin import ProducerState, TransactionAdmin, TransactionDescription
 from kafkapy.client.cluster import Cluster, TopicPartition
-from kafkapy.client.txn_admin import ProducerState, TransactionAdmin, TransactionDescription
 from kafkapy.coordinator.transaction_records import STATES
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.tools.common.errors import CallError, ToolError

@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from kafkapy.client.administration.txn_admin import HangingTransaction, ProducerState, TransactionDescription
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.txn_admin import HangingTransaction, ProducerState, TransactionDescription
 from kafkapy.tools.common.output import print_table
 from kafkapy.tools.common.partition_ranges import partitions_text
 from kafkapy.tools.common.times import duration_text, time_text

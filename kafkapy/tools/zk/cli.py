@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from kafkapy.metadata.node_cache import child_path
 from kafkapy.metadata.tree import Node, NoNode, Tree, split_path
+from kafkapy.metadata.zookeeper.node_cache import child_path
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import print_json

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kafkapy.extras import how_to_install
-from kafkapy.metadata.local_tree import FILE_NAME, LocalTree
+from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Tree
 from kafkapy.tools import start
 from kafkapy.tools.common.errors import CallError, ToolError
 
 if TYPE_CHECKING:
-    from kafkapy.metadata.zookeeper_client import ZooKeeperSettings
-    from kafkapy.server.config import BrokerConfig
+    from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
+    from kafkapy.server.config.broker_config import BrokerConfig
 
 # Without zookeeper.connection.timeout.ms: less than a broker's default, because a person waits.
 _CONNECTION_TIMEOUT_MS = 10_000
@@ -57,12 +57,12 @@ def zookeeper_settings_of(zookeeper: str | None, file: Path | None) -> ZooKeeper
     if not config["zookeeper.connect"]:
         raise CallError("say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it")
     try:
-        from kafkapy.server.keeper_settings import keeper_settings
+        from kafkapy.server.config.zookeeper_client import zookeeper_settings
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
         raise ToolError(f"ZooKeeper needs the library kazoo: {how_to_install('zookeeper')}") from None
-    settings = keeper_settings(config)._replace(make_chroot=False)
+    settings = zookeeper_settings(config)._replace(make_chroot=False)
     if config["zookeeper.connection.timeout.ms"] is None:
         settings = settings._replace(connection_timeout_ms=_CONNECTION_TIMEOUT_MS)
     return settings
@@ -122,6 +122,6 @@ def _embedded(directory: Path) -> Iterator[Tree]:
 
 
 def _in_zookeeper(settings: ZooKeeperSettings, roots: Collection[str] | None) -> Tree:
-    from kafkapy.metadata.zookeeper_tree import ZooKeeperTree
+    from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 
     return ZooKeeperTree(settings, roots)

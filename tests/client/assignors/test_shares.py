@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkapy.client.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE, STICKY, Member, assignors_of
+from kafkapy.client.groups.assignors import ASSIGNORS, COOPERATIVE_STICKY, RANGE, STICKY, Member, assignors_of
 
 TOPICS = ["a", "b", "c", "gone"]
 COUNTS = {"a": 3, "b": 1, "c": 4}

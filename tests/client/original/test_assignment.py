@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.client.original.assignment import STRATEGIES, Assignment, Thread, range_assignment, round_robin_assignment
-from kafkapy.client.original.layouts import Layout, layout_of_topic, partitions_07, partitions_in
-from kafkapy.client.original.subscriptions import read_subscription
+from kafkapy.client.original.znodes.layouts import Layout, layout_of_topic, partitions_07, partitions_in
+from kafkapy.client.original.znodes.subscriptions import read_subscription
 
 from .golden_tree import children, znodes
 

@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Sequence
 
-from kafkapy.client.original.broker_fetcher import BrokerFetcher
-from kafkapy.client.original.fetch_wire import Fetched
-from kafkapy.client.original.settings import consumer_settings
-from kafkapy.client.original.streams import OwnedPartition, Stream
+from kafkapy.client.original.consuming.broker_fetcher import BrokerFetcher
+from kafkapy.client.original.consuming.fetch_wire import Fetched
+from kafkapy.client.original.consuming.settings import consumer_settings
+from kafkapy.client.original.consuming.streams import OwnedPartition, Stream
 from kafkapy.errors import Errors
 from kafkapy.record.batch import build
 

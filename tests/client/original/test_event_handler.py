@@ -6,11 +6,11 @@ import pytest
 
 from kafkapy._ext.batch import iter_batches
 from kafkapy.client.original.encoders import DefaultEncoder
-from kafkapy.client.original.event_handler import DefaultEventHandler
 from kafkapy.client.original.partitioners import DefaultPartitioner
-from kafkapy.client.original.producer_batch import BATCH_BYTES, Item, split_into_batches
-from kafkapy.client.original.producer_config import read_config
-from kafkapy.client.original.producer_messages import FailedToSendMessage, KeyedMessage
+from kafkapy.client.original.producing.event_handler import DefaultEventHandler
+from kafkapy.client.original.producing.producer_batch import BATCH_BYTES, Item, split_into_batches
+from kafkapy.client.original.producing.producer_config import read_config
+from kafkapy.client.original.producing.producer_messages import FailedToSendMessage, KeyedMessage
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import records_of

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from kafkapy.client.errors import ConnectionFailed
-from kafkapy.client.original.fetch_wire import Address, Fetched
-from kafkapy.client.original.fetchers import Fetchers
-from kafkapy.client.original.settings import ConsumerSettings
-from kafkapy.client.original.streams import OwnedPartition, Stream
+from kafkapy.client.original.consuming.fetch_wire import Address, Fetched
+from kafkapy.client.original.consuming.fetchers import Fetchers
+from kafkapy.client.original.consuming.settings import ConsumerSettings
+from kafkapy.client.original.consuming.streams import OwnedPartition, Stream
 
 
 class Unreachable:

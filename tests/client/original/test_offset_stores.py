@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.original.offset_stores import KafkaOffsets
+from kafkapy.client.original.consuming.offset_stores import KafkaOffsets
 from kafkapy.protocol import apis
 
 FIND, COMMIT = apis.FIND_COORDINATOR, apis.OFFSET_COMMIT

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from kafkapy.client.original.encoders import DefaultEncoder, NullEncoder, StringEncoder
 from kafkapy.client.original.partitioners import DefaultPartitioner, Murmur2Partitioner, java_hash
-from kafkapy.client.partitioner import partition_of_key
+from kafkapy.client.producing.partitioner import partition_of_key
 
 # Printed by Java 17: Integer.hashCode, Long.hashCode, Boolean.hashCode.
 NUMBERS = [(0, 0), (-1, -1), (1 << 31, -(1 << 31)), (1 << 40, 256), (-(1 << 40), -256), (True, 1231), (False, 1237)]

@@ -10,9 +10,9 @@ import pytest
 from kafkapy.client import Consumer
 from kafkapy.client.original.encoders import StringEncoder
 from kafkapy.client.original.partitioners import DefaultPartitioner
-from kafkapy.client.original.producer import Producer
-from kafkapy.client.original.producer_hooks import CallbackHandler
-from kafkapy.client.original.producer_messages import (
+from kafkapy.client.original.producing.producer import Producer
+from kafkapy.client.original.producing.producer_hooks import CallbackHandler
+from kafkapy.client.original.producing.producer_messages import (
     FailedToSendMessage,
     KeyedMessage,
     ProducerClosed,
@@ -280,7 +280,7 @@ def test_encoders_and_the_partitioner_can_be_given(kafkapy_broker, kafkapy_topic
 
 FORGETFUL = """
 import sys
-from kafkapy.client.original.producer import KeyedMessage, Producer
+from kafkapy.client.original.producing.producer import KeyedMessage, Producer
 producer = Producer({"metadata.broker.list": sys.argv[1], "producer.type": "async", "queue.time": "3600000"})
 producer.send([KeyedMessage(sys.argv[2], b"v")] * 3)
 """

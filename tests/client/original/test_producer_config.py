@@ -6,7 +6,13 @@ import pytest
 
 from kafkapy.client.original.encoders import StringEncoder
 from kafkapy.client.original.partitioners import DefaultPartitioner, Murmur2Partitioner
-from kafkapy.client.original.producer_config import NAMES, chosen, chosen_encoders, chosen_partitioner, read_config
+from kafkapy.client.original.producing.producer_config import (
+    NAMES,
+    chosen,
+    chosen_encoders,
+    chosen_partitioner,
+    read_config,
+)
 
 BROKERS = {"metadata.broker.list": "a:9092"}
 OLD = {

@@ -2,10 +2,10 @@
 
 import threading
 
-from kafkapy.client.original.producer_hooks import CallbackHandler
-from kafkapy.client.original.producer_messages import KeyedMessage
-from kafkapy.client.original.producer_queue import BoundedQueue
-from kafkapy.client.original.producer_thread import SendThread
+from kafkapy.client.original.producing.producer_hooks import CallbackHandler
+from kafkapy.client.original.producing.producer_messages import KeyedMessage
+from kafkapy.client.original.producing.producer_queue import BoundedQueue
+from kafkapy.client.original.producing.producer_thread import SendThread
 
 FOREVER = 3600.0
 

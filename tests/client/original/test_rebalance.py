@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkapy.client.original.assignment import Partition, Thread
-from kafkapy.client.original.layouts import Layout
-from kafkapy.client.original.rebalance import Rebalancer
-from kafkapy.client.original.settings import ConsumerSettings
-from kafkapy.client.original.subscriptions import Subscription
+from kafkapy.client.original.consuming.rebalance import Rebalancer
+from kafkapy.client.original.consuming.settings import ConsumerSettings
+from kafkapy.client.original.znodes.layouts import Layout
+from kafkapy.client.original.znodes.subscriptions import Subscription
 
 
 class Tree:

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from kafkapy.client.original.session_clock import SessionClock
-from kafkapy.client.original.streams import SLICE, OwnedPartition, Stream
+from kafkapy.client.original.consuming.session_clock import SessionClock
+from kafkapy.client.original.consuming.streams import SLICE, OwnedPartition, Stream
 from tests.client.original.test_streams import batch, put
 
 

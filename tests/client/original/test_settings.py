@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kafkapy.client.original.settings import consumer_settings
+from kafkapy.client.original.consuming.settings import consumer_settings
 from kafkapy.runtime.config_def import ConfigError
 
 LEAST = {"zookeeper.connect": "zk:2181/kafka", "group.id": "g"}

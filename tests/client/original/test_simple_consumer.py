@@ -5,11 +5,11 @@ import itertools
 import pytest
 
 from kafkapy.client import NewTopic, RecordProducer
-from kafkapy.client.admin import Admin
-from kafkapy.client.batch_fetcher import OffsetOutOfRange
+from kafkapy.client.administration.admin import Admin
 from kafkapy.client.errors import ConnectionFailed
-from kafkapy.client.original.simple_consumer import EARLIEST, LATEST, SimpleConsumer
-from kafkapy.client.original.simple_consumer_messages import FetchRequest, MessageSet, MessageTooLarge
+from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
+from kafkapy.client.original.simple.messages import FetchRequest, MessageSet, MessageTooLarge
+from kafkapy.client.original.simple.simple_consumer import EARLIEST, LATEST, SimpleConsumer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Stream
 from kafkapy.client.original.errors import ConsumerTimeout
-from kafkapy.client.original.streams import Chunk, OwnedPartition, Stream
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import BatchBuilder
 

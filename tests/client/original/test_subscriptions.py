@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkapy.client.original.filters import Blacklist, TopicFilter, Whitelist
-from kafkapy.client.original.layouts import Layout, layout_of_broker, partitions_07, partitions_in
-from kafkapy.client.original.subscriptions import Subscription, read_subscription
+from kafkapy.client.original.znodes.layouts import Layout, layout_of_broker, partitions_07, partitions_in
+from kafkapy.client.original.znodes.subscriptions import Subscription, read_subscription
 from kafkapy.errors import KafkaError
 
 from .golden_tree import znodes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
-from kafkapy.client.original.wire_07 import LATEST, Asked, Connection07
+from kafkapy.client.original.kafka_07.wire import LATEST, Asked, Connection07
 
 Serve = Callable[[bytes], Connection07]
 

@@ -3,11 +3,11 @@
 import os
 from typing import NamedTuple
 
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.cleaner.candidates import candidate
 from kafkapy.log.cleaner.cleaning import clean
 from kafkapy.log.cleaner.settings import CleanerSettings
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import build, records_of
 from kafkapy.record.control import marker_batch
 from kafkapy.record.legacy import iter_entries

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkapy.arrow.segments import read_split
-from kafkapy.log.append_rules import OwnBatch
+from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.offline.bounds import Bounds, Planner
 from kafkapy.log.offline.places import places_in
 from kafkapy.log.offline.splits import divided

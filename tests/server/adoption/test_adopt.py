@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from kafkapy.client.admin import TOPIC, Admin
+from kafkapy.client.administration.admin import TOPIC, Admin
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.record_producer import RecordProducer
-from kafkapy.log.files import Files
+from kafkapy.client.producing.record_producer import RecordProducer
+from kafkapy.log.storage.files import Files
 from kafkapy.metadata.ids import encode_id
-from kafkapy.metadata.local_tree import FILE_NAME
+from kafkapy.metadata.local.tree import FILE_NAME
 from kafkapy.protocol.apis import INIT_PRODUCER_ID
 from kafkapy.server.adoption.adopt import adopt
 from kafkapy.server.adoption.errors import AdoptionError
@@ -232,7 +232,7 @@ def test_a_crash_before_the_end_leaves_it_not_adopted(small):
     script = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from kafkapy.log.files import Files\n"
+        "from kafkapy.log.storage.files import Files\n"
         "from kafkapy.server.adoption.adopt import adopt\n"
         "from kafkapy.server.adoption.knowledge import Knowledge\n"
         "Files.rename = lambda *_: os._exit(9)\n"

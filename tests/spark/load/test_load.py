@@ -11,7 +11,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from kafkapy.client import Admin, RecordProducer, TransactionalProducer
-from kafkapy.client.admin import SET, TOPIC
+from kafkapy.client.administration.admin import SET, TOPIC
 from kafkapy.spark.load import JsonValues, LoadError, Settings, WrongOption, load
 from kafkapy.spark.load.state import State
 from kafkapy.testing.broker import Broker

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.client.admin import TOPIC, Admin
-from kafkapy.client.consumer import Consumer
-from kafkapy.client.record_producer import RecordProducer
+from kafkapy.client.administration.admin import TOPIC, Admin
+from kafkapy.client.fetching.consumer import Consumer
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.record.compression import GZIP, compress
 from kafkapy.record.kafka07 import build_message
 from kafkapy.testing.broker import Broker

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.log.dir_lock import DirLock
+from kafkapy.log.directories.dir_lock import DirLock
 from kafkapy.record.batch import build
 
 BEFORE = Path(__file__).parents[2] / "data" / "golden" / "kafka-3.9.1-recovery" / "before"

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kafkapy.log import checkpoints, leader_epochs, partition_metadata
-from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint, numbers, parse_lines
-from kafkapy.log.files import Files
+from kafkapy.log import leader_epochs
+from kafkapy.log.directories import checkpoints, partition_metadata
+from kafkapy.log.directories.checkpoints import CheckpointError, OffsetCheckpoint, numbers, parse_lines
 from kafkapy.log.offline.lookups import end_offset_of, position_of, records_of
 from kafkapy.log.offline.places import Place
 from kafkapy.log.offline.stored_batches import LogReader, StoredBatch
+from kafkapy.log.storage.files import Files
 from kafkapy.record.batch import Record
 from kafkapy.record.legacy import Entry
 from kafkapy.tools.common.errors import ToolError

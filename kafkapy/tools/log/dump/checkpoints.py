@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from kafkapy.log import checkpoints, clean_shutdown, cleaner_offsets, leader_epochs, meta_properties, partition_metadata
+from kafkapy.log import leader_epochs
+from kafkapy.log.cleaner import offsets as cleaner_offsets
+from kafkapy.log.directories import checkpoints, clean_shutdown, meta_properties, partition_metadata
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.log.dump.options import Output
 

@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
 
-from kafkapy.client.admin import EARLIEST, LATEST, TOPIC, Admin
+from kafkapy.client.administration.admin import EARLIEST, LATEST, TOPIC, Admin
+from kafkapy.client.administration.descriptions import NewTopic
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.descriptions import NewTopic
 from kafkapy.client.errors import ProduceFailed
-from kafkapy.client.pending_batch import Delivery
-from kafkapy.client.record_producer import RecordProducer
+from kafkapy.client.producing.pending_batch import Delivery
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.tools.common.errors import ToolError

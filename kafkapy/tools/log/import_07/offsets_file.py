@@ -21,7 +21,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, NamedTuple
 
-from kafkapy.log.files import Files
+from kafkapy.log.storage.files import Files
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.output import utf_8
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from kafkapy.log import leader_epochs
-from kafkapy.log.checkpoints import CheckpointError, numbers, parse_lines
+from kafkapy.log.directories.checkpoints import CheckpointError, numbers, parse_lines
 from kafkapy.tools.log.verify.report import Report
 from kafkapy.tools.log.verify.segment import EpochRun
 

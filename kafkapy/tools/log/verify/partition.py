@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkapy.log import names, partition_metadata
+from kafkapy.log import names
+from kafkapy.log.directories import partition_metadata
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.log.verify.epochs import check_epochs
 from kafkapy.tools.log.verify.producers import ProducerCheck

@@ -4,7 +4,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from kafkapy.log import clean_shutdown, names
+from kafkapy.log import names
+from kafkapy.log.directories import clean_shutdown
 from kafkapy.log.offline.files_07 import SUFFIX as SUFFIX_07
 from kafkapy.log.offline.files_07 import is_segment_07, partition_of_07, segments_07
 from kafkapy.log.offline.index_files import size_to_read

@@ -1,7 +1,7 @@
 """Checks of producers' sequences and transactions over a log's segments, of transaction indexes and producer snapshots.
 
-This replays the log as the broker does (kafkapy.log.producer_rebuild), with the checks of an append. Compaction removes
-batches, so a missing sequence is no problem where offsets are missing, too.
+This replays the log as the broker does (kafkapy.log.producers.producer_rebuild), with the checks of an append.
+Compaction removes batches, so a missing sequence is no problem where offsets are missing, too.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from kafkapy._ext.batch import read_header
 from kafkapy.log.offline.errors import OfflineError
 from kafkapy.log.offline.index_files import ABORTED_ENTRY, AbortedTransaction, aborted_transactions, producer_entries
 from kafkapy.log.offline.index_files import ProducerEntry as StoredProducer
-from kafkapy.log.producer_state import NO_OFFSET, BatchNote, CompletedTxn, ProducerEntry, ProducerState
+from kafkapy.log.producers.producer_state import NO_OFFSET, BatchNote, CompletedTxn, ProducerEntry, ProducerState
 from kafkapy.record.control import ABORT, COMMIT, control_record_of
 from kafkapy.tools.log.verify.report import Report
 

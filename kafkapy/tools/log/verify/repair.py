@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kafkapy.errors import KafkaError
-from kafkapy.log import checkpoints, leader_epochs, names
-from kafkapy.log.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log import leader_epochs, names
 from kafkapy.log.config import LogConfig
-from kafkapy.log.dir_lock import NAME as LOCK
-from kafkapy.log.dir_lock import DirLock, DirLocked
+from kafkapy.log.directories import checkpoints
+from kafkapy.log.directories.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log.directories.dir_lock import NAME as LOCK
+from kafkapy.log.directories.dir_lock import DirLock, DirLocked
 from kafkapy.log.environment import Environment
-from kafkapy.log.files import Files
 from kafkapy.log.partition_log import PartitionLog
+from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import SystemClock
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.log.verify.partition import segments_in

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from kafkapy.log import checkpoints, clean_shutdown, leader_epochs, meta_properties, names, partition_metadata
-from kafkapy.log.checkpoints import numbers, parse_lines
-from kafkapy.log.cleaner_offsets import NAME as CLEANER_OFFSETS
+from kafkapy.log import leader_epochs, names
+from kafkapy.log.cleaner.offsets import NAME as CLEANER_OFFSETS
+from kafkapy.log.directories import checkpoints, clean_shutdown, meta_properties, partition_metadata
+from kafkapy.log.directories.checkpoints import numbers, parse_lines
 from kafkapy.tools.log.verify.epochs import read_epochs
 from kafkapy.tools.log.verify.report import Report
 

@@ -1,0 +1,1 @@
+"""Clients that administer topics, settings, groups and transactions."""

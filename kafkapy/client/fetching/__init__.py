@@ -1,0 +1,1 @@
+"""Fetching records of partitions, without a group or for one."""

@@ -1,0 +1,290 @@
+"""Reads the raw batches of one partition between two offsets, for consumers of large amounts of data.
+
+    with BatchFetcher(cluster, "orders", 3, 0, 1_000_000) as batches:
+        for fetched in batches:
+            ...                       # fetched.data has complete batches; the last batch may be incomplete
+
+The next Fetch is sent before a response is returned, so that the broker and the caller work at the same time. Memory
+holds one response; the socket buffers hold a part of the next. Broker restarts and leader changes are retried.
+Source: Kafka's Fetcher.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kafkapy._ext.entry_walk import entries_end
+from kafkapy.client.administration.admin import EARLIEST, EARLIEST_LOCAL, LATEST, Admin
+from kafkapy.client.cluster import BACKOFF_S, Cluster
+from kafkapy.client.connection import Connection, FrameMemory
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.fetched import NAMES_UNTIL, Isolation, isolation_level
+from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
+from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
+
+log = logging.getLogger(__name__)
+
+FETCH_BYTES = 4 << 20
+MOST_BYTES = 0x7FFFFFFF
+MAX_WAIT_MS = 500
+TIERED_SINCE = 8  # a broker without this ListOffsets version has no tiered storage
+
+
+class OffsetOutOfRange(KafkaError):
+    """The offset is not in the partition's log, which reaches from `earliest` up to before `latest` (-1: not known)."""
+
+    def __init__(self, topic: str, partition: int, offset: int, earliest: int, latest: int) -> None:
+        has = f"it has {earliest} to {latest - 1}" if latest > earliest else f"it is empty, and begins at {earliest}"
+        super().__init__(
+            Errors.OFFSET_OUT_OF_RANGE,
+            f"{topic}-{partition} does not have offset {offset}: "
+            + (has if latest >= 0 else "the offsets that it has are not known")
+            + ".",
+        )
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.earliest = earliest
+        self.latest = latest
+
+    def __reduce__(self) -> tuple[type[OffsetOutOfRange], tuple[str, int, int, int, int]]:
+        return OffsetOutOfRange, (self.topic, self.partition, self.offset, self.earliest, self.latest)
+
+
+class NothingFetched(ClientError):
+    """No batch could be read within the time limit. `offset` is the first one that was not read."""
+
+    def __init__(self, topic: str, partition: int, offset: int, timeout_s: float, reason: str) -> None:
+        super().__init__(f"{topic}-{partition} gave nothing from offset {offset} on within {timeout_s:g} s: {reason}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.timeout_s = timeout_s
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[NothingFetched], tuple[str, int, int, float, str]]:
+        return NothingFetched, (self.topic, self.partition, self.offset, self.timeout_s, self.reason)
+
+
+class Fetched(NamedTuple):
+    """Batches of any format from one Fetch. The first one may begin before the fetched offset.
+
+    data: Valid until the next Fetched is returned, which reuses the memory.
+    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
+    """
+
+    data: memoryview
+    aborted: list[tuple[int, int]]
+
+
+class BatchFetcher:
+    """Iterates over the batches of a partition from `start` up to before `end`. For one thread, iterable once.
+
+    Stops earlier if the partition has no more records before `end`, as compaction leaves gaps.
+
+    Args:
+        fetch_bytes: The largest size of a response; a single larger batch is returned alone.
+        timeout_s: Raise NothingFetched after this time without data. None: the cluster's time limit.
+    Raises:
+        OffsetOutOfRange: The partition does not have the next offset.
+        NothingFetched: No broker, no leader, or no records before `end`, for too long.
+        KafkaError: An error that is not retriable, such as TOPIC_AUTHORIZATION_FAILED.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        isolation: Isolation = "read_uncommitted",
+        fetch_bytes: int = FETCH_BYTES,
+        timeout_s: float | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.position = start
+        self.end = end
+        self._cluster = cluster
+        self._isolation = isolation_level(isolation)
+        self._fetch_bytes = fetch_bytes
+        self._timeout_s = cluster.timeout_s if timeout_s is None else timeout_s
+        self._connection: Connection | None = None
+        self._leader = -1
+        self._memory = FrameMemory()
+        self._progress = 0.0  # time of the last data or of the caller's return
+
+    def __enter__(self) -> BatchFetcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connection back to the cluster, which stays open."""
+        if self._connection is not None:
+            self._cluster.give_back(self._leader, self._connection)
+            self._connection = None
+
+    def __iter__(self) -> Iterator[Fetched]:
+        try:
+            self._progress = time.monotonic()
+            while self.position < self.end:
+                fetched = self._next()
+                if fetched is None:
+                    return
+                yield fetched
+                self._progress = time.monotonic()  # do not count the caller's own time
+        finally:
+            self.close()
+
+    def _next(self) -> Fetched | None:
+        """Return the next batches, retrying retriable errors. None: there are none up to `end`."""
+        while True:
+            try:
+                answer = self._answer()
+                if answer is not None and not answer.records and self._nothing_more(answer):
+                    return None
+            except ConnectionFailed as error:
+                self._try_again(error)
+                continue
+            except KafkaError as error:
+                if not is_retriable(error.code) or error.code == Errors.CORRUPT_MESSAGE:
+                    raise
+                self._try_again(error)
+                continue
+            if answer is not None and answer.records:
+                fetched = self._take(answer)
+                if fetched is not None:
+                    return fetched
+
+    def _answer(self) -> Any:
+        """Return the partition's part of the next Fetch response; None if a throttled response leaves it out."""
+        if self._connection is None or not self._connection.in_flight:
+            self._ask()
+        assert self._connection is not None
+        allowed_s = min(self._cluster.timeout_s, self._timeout_s) + MAX_WAIT_MS / 1000
+        _, response = self._connection.receive(allowed_s, self._memory)
+        if response.error_code:
+            raise KafkaError(response.error_code, f"{self._where}: {message_of(response.error_code)}")
+        for topic in response.responses:
+            for answer in topic.partitions:
+                if topic.topic == self.topic and answer.partition_index == self.partition:
+                    if answer.error_code == Errors.OFFSET_OUT_OF_RANGE:
+                        raise self._out_of_range()
+                    if answer.error_code:
+                        raise KafkaError(answer.error_code, f"{self._where}: {message_of(answer.error_code)}")
+                    return answer
+        # A consumer above its quota gets an empty response with a throttle time (KIP-219).
+        self._raise_if_overdue("the broker leaves the partition out of its responses")
+        time.sleep(max(response.throttle_time_ms / 1000, BACKOFF_S))
+        self._progress += response.throttle_time_ms / 1000
+        return None
+
+    def _take(self, answer: Any) -> Fetched | None:
+        """Move the position past a response's batches and send the next Fetch. None: no batch is complete."""
+        data = memoryview(answer.records)
+        _, size, after = entries_end(data)
+        if size < 0:
+            self.position = self.end  # malformed data: the caller refuses it; nothing after it can be read
+        elif after > self.position:
+            self.position = after
+        else:  # brokers before Kafka 0.10.1 also truncate the first batch
+            self._fetch_bytes = min(max(size, self._fetch_bytes), MOST_BYTES)
+            self._raise_if_overdue("the broker sends no complete batch of it.")
+            return None
+        if self.position < self.end:
+            try:
+                self._ask()
+            except (ConnectionFailed, KafkaError) as error:
+                log.info("%s: sending the next fetch failed; it is retried: %s", self._where, error)
+        return Fetched(data, [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()])
+
+    def _nothing_more(self, answer: Any) -> bool:
+        """Return True if an empty response means that there are no records up to `end`, and will never be."""
+        stable = answer.last_stable_offset if self._isolation else -1
+        bound = answer.high_watermark if stable < 0 else stable
+        if bound >= self.end:
+            if not self._is_remote():
+                return True
+            self._raise_if_overdue("the broker is still fetching it from tiered storage.")
+            return False
+        self._raise_if_overdue(f"it ends at offset {bound}, and is to be read up to {self.end}.")
+        return False
+
+    def _is_remote(self) -> bool:
+        """Return True if the records are in tiered storage.
+
+        Then an empty response only means that they have not been fetched from there in time (DelayedRemoteFetch).
+        """
+        if self._cluster.connection(self._leader).version_of(LIST_OFFSETS) < TIERED_SINCE:
+            return False
+        where = self.topic, self.partition
+        return self.position < Admin(self._cluster).offsets_now({where: EARLIEST_LOCAL})[where].offset
+
+    def _ask(self) -> None:
+        """Send a Fetch for the current position."""
+        if self._connection is None:
+            self._leader = self._find_leader()
+            self._connection = self._cluster.borrow(self._leader)
+        asked = FETCH.Request.Topics.Partitions(
+            partition=self.partition, fetch_offset=self.position, partition_max_bytes=self._fetch_bytes
+        )
+        request = FETCH.Request(
+            max_wait_ms=MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes,
+            isolation_level=self._isolation,
+            topics=[FETCH.Request.Topics(topic=self.topic, partitions=[asked])],
+        )
+        self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
+
+    def _find_leader(self) -> int:
+        """Return the leader from cached metadata. Raises for this partition only: others may be without a leader."""
+        if self.topic not in self._cluster.topics:
+            self._cluster.refresh([self.topic])
+        topic = self._cluster.topics.get(self.topic)
+        partition = topic.partitions.get(self.partition) if topic is not None else None
+        if topic is None or partition is None:
+            code = topic.error_code if topic is not None and topic.error_code else Errors.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(code, f"{self._where}: {message_of(code)}")
+        if partition.leader < 0:
+            raise KafkaError(Errors.LEADER_NOT_AVAILABLE, f"{self._where}: {message_of(Errors.LEADER_NOT_AVAILABLE)}")
+        return partition.leader
+
+    def _try_again(self, error: ClientError | KafkaError) -> None:
+        """Prepare a retry with a new connection and new metadata. Raise NothingFetched if the time is up."""
+        if self._connection is not None:
+            self._connection.close()
+            self.close()
+        self._cluster.topics.pop(self.topic, None)
+        self._raise_if_overdue(str(error))
+        log.info("%s: retrying: %s", self._where, error)
+        time.sleep(BACKOFF_S)
+
+    def _raise_if_overdue(self, reason: str) -> None:
+        """Raise NothingFetched if no data has come for the time limit."""
+        if time.monotonic() - self._progress >= self._timeout_s:
+            raise NothingFetched(self.topic, self.partition, self.position, self._timeout_s, reason)
+
+    def _out_of_range(self) -> OffsetOutOfRange:
+        """Return the error with the partition's current bounds, if they can be looked up."""
+        where = self.topic, self.partition
+        admin = Admin(self._cluster)
+        try:
+            earliest, latest = (
+                admin.offsets({where: at}, isolation=self._isolation)[where].offset for at in (EARLIEST, LATEST)
+            )
+        except (ClientError, KafkaError):
+            earliest = latest = -1
+        return OffsetOutOfRange(*where, self.position, earliest, latest)
+
+    @property
+    def _where(self) -> str:
+        """The partition and position, for messages."""
+        return f"{self.topic}-{self.partition} at offset {self.position}"

@@ -1,0 +1,150 @@
+"""The sticky assignment if members subscribe to different topics.
+
+Members keep what they owned, remaining partitions go to the members with the fewest, and then partitions move as long
+as that makes the assignment more even.
+
+Source: Kafka's AbstractStickyAssignor.GeneralAssignmentBuilder (KIP-54), without racks. Unlike Java, a partition
+never moves back to a member that no longer subscribes to its topic.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.client.groups.assignors.base import Assignment, Member
+from kafkapy.client.groups.assignors.movements import Movements
+from kafkapy.client.groups.assignors.ownership import Claim, Ownership
+
+
+class DifferentSubscriptions:
+    """Builds one assignment."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        claims: Mapping[str, Claim],
+        ownership: Ownership,
+        partitions: Mapping[str, int],
+    ) -> None:
+        self._partitions = partitions
+        by_id = {member.id: member for member in members}
+        self._topics = {id: [topic for topic in by_id[id].topics if topic in partitions] for id in ownership.order}
+        self._readers: dict[str, list[str]] = {topic: [] for topic in partitions}
+        for member in ownership.order:
+            for topic in self._topics[member]:
+                self._readers[topic].append(member)
+        # Topics with few subscribers first.
+        self._all = [
+            (topic, index)
+            for topic in sorted(partitions, key=lambda topic: (len(self._readers[topic]), topic))
+            for index in range(partitions[topic])
+        ]
+        self._held: dict[str, dict[TopicPartition, None]] = {}
+        self._must_revoke = False
+        for member in ownership.order:
+            kept = {one: None for one in ownership.held[member] if one[0] in self._topics[member]}
+            self._must_revoke |= len(kept) < len(ownership.held[member])
+            self._held[member] = kept
+        self._owner = {partition: member for member, held in self._held.items() for partition in held}
+        self._before = self._owners_before(claims, ownership)
+        self._movements = Movements()
+        # (number of partitions, member id), the member with the fewest first.
+        self._by_load = sorted((len(held), member) for member, held in self._held.items())
+
+    def build(self) -> Assignment:
+        """Return the assignment."""
+        fresh = self._by_load[-1][0] == 0
+        left = [partition for partition in self._all if partition not in self._owner]
+        for partition in left:
+            self._assign(partition)
+        movable = [partition for partition in self._all if len(self._readers[partition[0]]) > 1]
+        self._by_load = [one for one in self._by_load if self._can_change(one[1])]
+        before = self._snapshot()
+        if not self._must_revoke:
+            self._balance([partition for partition in left if len(self._readers[partition[0]]) > 1])
+        changed = self._balance(movable)
+        if not fresh and changed and self._unevenness(self._held) >= self._unevenness(before):
+            self._held = before
+        return {member: list(held) for member, held in self._held.items()}
+
+    def _owners_before(self, claims: Mapping[str, Claim], ownership: Ownership) -> dict[TopicPartition, str]:
+        """Return the owners of partitions in older generations, which are preferred when a partition has to move."""
+        found: dict[TopicPartition, tuple[int, str]] = {}
+        for member in ownership.order:
+            claim = claims[member]
+            if claim.age < ownership.newest:
+                for partition in claim.partitions:
+                    if partition not in found or claim.age > found[partition][0]:
+                        found[partition] = claim.age, member
+        return {one: member for one, (_, member) in found.items() if one[0] in self._topics[member]}
+
+    def _assign(self, partition: TopicPartition) -> None:
+        """Assign the partition to its subscriber with the fewest partitions."""
+        for at, (load, member) in enumerate(self._by_load):
+            if partition[0] in self._topics[member]:
+                del self._by_load[at]
+                self._held[member][partition] = None
+                self._owner[partition] = member
+                insort(self._by_load, (load + 1, member))
+                return
+
+    def _can_change(self, member: str) -> bool:
+        """Return True if the member could get more partitions, or has one that another member could get."""
+        held = self._held[member]
+        could = sum(self._partitions[topic] for topic in self._topics[member])
+        return len(held) < could or any(len(self._readers[topic]) > 1 for topic, _ in held)
+
+    def _balance(self, movable: Sequence[TopicPartition]) -> bool:
+        """Move partitions until no move makes the assignment more even. Return True if one was moved."""
+        changed = False
+        while True:
+            moved = False
+            for partition in movable:
+                if self._is_balanced():
+                    break
+                owner = self._owner[partition]
+                load = len(self._held[owner])
+                before = self._before.get(partition)
+                if before is not None and load > len(self._held[before]) + 1:
+                    self._move(partition, before)
+                    moved = True
+                elif any(load > len(self._held[other]) + 1 for other in self._readers[partition[0]]):
+                    best = next(member for _, member in self._by_load if partition[0] in self._topics[member])
+                    self._move(partition, best)
+                    moved = True
+            changed |= moved
+            if not moved:
+                return changed
+
+    def _is_balanced(self) -> bool:
+        """Return True if loads differ by at most one, or no move between members that differ by two is possible."""
+        if not self._by_load or self._by_load[0][0] >= self._by_load[-1][0] - 1:
+            return True
+        most: dict[str, int] = {}  # topic -> the highest load of a member that has one of its partitions
+        for load, member in self._by_load:
+            for topic, _ in self._held[member]:
+                most[topic] = load
+        return not any(
+            load + 1 < most.get(topic, 0) for load, member in self._by_load for topic in self._topics[member]
+        )
+
+    def _move(self, wanted: TopicPartition, new: str) -> None:
+        """Move `wanted`, or a partition of the same topic that moved the other way, to the member `new`."""
+        partition = self._movements.instead_of(wanted, self._owner[wanted], new)
+        old = self._owner[partition]
+        for member in {old, new}:
+            del self._by_load[bisect_left(self._by_load, (len(self._held[member]), member))]
+        self._movements.record(partition, old, new)
+        del self._held[old][partition]
+        self._held[new][partition] = None
+        self._owner[partition] = new
+        for member in {old, new}:
+            insort(self._by_load, (len(self._held[member]), member))
+
+    def _snapshot(self) -> dict[str, dict[TopicPartition, None]]:
+        return {member: dict(held) for member, held in self._held.items()}
+
+    def _unevenness(self, held: Mapping[str, Mapping[TopicPartition, None]]) -> int:
+        """Return the sum of the load differences of all pairs of members that can change."""
+        loads = sorted(len(held[member]) for _, member in self._by_load)
+        return sum(load * (2 * at - len(loads) + 1) for at, load in enumerate(loads))

@@ -1,0 +1,379 @@
+"""A consumer that shares the partitions of topics with the other members of its group.
+
+    with GroupConsumer("127.0.0.1:9092", "billing") as consumer:
+        consumer.subscribe(["orders"])
+        while True:
+            for record in consumer.poll():
+                print(record.offset, record.value)
+
+Source: Kafka's ClassicKafkaConsumer and ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level
+from kafkapy.client.fetching.group_fetcher import GroupFetcher
+from kafkapy.client.groups.assignors import Assignor, assignors_of
+from kafkapy.client.groups.group_session import JOINING_WAIT_S, GroupSession
+from kafkapy.client.groups.group_types import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    Offsets,
+    RebalanceListener,
+    with_metadata,
+)
+from kafkapy.client.groups.subscription import Subscription
+from kafkapy.errors import Errors, KafkaError
+
+log = logging.getLogger(__name__)
+
+RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
+
+Callback = Callable[[Mapping[TopicPartition, OffsetAndMetadata], "Exception | None"], None]
+
+
+class GroupConsumer:
+    """A blocking group consumer for use in one thread. Heartbeats are sent by a background thread.
+
+    Args:
+        cluster: Bootstrap servers, or a Cluster whose addresses and time-outs are copied.
+        assignors: Names or Assignors, the preferred one first. The group uses one that all members support. If all are
+            cooperative, a rebalance does not interrupt reading the partitions that stay.
+        instance_id: Makes this a static member (KIP-345): no rebalance if it rejoins within the session time-out.
+        auto_offset_reset: Where to start without a committed offset, or when the offset is out of range.
+        auto_commit: Commit the positions in `poll`, every `auto_commit_interval_s`, and on close.
+        isolation: With read_committed, records of open and aborted transactions are not returned.
+        session_timeout_s: The group removes this member after this time without a heartbeat.
+        max_poll_interval_s: The longest time between two polls. A rebalance waits this long for the member.
+        max_records: The most records that one `poll` returns.
+        max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
+        max_bytes, partition_bytes: The largest size of a response, and of one partition's records in it.
+        metadata_max_age_s: How often to look for new topics and partitions.
+        timeout_s: Time limit for one request, and for the retries of a call other than `poll`.
+    """
+
+    _fetcher_class: type[GroupFetcher] = GroupFetcher
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Sequence[str],
+        group_id: str,
+        *,
+        assignors: Sequence[str | Assignor] = ("range", "cooperative-sticky"),
+        instance_id: str | None = None,
+        auto_offset_reset: Literal["earliest", "latest", "none"] = "latest",
+        auto_commit: bool = True,
+        auto_commit_interval_s: float = 5.0,
+        isolation: Isolation = "read_uncommitted",
+        session_timeout_s: float = 45.0,
+        heartbeat_interval_s: float = 3.0,
+        max_poll_interval_s: float = 300.0,
+        max_records: int = 500,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 16 * 1024 * 1024,
+        partition_bytes: int = 1024 * 1024,
+        metadata_max_age_s: float = 300.0,
+        rack: str | None = None,
+        client_id: str = "kafkapy",
+        timeout_s: float = 30.0,
+    ) -> None:
+        if not group_id:
+            raise ValueError("the group's name is empty; give the consumers that share partitions one name")
+        if auto_offset_reset not in RESETS:
+            raise ValueError(f"auto_offset_reset is {auto_offset_reset!r}; it can be {', '.join(RESETS)}")
+        if not 0 < heartbeat_interval_s < session_timeout_s:
+            raise ValueError(
+                f"heartbeat_interval_s is {heartbeat_interval_s:g}; it must be above 0 and below session_timeout_s, "
+                f"which is {session_timeout_s:g}"
+            )
+        self._reset_to = RESETS[auto_offset_reset]
+        self._isolation = isolation_level(isolation)
+        # The consumer needs its own connections: responses to other users' requests must not come in between.
+        self.cluster = (
+            cluster.another()
+            if isinstance(cluster, Cluster)
+            else Cluster(cluster, client_id=client_id, timeout_s=timeout_s)
+        )
+        self.group_id = group_id
+        self._max_records = max_records
+        self._max_wait_ms = max_wait_ms
+        self._metadata_max_age_s = metadata_max_age_s
+        self._session = GroupSession(
+            self.cluster,
+            group_id,
+            assignors_of(assignors),
+            instance_id=instance_id,
+            session_timeout_s=session_timeout_s,
+            heartbeat_interval_s=heartbeat_interval_s,
+            max_poll_interval_s=max_poll_interval_s,
+            auto_commit_interval_s=auto_commit_interval_s if auto_commit else None,
+            rack=rack,
+        )
+        self._assigned = self._session.assigned
+        self._offsets = self._session.offsets
+        self._fetcher = self._fetcher_class(
+            self.cluster,
+            self._assigned,
+            reset_to=self._reset_to,
+            isolation=self._isolation,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            partition_bytes=partition_bytes,
+            rack=rack,
+        )
+        self._admin = Admin(self.cluster)
+        self._fetch_offsets_at = 0.0
+        self._was_connected = False
+        self._closed = False
+
+    def __enter__(self) -> "GroupConsumer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close. After an exception in the block, do not auto-commit: records may not have been processed."""
+        if kind is not None:
+            self._session.auto_commit_interval_s = None
+        self.close()
+
+    # Subscription and records
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions currently assigned to this member."""
+        return frozenset(self._assigned.states)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """The assigned partitions that are paused."""
+        return frozenset(where for where, state in self._assigned.states.items() if state.paused)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Return the consumer's member id and generation, as `TransactionalProducer.send_offsets` needs it."""
+        return self._session.membership.member
+
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener | None = None) -> None:
+        """Subscribe to topics in place of those subscribed before. The next `poll` joins the group.
+
+        Args:
+            topics: Names, or a pattern (`re.compile`) that is searched for in the names of all topics, now and later;
+                internal topics never match.
+        """
+        self._usable()
+        subscription = Subscription(self.cluster, topics, self._metadata_max_age_s)
+        self._session.subscribe(subscription, listener or RebalanceListener())
+
+    def unsubscribe(self) -> None:
+        """Leave the group. Commits first if `auto_commit` is on."""
+        self._usable()
+        if self._session.subscription is not None:
+            self._session.leave("it unsubscribes")
+
+    def poll(self, timeout_s: float = 0.5) -> list[ConsumerRecord]:
+        """Return up to `max_records` records; none if no record arrives within `timeout_s`.
+
+        Also joins the group if necessary and calls the listener. Has to be called every `max_poll_interval_s`.
+
+        Raises:
+            GroupFailed: The coordinator refuses this consumer.
+            KafkaError: A partition cannot be read, for example OFFSET_OUT_OF_RANGE.
+            ConnectionFailed: No broker has been reached yet. After a first success, `poll` keeps trying instead.
+        """
+        self._usable()
+        if self._session.subscription is None:
+            raise ValueError("nothing is subscribed; call subscribe() with names of topics or a pattern first")
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                stable = self._session.step(deadline)
+                self._find_positions()
+                self._was_connected = True
+            except ConnectionFailed as error:
+                if not self._was_connected:
+                    raise
+                log.info("group %s: retrying: %s", self.group_id, error)
+                stable = self._session.is_stable
+            # While positions were looked up, the response to a commit may have said that this member was removed.
+            if (stable or self._session.cooperative) and self._session.membership.is_member:
+                records = self._records(deadline, stable)
+                if records:
+                    return records
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            waits = self._session.membership.in_rebalance or (stable and self._assigned.to_fetch(time.monotonic()))
+            if not waits:
+                time.sleep(min(left, BACKOFF_S / 2))
+
+    def _records(self, deadline: float, stable: bool) -> list[ConsumerRecord]:
+        """Return fetched records, fetching if there are none. Wait only shortly while the group rebalances."""
+        records = self._assigned.hand_out(self._max_records)
+        if not records:
+            wait_s = max(0.0, deadline - time.monotonic())
+            wait_s = min(wait_s, self._max_wait_ms / 1000 if stable else JOINING_WAIT_S)
+            self._fetcher.fetch(int(wait_s * 1000))
+            records = self._assigned.hand_out(self._max_records)
+        return records
+
+    # Positions
+
+    def position(self, topic: str, partition: int) -> int:
+        """Return the offset of the next record of an assigned partition, looking it up if necessary."""
+        self._usable()
+        state = self._assigned.state((topic, partition))
+        deadline = time.monotonic() + self.cluster.timeout_s
+        while state.position is None:
+            self._find_positions()
+            if state.position is None and time.monotonic() >= deadline:
+                raise KafkaError(Errors.REQUEST_TIMED_OUT, f"the position of {topic}-{partition} was not found in time")
+            if state.position is None:
+                time.sleep(BACKOFF_S / 2)
+        return state.position
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the known positions of the assigned partitions."""
+        return self._assigned.positions()
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Continue an assigned partition at the first record with `offset` or a higher offset."""
+        if offset < 0:
+            raise ValueError(f"the offset to seek in {topic}-{partition} is {offset}; an offset is 0 or more")
+        self._assigned.state((topic, partition)).seek(offset)
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Continue assigned partitions (None: all) at their earliest record."""
+        self._reset(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Continue assigned partitions (None: all) at their end."""
+        self._reset(partitions, LATEST)
+
+    def seek_to_timestamp(self, timestamp: int) -> None:
+        """Continue all assigned partitions at their first record at or after `timestamp` (ms), or at their end."""
+        self._reset(None, timestamp)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these assigned partitions from `poll` until `resume`. The member stays in the group."""
+        for where in partitions:
+            self._assigned.state(where).paused = True
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these partitions again."""
+        for where in partitions:
+            self._assigned.state(where).paused = False
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """Return the log start offsets of partitions (None: all assigned ones)."""
+        return self._bounds(partitions, EARLIEST)
+
+    def end_offsets(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """Return the ends of partitions (None: all assigned ones): high watermark, or LSO with read_committed."""
+        return self._bounds(partitions, LATEST)
+
+    def _bounds(self, partitions: Iterable[TopicPartition] | None, at: int) -> dict[TopicPartition, int]:
+        wanted = dict.fromkeys(self._assigned.states if partitions is None else partitions, at)
+        return {where: one.offset for where, one in self._admin.offsets(wanted, isolation=self._isolation).items()}
+
+    def _reset(self, partitions: Iterable[TopicPartition] | None, to: int) -> None:
+        for where in list(self._assigned.states if partitions is None else partitions):
+            self._assigned.state(where).reset(to)
+
+    def _find_positions(self) -> None:
+        """Look up missing positions: the committed offset, else as auto_offset_reset says."""
+        missing = self._assigned.without_position(time.monotonic())
+        committed = [where for where in missing if self._assigned.states[where].reset_to is None]
+        if committed and time.monotonic() >= self._fetch_offsets_at:
+            try:
+                found = self._offsets.fetch_now(committed)
+            except KafkaError as error:
+                if not self._session.link.may_retry(error):
+                    raise
+                self._fetch_offsets_at = time.monotonic() + BACKOFF_S
+                return
+            for where in committed:
+                state = self._assigned.states[where]
+                if where in found:
+                    state.seek(found[where].offset)
+                elif self._reset_to is not None:
+                    state.reset(self._reset_to)
+                else:
+                    raise KafkaError(
+                        Errors.OFFSET_OUT_OF_RANGE,
+                        f"group {self.group_id!r} has no committed offset in {where[0]}-{where[1]}; seek to one, or "
+                        "choose auto_offset_reset earliest or latest",
+                    )
+        to_reset = [where for where in missing if self._assigned.states[where].reset_to is not None]
+        if to_reset:
+            self._fetcher.reset(to_reset)
+
+    # Committed offsets
+
+    def commit(self, offsets: Offsets | None = None, *, timeout_s: float | None = None) -> None:
+        """Commit offsets (those of the next records to read). None: the positions after what `poll` has returned.
+
+        Raises:
+            CommitFailed: The partitions belong to other members by now, or a rebalance is in progress.
+            KafkaError: The broker refuses the offsets, for example with OFFSET_METADATA_TOO_LARGE.
+            ConnectionFailed: The coordinator was not reached in time.
+        """
+        self._usable()
+        wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
+        if wanted:
+            self._offsets.commit(wanted, timeout_s)
+
+    def commit_async(self, offsets: Offsets | None = None, callback: Callback | None = None) -> None:
+        """Commit offsets without waiting and without retries.
+
+        A later `poll` or `commit` calls `callback` with the offsets and None, or with the offsets and the error.
+        """
+        self._usable()
+        wanted = self._assigned.committable() if offsets is None else with_metadata(offsets)
+
+        def done(error: Exception | None) -> None:
+            if callback is not None:
+                callback(wanted, error)
+            elif error is not None:
+                log.warning("%s", error)
+
+        if not wanted:
+            done(None)
+            return
+        try:
+            self._offsets.send(wanted, done)
+        except (ClientError, KafkaError) as error:
+            done(error)
+
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the group's committed offsets of these partitions, without partitions that have none."""
+        self._usable()
+        return self._offsets.fetch(partitions)
+
+    # Membership
+
+    def enforce_rebalance(self, reason: str = "enforce_rebalance() was called") -> None:
+        """Trigger a rebalance of the group with the next `poll`."""
+        self._session.membership.must_join(reason)
+
+    def close(self, *, timeout_s: float = 30.0) -> None:
+        """Auto-commit if that is on, call the listener, and leave the group. Static members do not leave."""
+        if self._closed:
+            return
+        try:
+            if self._session.subscription is not None:
+                self._session.leave("it is closed", timeout_s)
+        finally:
+            self._closed = True
+            self._session.close()
+            self.cluster.close()
+
+    def _usable(self) -> None:
+        """Raise ValueError if the consumer is closed."""
+        if self._closed:
+            raise ValueError(f"this consumer of group {self.group_id!r} is closed; make a new one")

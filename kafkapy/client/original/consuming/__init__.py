@@ -1,0 +1,1 @@
+"""The original consumer that forms groups through ZooKeeper."""

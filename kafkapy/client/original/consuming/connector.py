@@ -1,0 +1,418 @@
+"""The high-level consumer of Kafka 0.7 to 0.10, whose groups are formed through ZooKeeper.
+
+Source: ZookeeperConsumerConnector of Kafka 0.8.2; both can be members of the same group. Imports kazoo.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+
+from kafkapy.client.administration.admin import LATEST
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.errors import ClientError
+from kafkapy.client.original.assignment import Partition, Thread
+from kafkapy.client.original.consuming.fetchers import Fetchers
+from kafkapy.client.original.consuming.problem_log import ProblemLog
+from kafkapy.client.original.consuming.rebalance import Rebalancer
+from kafkapy.client.original.consuming.session_clock import SessionClock
+from kafkapy.client.original.consuming.settings import consumer_settings
+from kafkapy.client.original.consuming.source_cluster import SourceCluster
+from kafkapy.client.original.consuming.streams import Decoder, OwnedPartition, Stream
+from kafkapy.client.original.errors import ConsumerIdTaken, OwnershipLost, RebalanceFailed
+from kafkapy.client.original.filters import TopicFilter
+from kafkapy.client.original.znodes.subscriptions import Subscription
+from kafkapy.errors import KafkaError
+from kafkapy.metadata.zookeeper.client import named
+
+log = logging.getLogger(__name__)
+
+# Errors that may be gone at the next attempt.
+_TRANSIENT = (KazooException, KazooTimeoutError, ClientError, KafkaError)
+
+_NOT_COMMITTED = "offsets are not committed"
+_NOT_BALANCED = "rebalancing failed"
+
+
+class RebalanceListener(Protocol):
+    """A callback for partitions that are about to be given up, in a rebalance or at shutdown.
+
+    No further record or chunk of them is returned, but this member still owns them, so that work in progress can be
+    finished and committed. Not called after a session expiry, when other members may already own the partitions.
+    Source: ConsumerRebalanceListener of Kafka 0.8.2.
+    """
+
+    def before_release(self, partitions: list[TopicPartition]) -> None:
+        """Finish the work on these partitions. Errors are logged, and prevent the auto-commit of these partitions."""
+
+
+class ConsumerConnector:
+    """A member of a group, from the creation of its streams until `shutdown`.
+
+    Its methods may be called by any thread; each stream is for one thread. Streams can be created once.
+
+    Args:
+        properties: As in Kafka's consumer.properties: zookeeper.connect, group.id, ...
+    Raises:
+        ConfigError: A setting is not valid.
+        ZooKeeperError: ZooKeeper cannot be reached at zookeeper.connect, or has no Kafka cluster there.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self.settings = settings = consumer_settings(properties)
+        self.consumer_id = f"{settings.group_id}_{settings.consumer_id or _unique()}"
+        self._problems = ProblemLog(log, self.consumer_id)
+        self._rebalancer: Rebalancer | None = None
+        self._source = SourceCluster(settings, self._on_state)
+        self._tree = self._source.tree
+        self._clock = SessionClock(self.consumer_id, settings.zookeeper_session_timeout_ms / 1000, self._session_lives)
+        self._fetchers = Fetchers(settings, self._source.brokers())
+        self._stream_of: Callable[[str, int], Stream] = _no_streams
+        self._listener: RebalanceListener | None = None
+        self._on_claim: Callable[[list[OwnedPartition]], None] | None = None
+        self._streams: list[Stream] = []
+        self._closing = threading.Event()
+        self._threads: list[threading.Thread] = []
+        # Hold this lock to keep the set of owned partitions unchanged, so that no commit overwrites a new owner's.
+        self._ownership = threading.RLock()
+        self._held: dict[Partition, OwnedPartition] = {}
+        self._committed: dict[Partition, int] = {}
+
+    def __enter__(self) -> ConsumerConnector:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def create_message_streams(
+        self,
+        counts: Mapping[str, int],
+        *,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+        rebalance_listener: RebalanceListener | None = None,
+    ) -> dict[str, list[Stream]]:
+        """Join the group. Return the given number of streams for each topic.
+
+        Raises:
+            RebalanceFailed: Another consumer does not give up partitions that are assigned to this one.
+            ConsumerIdTaken: Another consumer has the same consumer.id.
+        """
+        if wrong := [f"{topic!r}: {count}" for topic, count in counts.items() if count < 1]:
+            raise ValueError(f"a topic needs at least 1 stream, not {', '.join(wrong)}")
+        made = {topic: self._make(count, key_decoder, value_decoder) for topic, count in counts.items()}
+        self._listener = rebalance_listener
+        self._join(Subscription(dict(counts)), lambda topic, number: made[topic][number])
+        return made
+
+    def create_message_streams_by_filter(
+        self,
+        topics: TopicFilter,
+        count: int = 1,
+        *,
+        key_decoder: Decoder | None = None,
+        value_decoder: Decoder | None = None,
+        rebalance_listener: RebalanceListener | None = None,
+        on_claim: Callable[[list[OwnedPartition]], None] | None = None,
+    ) -> list[Stream]:
+        """Join the group. Return streams of all topics that the filter allows, now and later.
+
+        Raises the errors of `create_message_streams`.
+
+        Args:
+            on_claim: Called with newly owned partitions by the thread that claims them. They are not read before `seek`
+                sets their position. Must neither block nor call the connector. Similar to beforeStartingFetchers of
+                Kafka 0.10.
+        """
+        if count < 1:
+            raise ValueError(f"a consumer needs at least 1 stream, not {count}")
+        made = self._make(count, key_decoder, value_decoder)
+        self._listener, self._on_claim = rebalance_listener, on_claim
+        self._join(Subscription({}, topics, count), lambda _, number: made[number])
+        return made
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Commit the positions after everything that the streams have returned, or the given offsets.
+
+        Given offsets are those of the next records to read; use them with auto.commit.enable=false. Partitions that
+        this member does not own are skipped.
+
+        Raises KafkaError, ClientError or KazooException, among them OwnershipLost.
+        """
+        with self._ownership:
+            self._check_session()
+            if offsets is None:
+                self._commit(list(self._held.values()))
+                return
+            self._source.refuse_07("commit given offsets")
+            named = {(topic, str(number)): offset for (topic, number), offset in offsets.items()}
+            owned = {where: offset for where, offset in named.items() if where in self._held}
+            for where, offset in owned.items():
+                self._held[where].stream.mark(self._held[where], offset)
+            self._commit_at(owned)
+
+    def seek(self, where: TopicPartition, offset: int | None) -> OwnedPartition | None:
+        """Continue a partition at an offset, or stop reading it (None). Chunks fetched before are dropped.
+
+        Returns the new OwnedPartition, which replaces the one passed to `on_claim`; None if this member no longer owns
+        the partition.
+        """
+        with self._ownership:
+            before = self._held.get((where[0], str(where[1])))
+            if before is None or before.revoked:
+                return None
+            before.stream.revoke([before])
+            owned = OwnedPartition(before.partition, before.stream, before.consumed)
+            self._held[owned.partition] = owned
+            if offset is not None:
+                owned.fetch_from = offset
+                self._fetchers.start([owned])
+            return owned
+
+    def positions(self) -> dict[Partition, int | None]:
+        """Return the position after the last returned record of each owned partition; None if not known yet."""
+        with self._ownership:
+            return {owned.partition: owned.consumed for owned in self._held.values()}
+
+    @property
+    def waits_for(self) -> str | None:
+        """The owner of a partition that is assigned to this member, for log messages; empty if none blocks.
+
+        None if this member owns partitions.
+        """
+        if self._held:
+            return None
+        return self._rebalancer.blocked if self._rebalancer is not None else ""
+
+    def end_offsets(self) -> dict[Partition, int]:
+        """Return the end offsets of the owned partitions. Raises ClientError, KafkaError."""
+        with self._ownership:
+            held = list(self._held.values())
+        brokers = self._source.brokers()
+        try:
+            brokers.look_up(held)
+            return {owned.partition: brokers.edge(owned, LATEST) for owned in held}
+        finally:
+            brokers.close()
+
+    def shutdown(self) -> None:
+        """Close all streams, commit if auto.commit.enable, and leave the group. A second call does nothing."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._rebalancer is not None:
+            self._rebalancer.wake_up.set()
+        for thread in self._threads:
+            thread.join(self.settings.socket_timeout_ms / 1000)
+        self.stop_reading(list(self._held), lost=False)
+        for stream in self._streams:
+            stream.close()
+        self._source.close()
+        self._fetchers.close()
+
+    def open_cluster(self) -> Cluster:
+        """Return a Cluster for the registered brokers. Raises ConnectionFailed; UnsupportedByBroker for Kafka 0.7."""
+        return self._source.open()
+
+    # PartitionReader, for the rebalancer
+
+    def stop_reading(self, partitions: list[Partition], *, lost: bool) -> None:
+        """Stop reading partitions. Unless they are lost, call the listener and auto-commit."""
+        with self._ownership:
+            gone = [self._held[partition] for partition in partitions if partition in self._held]
+            for stream in {owned.stream for owned in gone}:
+                stream.revoke([owned for owned in gone if owned.stream is stream])
+        # Not under the lock: the listener may wait for a thread that is about to commit.
+        ended = not lost and self._tell_listener(gone)
+        with self._ownership:
+            try:
+                if ended and self.settings.auto_commit_enable:
+                    self._check_session()
+                    self._commit(gone)
+            except _TRANSIENT as error:
+                self._problems.report(_NOT_COMMITTED, _message(error))
+            for partition in partitions:
+                self._held.pop(partition, None)
+                self._committed.pop(partition, None)
+
+    def start_reading(self, partitions: Mapping[Partition, Thread]) -> None:
+        """Start reading partitions at their committed offsets."""
+        if not partitions:
+            return
+        with self._ownership:
+            found = self._source.offsets().fetch(partitions)
+            begun = []
+            for partition, thread in partitions.items():
+                offset = found[partition]
+                stream = self._stream_of(partition[0], thread.number)
+                owned = OwnedPartition(partition, stream, offset if isinstance(offset, int) else None)
+                self._held[partition] = owned
+                if isinstance(offset, KafkaError):
+                    stream.fail(owned, offset)
+                    continue
+                if offset is not None:
+                    self._committed[partition] = offset
+                begun.append(owned)
+            if self._on_claim is not None:
+                self._on_claim(begun)
+            else:
+                self._fetchers.start(begun)
+        log.info("%s owns %s", self.consumer_id, ", ".join(sorted(str(owned) for owned in self._held.values())))
+
+    # The member's threads
+
+    def _join(self, subscription: Subscription, stream_of: Callable[[str, int], Stream]) -> None:
+        """Start the threads and do the first rebalance."""
+        if self._rebalancer is not None:
+            raise RuntimeError("a ConsumerConnector makes message streams once")
+        self._stream_of = stream_of
+        self._rebalancer = Rebalancer(self._tree, self.settings, self.consumer_id, subscription, self)
+        try:
+            self._start(self._keep_clock)
+            self._rebalance(self._rebalancer)
+            self._start(self._keep_balanced)
+            if self.settings.auto_commit_enable:
+                self._start(self._keep_committing)
+        except BaseException:
+            self.shutdown()
+            raise
+
+    def _start(self, work: Callable[[], None]) -> None:
+        """Run `work` in a thread."""
+        thread = threading.Thread(target=work, name=f"kafkapy{work.__name__}-{self.consumer_id}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _rebalance(self, rebalancer: Rebalancer) -> None:
+        """Rebalance, with retries. Raise RebalanceFailed if no attempt succeeds."""
+        problem = ""
+        tries = 0
+        backoff_s = self.settings.rebalance_backoff_ms / 1000
+        # Changes cut the back-off short. The deadline gives the previous owner its time even if there are many.
+        deadline = time.monotonic() + self.settings.rebalance_max_retries * backoff_s
+        while tries < self.settings.rebalance_max_retries or time.monotonic() < deadline:
+            tries += 1
+            try:
+                if rebalancer.attempt():
+                    self._problems.resolved(_NOT_BALANCED)
+                    return
+                problem = rebalancer.blocked or problem
+            except ConsumerIdTaken:
+                raise
+            except _TRANSIENT as error:
+                problem = _message(error)
+                self._problems.report(_NOT_BALANCED, problem, level=logging.INFO)
+            rebalancer.wake_up.wait(backoff_s)
+            if self._closing.is_set():
+                return
+        raise RebalanceFailed(
+            f"{self.consumer_id} cannot rebalance after {tries} tries (rebalance.max.retries): {problem}"
+        )
+
+    def _keep_balanced(self) -> None:
+        """Rebalance after every change, until shutdown."""
+        rebalancer = self._rebalancer
+        assert rebalancer is not None
+        failed = False
+        while True:
+            rebalancer.wake_up.wait()
+            if self._closing.is_set():
+                return
+            try:
+                self._rebalance(rebalancer)
+                failed = False
+            except ClientError as error:
+                log.log(logging.DEBUG if failed else logging.ERROR, "%s Retrying.", error)
+                failed = True
+                rebalancer.wake_up.set()
+
+    def _keep_committing(self) -> None:
+        """Auto-commit at intervals, until shutdown."""
+        while not self._closing.wait(self.settings.auto_commit_interval_ms / 1000):
+            try:
+                self.commit_offsets()
+                self._problems.resolved(_NOT_COMMITTED)
+            except _TRANSIENT as error:
+                self._problems.report(_NOT_COMMITTED, _message(error))
+
+    def _keep_clock(self) -> None:
+        """Run the session clock, until shutdown."""
+        self._clock.run(self._closing)
+
+    def _session_lives(self) -> bool:
+        """Return True if ZooKeeper still has the session that owns the partitions."""
+        try:
+            self._tree.has_brokers()  # any request will do: ZooKeeper does not respond to an expired session
+        except _TRANSIENT:
+            return False
+        return self._rebalancer is None or self._rebalancer.session in (None, self._tree.session)
+
+    def _on_state(self, _state: str) -> None:
+        """Rebalance after the ZooKeeper connection is lost or re-established."""
+        if self._rebalancer is not None:
+            self._rebalancer.wake_up.set()
+
+    def _tell_listener(self, gone: list[OwnedPartition]) -> bool:
+        """Call the rebalance listener. Return False if it failed."""
+        if self._listener is None or not gone:
+            return True
+        try:
+            self._listener.before_release([owned.where for owned in gone])
+        except Exception:  # the user's code must not stop other members from getting these partitions
+            log.exception("%s: the rebalance listener failed", self.consumer_id)
+            return False
+        return True
+
+    def _check_session(self) -> None:
+        """Raise OwnershipLost unless this member surely owns its partitions."""
+        if self._held and self._rebalancer is not None and self._rebalancer.session != self._tree.session:
+            raise OwnershipLost(f"{self.consumer_id} has lost its ZooKeeper session and rejoins the group")
+        if self._held and not self._clock.is_good():
+            raise OwnershipLost(
+                f"{self.consumer_id} was stopped for a while, and does not know yet whether its ZooKeeper session is "
+                "still alive"
+            )
+
+    def _commit(self, owned: list[OwnedPartition]) -> None:
+        """Commit the consumed positions of partitions."""
+        self._commit_at({one.partition: one.consumed for one in owned if one.consumed is not None})
+
+    def _commit_at(self, offsets: Mapping[Partition, int]) -> None:
+        """Commit offsets that differ from those committed last."""
+        new = {where: at for where, at in offsets.items() if self._committed.get(where) != at}
+        if new:
+            self._source.offsets().commit(new)
+            self._committed.update(new)
+
+    def _make(self, count: int, key_decoder: Decoder | None, value_decoder: Decoder | None) -> list[Stream]:
+        """Return new streams."""
+        made = [
+            Stream(self.settings.consumer_timeout_ms, key_decoder, value_decoder, self._clock.is_good)
+            for _ in range(count)
+        ]
+        self._streams += made
+        return made
+
+
+def _no_streams(topic: str, number: int) -> Stream:
+    raise LookupError(f"{topic}: no stream {number}")
+
+
+def _message(error: Exception) -> str:
+    """Return an error's text. kazoo's errors often have only a name."""
+    if isinstance(error, KazooException | KazooTimeoutError):
+        return f"ZooKeeper: {named(error)}"
+    return str(error)
+
+
+def _unique() -> str:
+    """Return a unique consumer id, like Kafka's."""
+    return f"{socket.gethostname()}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

@@ -1,0 +1,109 @@
+"""Assigns each owned partition to the fetcher of its leader, and again when the leader changes.
+
+Source: Kafka's ConsumerFetcherManager and its LeaderFinderThread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+
+from kafkapy.client.administration.admin import EARLIEST, LATEST
+from kafkapy.client.errors import ClientError
+from kafkapy.client.original.consuming.broker_fetcher import BrokerFetcher
+from kafkapy.client.original.consuming.fetch_wire import Brokers
+from kafkapy.client.original.consuming.settings import ConsumerSettings
+from kafkapy.client.original.consuming.streams import OwnedPartition
+from kafkapy.errors import KafkaError, is_retriable
+
+log = logging.getLogger(__name__)
+
+
+class Fetchers:
+    """A thread that looks up leaders, and a BrokerFetcher for each broker that leads owned partitions."""
+
+    def __init__(self, settings: ConsumerSettings, brokers: Brokers) -> None:
+        self._settings = settings
+        self._brokers = brokers
+        self._by_address: dict[tuple[str, int], BrokerFetcher] = {}
+        self._without_leader: list[OwnedPartition] = []
+        self._retry_later: list[OwnedPartition] = []  # after a pause, as their leaders may be about to change
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="kafkapy-leader-finder", daemon=True)
+        self._thread.start()
+
+    def start(self, partitions: Iterable[OwnedPartition]) -> None:
+        """Fetch these partitions from now on, until their streams revoke them."""
+        with self._changed:
+            self._without_leader += partitions
+            self._changed.notify()
+
+    def try_again(self, partitions: Iterable[OwnedPartition]) -> None:
+        """Fetch these partitions after refresh.leader.backoff.ms."""
+        with self._changed:
+            self._retry_later += partitions
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Stop all threads."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(self._settings.socket_timeout_ms / 1000)
+
+    def _run(self) -> None:
+        """Run the leader finder's thread."""
+        while True:
+            with self._changed:
+                while not self._closed and not self._without_leader and not self._retry_later:
+                    self._changed.wait()
+                if self._retry_later:
+                    self._changed.wait_for(lambda: self._closed, self._settings.refresh_leader_backoff_ms / 1000)
+                if self._closed:
+                    break
+                wanted = self._retry_later + self._without_leader
+                self._retry_later, self._without_leader = [], []
+            self.try_again(self._find([owned for owned in wanted if not owned.revoked]))
+        for fetcher in self._by_address.values():
+            fetcher.close()
+        for fetcher in self._by_address.values():
+            fetcher.join(self._settings.socket_timeout_ms / 1000)
+        self._brokers.close()
+
+    def _find(self, wanted: list[OwnedPartition]) -> list[OwnedPartition]:
+        """Assign partitions to their leaders' fetchers. Return those to try again later."""
+        if not wanted:
+            return []
+        try:
+            self._brokers.look_up(wanted)
+        except (ClientError, KafkaError, ValueError) as error:
+            log.info("the leaders of partitions cannot be looked up: %s", error)
+            return wanted
+        again = []
+        for owned in wanted:
+            try:
+                if not self._assign(owned):
+                    again.append(owned)
+            except (ClientError, KafkaError) as error:
+                log.info("%s: retrying: %s", owned, error)
+                if isinstance(error, KafkaError) and not is_retriable(error.code):
+                    owned.stream.fail(owned, error)
+                else:
+                    again.append(owned)
+        return again
+
+    def _assign(self, owned: OwnedPartition) -> bool:
+        """Assign a partition to its leader's fetcher, at its start offset. Return False without a leader."""
+        address = self._brokers.leader(owned)
+        if address is None:
+            return False
+        if owned.fetch_from is None:
+            at = EARLIEST if self._settings.auto_offset_reset == "smallest" else LATEST
+            owned.stream.begin(owned, self._brokers.edge(owned, at))
+        if address not in self._by_address:
+            wire = self._brokers.wire(address)
+            self._by_address[address] = BrokerFetcher(address, wire, self._settings, self.try_again)
+        self._by_address[address].add([owned])
+        return True

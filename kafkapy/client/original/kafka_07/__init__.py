@@ -1,0 +1,1 @@
+"""The protocol of Kafka 0.7, for the original clients."""

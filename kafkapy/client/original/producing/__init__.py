@@ -1,0 +1,1 @@
+"""The original producer, sync and async."""

@@ -1,0 +1,218 @@
+"""Sends batches to the leaders of their partitions, one request to each broker at a time, and sets their errors."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+from kafkapy.client.cluster import Cluster, Topic, TopicPartition
+from kafkapy.client.connection import Connection
+from kafkapy.client.errors import ClientError, ConnectionFailed
+from kafkapy.client.original.producing.producer_batch import Item, ProducerBatch
+from kafkapy.client.original.producing.producer_config import ProducerConfig
+from kafkapy.client.producing.outbox import TOO_LARGE
+from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
+from kafkapy.protocol.apis import INIT_PRODUCER_ID, PRODUCE
+from kafkapy.record.batch import BatchBuilder
+from kafkapy.record.legacy import build_set
+
+BATCHES_SINCE, TIMES_SINCE = 3, 2  # Produce versions with batches of format 2, with messages of format 1
+
+
+class Leaders(Protocol):
+    """The part of Cluster's interface that knows leaders."""
+
+    topics: dict[str, Topic]
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """Look up the leaders of topics."""
+
+
+class BatchSender:
+    """Sends batches so that a partition's batches are stored in order. Subclasses send the requests."""
+
+    def __init__(self, cluster: Leaders) -> None:
+        self._leaders = cluster
+
+    def send(self, batches: Iterable[ProducerBatch]) -> list[ProducerBatch]:
+        """Send each batch after the earlier ones of its partition. Return the failed batches, with their errors.
+
+        A retriable error stops the partition; another error fails only the batch.
+        """
+        queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        for batch in batches:
+            queues.setdefault(batch.where, deque()).append(batch)
+        failed: list[ProducerBatch] = []
+        while queues:
+            self._deliver([queue[0] for queue in queues.values()])
+            for where, queue in list(queues.items()):
+                error = queue[0].error
+                if isinstance(error, KafkaError) and error.code in TOO_LARGE and len(queue[0].items) > 1:
+                    queue.extendleft(reversed(queue.popleft().halves()))  # like Kafka's producer (KIP-126)
+                    continue
+                if error is not None and may_retry(error):
+                    for batch in queue:
+                        batch.error = error
+                    failed += queues.pop(where)
+                    continue
+                if error is not None:
+                    failed.append(queue[0])
+                    self.give_up(queue[0])
+                    for batch in list(queue)[1:]:
+                        batch.numbers = None  # never sent, so new numbers are assigned
+                queue.popleft()
+                if not queue:
+                    del queues[where]
+        return failed
+
+    def refuses(self, item: Item) -> Exception | None:
+        """Return an error for a message that can never be stored, else None."""
+        return None
+
+    def give_up(self, batch: ProducerBatch) -> None:
+        """Called for a batch that is not retried."""
+
+    def _deliver(self, batches: list[ProducerBatch]) -> None:
+        """Send the first batch of each partition, and set or clear their errors."""
+        by_leader: defaultdict[int, list[ProducerBatch]] = defaultdict(list)
+        for batch in batches:
+            node = self._leader(batch)
+            if node >= 0:
+                by_leader[node].append(batch)
+        self._to_leaders(by_leader)
+
+    def _to_leaders(self, by_leader: Mapping[int, list[ProducerBatch]]) -> None:
+        """Send batches to their leaders, and set the errors of those that fail."""
+        raise NotImplementedError
+
+    def _leader(self, batch: ProducerBatch) -> int:
+        """Return the leader of a batch's partition; -1, with the batch's error set, if there is none."""
+        topic, partition = batch.where
+        if partition < 0:  # no partition could be chosen; the error says why
+            return -1
+        batch.error = None
+        try:
+            if topic not in self._leaders.topics:
+                self._leaders.refresh([topic])
+        except (ClientError, KafkaError) as error:
+            batch.error = error
+            return -1
+        known = self._leaders.topics.get(topic)
+        place = known.partitions.get(partition) if known is not None else None
+        if place is None or place.leader < 0:
+            code = Errors.LEADER_NOT_AVAILABLE
+            batch.error = KafkaError(code, f"{topic}-{partition}: {message_of(code)}")
+            return -1
+        return place.leader
+
+
+class KafkaBatchSender(BatchSender):
+    """Sends to brokers of Kafka 0.8 and later. With sequence numbers (`idempotent`), a duplicate is stored once."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig) -> None:
+        super().__init__(cluster)
+        self._cluster = cluster
+        self._config = config
+        self._producer: tuple[int, int] | None = None  # id and epoch
+        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+
+    def give_up(self, batch: ProducerBatch) -> None:
+        """Get a new producer id for later batches, as the broker would refuse the gap in the sequence numbers."""
+        if batch.numbers is not None:
+            self._producer = None
+            self._sequences.clear()
+
+    def _to_leaders(self, by_leader: Mapping[int, list[ProducerBatch]]) -> None:
+        sent: list[tuple[Connection, list[ProducerBatch]]] = []
+        for node, of_node in by_leader.items():
+            try:
+                sent.append((self._request(node, of_node), of_node))
+            except (ClientError, KafkaError) as error:
+                fail(of_node, error)
+        for connection, of_node in sent if self._config.acks else ():
+            try:
+                _, answer = connection.receive()
+                self._set_errors(of_node, answer)
+            except (ClientError, KafkaError) as error:
+                fail(of_node, error)
+
+    def _request(self, node: int, batches: list[ProducerBatch]) -> Connection:
+        """Send a Produce request to a broker and return the connection."""
+        connection = self._cluster.connection(node)
+        version = connection.version_of(PRODUCE)
+        if self._config.idempotent and self._producer is None:
+            self._producer = self._new_producer_id()
+        topics: defaultdict[str, list[Any]] = defaultdict(list)
+        for batch in batches:
+            topic, partition = batch.where
+            records = self._encoded(batch, version)
+            topics[topic].append(PRODUCE.Request.TopicData.PartitionData(index=partition, records=records))
+        request = PRODUCE.Request(
+            acks=self._config.acks,
+            timeout_ms=int(self._config.request_timeout_s * 1000),
+            topic_data=[PRODUCE.Request.TopicData(name=name, partition_data=data) for name, data in topics.items()],
+        )
+        connection.send(PRODUCE, request, answer=self._config.acks != 0)
+        return connection
+
+    def _encoded(self, batch: ProducerBatch, version: int) -> bytes:
+        """Return the batch's bytes. With sequence numbers, retries are identical, so that duplicates are detected."""
+        if batch.data is not None and self._config.idempotent:
+            return batch.data
+        topics = self._config.compressed_topics
+        codec = self._config.codec if not topics or batch.where[0] in topics else 0
+        now = int(time.time() * 1000)
+        if version < BATCHES_SINCE:
+            records = ((now, key, value) for _, key, value in batch.items)
+            batch.data = build_set(records, 1 if version >= TIMES_SINCE else 0, codec)
+            return batch.data
+        builder = BatchBuilder(codec)
+        append = builder.append
+        for _, key, value in batch.items:
+            append(now, key, value)
+        if self._producer is not None and batch.numbers is None:
+            sequence = self._sequences[batch.where]
+            batch.numbers = (*self._producer, sequence)
+            self._sequences[batch.where] = (sequence + len(batch.items)) & 0x7FFFFFFF
+        producer_id, epoch, sequence = batch.numbers or (-1, -1, -1)
+        batch.data = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        return batch.data
+
+    def _set_errors(self, batches: list[ProducerBatch], answer: Any) -> None:
+        """Set the batches' errors from a Produce response."""
+        codes = {
+            (topic.name, one.index): (one.error_code, one.error_message)
+            for topic in answer.responses
+            for one in topic.partition_responses
+        }
+        for batch in batches:
+            missing = Errors.UNKNOWN_SERVER_ERROR, "the broker's response leaves this partition out"
+            code, message = codes.get(batch.where, missing)
+            if code not in (Errors.NONE, Errors.DUPLICATE_SEQUENCE_NUMBER):
+                topic, partition = batch.where
+                batch.error = KafkaError(code, f"{topic}-{partition}: {message or message_of(code)}")
+
+    def _new_producer_id(self) -> tuple[int, int]:
+        """Return a producer id and epoch from any broker."""
+        request = INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
+
+        def ask() -> tuple[int, int]:
+            response = self._cluster.any_connection().call(INIT_PRODUCER_ID, request)
+            if response.error_code:
+                raise KafkaError(response.error_code)
+            return response.producer_id, response.producer_epoch
+
+        return self._cluster.retry(ask)
+
+
+def may_retry(error: Exception | None) -> bool:
+    """Return True if a retry may help."""
+    return is_retriable(error.code) if isinstance(error, KafkaError) else isinstance(error, ConnectionFailed)
+
+
+def fail(batches: Iterable[ProducerBatch], error: Exception) -> None:
+    """Set the error of batches."""
+    for batch in batches:
+        batch.error = error

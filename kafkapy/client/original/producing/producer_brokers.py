@@ -1,0 +1,98 @@
+"""The brokers registered in ZooKeeper, for producers with `zk.connect`, with watches to notice changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkapy.client.errors import ConnectionFailed
+from kafkapy.extras import how_to_install
+from kafkapy.metadata.zookeeper.properties import read_security
+from kafkapy.runtime.addresses import host_port
+
+if TYPE_CHECKING:
+    from kafkapy.client.original.znodes.cluster_tree import Address, ClusterTree
+
+T = TypeVar("T")
+
+IDS = "/brokers/ids"
+
+
+class ZooKeeperBrokers:
+    """Reads brokers and topics from ZooKeeper.
+
+    Raises ConnectionFailed if ZooKeeper cannot be reached or has no broker, or kazoo is not installed.
+    """
+
+    def __init__(
+        self,
+        connect: str,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        trust: Mapping[str, Any] = MappingProxyType(read_security({})),
+    ) -> None:
+        try:
+            from kafkapy.client.original.znodes.cluster_tree import cluster_tree
+            from kafkapy.client.original.znodes.nodes import Znodes
+            from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, connected
+        except ImportError as error:
+            raise ConnectionFailed(f"zk.connect needs kazoo: {how_to_install('zookeeper')}.") from error
+        settings = ZooKeeperSettings(connect, session_timeout_ms, connection_timeout_ms).with_security(trust)
+        self._connect = connect
+        self._has_changed = threading.Event()
+        try:
+            self._client: Any = connected(settings, connect, lambda _: self._has_changed.set())
+        except ZooKeeperError as error:
+            raise ConnectionFailed(str(error)) from error
+        nodes = Znodes(self._client, connection_timeout_ms / 1000)
+        try:
+            self._tree: ClusterTree = self._read(lambda: cluster_tree(nodes))
+        except ConnectionFailed:
+            self.close()
+            raise
+        self.layout = self._tree.layout
+
+    def has_changed(self) -> bool:
+        """Return True if brokers or topics, or the connection, may have changed since `brokers` was called."""
+        return self._has_changed.is_set()
+
+    def addresses(self) -> list[str]:
+        """Return the addresses of all brokers, ordered by broker id, and set watches."""
+        return [host_port(*address) for address in self.brokers().values()]
+
+    def brokers(self) -> dict[int, Address]:
+        """Return the addresses of all brokers by id, and set watches."""
+        self._has_changed.clear()
+        found = self._read(lambda: self._tree.brokers(self._changed))
+        self._read(lambda: self._tree.topics(self._changed))
+        if not found:
+            self._has_changed.set()
+            raise ConnectionFailed(
+                f"ZooKeeper at {self._connect} has no broker at {IDS}. Is one running, and is the chroot right?"
+            )
+        return found
+
+    def partitions(self, topic: str) -> list[str]:
+        """Return the names of a topic's partitions in ZooKeeper, and set a watch."""
+        return self._read(lambda: self._tree.partitions(topic, self._changed))
+
+    def close(self) -> None:
+        from kafkapy.metadata.zookeeper.client import close
+
+        close(self._client)
+
+    def _read(self, ask: Callable[[], T]) -> T:
+        """Return the result of `ask`. Raise ConnectionFailed for ZooKeeper's errors."""
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        try:
+            return ask()
+        except (KazooException, KazooTimeoutError) as error:
+            self._has_changed.set()  # no watch may be set: read again soon
+            raise ConnectionFailed(f"The brokers in ZooKeeper at {self._connect} cannot be read: {error!r}.") from error
+
+    def _changed(self, _: Any) -> None:
+        self._has_changed.set()

@@ -1,0 +1,1 @@
+"""The original consumer without a group."""

@@ -1,0 +1,108 @@
+"""The SimpleConsumer's requests to a broker of Kafka 0.8 or later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from kafkapy.client.connection import Connection
+from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
+from kafkapy.client.fetched import NAMES_UNTIL
+from kafkapy.client.original.simple.messages import FetchRequest, MessageSet
+from kafkapy.errors import Errors, KafkaError, message_of
+from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
+
+
+class SimpleWire(Protocol):
+    """A connection that is opened on first use, and reopened once by a call that finds it broken."""
+
+    def fetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
+        """Return a message set for each request, in order, with its partition's error."""
+
+    def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
+        """Return the start offsets of segments; see SimpleConsumer.get_offsets_before."""
+
+    def close(self) -> None: ...
+
+
+class KafkaSimpleWire:
+    """Implements `SimpleWire` for Kafka 0.8 and later."""
+
+    def __init__(
+        self, host: str, port: int, client_id: str, timeout_s: float, max_wait_ms: int, min_bytes: int
+    ) -> None:
+        self._place = host, port
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._max_wait_ms = max_wait_ms
+        self._min_bytes = min_bytes
+        self._connection: Connection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def fetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
+        topics: dict[str, list[Any]] = {}
+        for one in requests:
+            asked = FETCH.Request.Topics.Partitions(
+                partition=one.partition, fetch_offset=one.offset, partition_max_bytes=one.max_bytes
+            )
+            topics.setdefault(one.topic, []).append(asked)
+        request = FETCH.Request(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=self._min_bytes,
+            topics=[FETCH.Request.Topics(topic=name, partitions=parts) for name, parts in topics.items()],
+        )
+        response = self._call(FETCH, request, at_most=NAMES_UNTIL)
+        if response.error_code:
+            raise KafkaError(response.error_code)
+        answers = {(one.topic, part.partition_index): part for one in response.responses for part in one.partitions}
+        return [_set_of(one, answers.get((one.topic, one.partition))) for one in requests]
+
+    def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
+        shape = LIST_OFFSETS.Request.Topics
+        asked = shape.Partitions(partition_index=partition, timestamp=time, max_num_offsets=most)
+        request = LIST_OFFSETS.Request(replica_id=-1, topics=[shape(name=topic, partitions=[asked])])
+        response = self._call(LIST_OFFSETS, request, at_most=0)
+        for one in response.topics:
+            for answer in one.partitions:
+                if one.name == topic and answer.partition_index == partition:
+                    if answer.error_code:
+                        raise partition_error(topic, partition, answer.error_code)
+                    return list(answer.old_style_offsets)
+        raise partition_error(topic, partition, Errors.UNKNOWN_SERVER_ERROR)
+
+    def _call(self, api: Api, request: Any, *, at_most: int) -> Any:
+        """Return the response to a request, retried once if the connection was broken."""
+        fresh = self._connection is None or self._connection.closed
+        try:
+            return self._connected().call(api, request, at_most=at_most)
+        except BrokerTimedOut:
+            raise
+        except ConnectionFailed:
+            if fresh:
+                raise
+            return self._connected().call(api, request, at_most=at_most)
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            host, port = self._place
+            self._connection = Connection(
+                host, port, client_id=self._client_id, timeout_s=self._timeout_s, old_brokers=True
+            )
+        return self._connection
+
+
+def _set_of(request: FetchRequest, answer: Any) -> MessageSet:
+    """Return a partition's message set, or its error."""
+    code = Errors.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
+    if code:
+        return MessageSet(request, error=partition_error(request.topic, request.partition, code))
+    return MessageSet(request, memoryview(answer.records or b""), answer.high_watermark)
+
+
+def partition_error(topic: str, partition: int, code: int) -> KafkaError:
+    """Return a partition's error."""
+    return KafkaError(code, f"{topic}-{partition}: {message_of(code)}")

@@ -1,0 +1,137 @@
+"""The znodes of brokers and topics, as the original clients read them, in both layouts that Kafka has had.
+
+Source: ZkUtils of Kafka 0.8.2 and 0.7.2. Imports kazoo.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Protocol
+
+from kafkapy.client.original.znodes.layouts import Layout, layout_of_broker, partitions_07, partitions_in
+from kafkapy.client.original.znodes.nodes import Watch, Znodes
+from kafkapy.errors import KafkaError
+
+BROKERS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+
+Address = tuple[str, int]
+
+
+class ClusterTree(Protocol):
+    """Reads the znodes of brokers and topics. Methods wait and raise like those of Znodes."""
+
+    layout: Layout
+
+    def topics(self, watch: Watch | None = None) -> list[str]:
+        """Return the names of all topics."""
+
+    def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
+        """Return the names of a topic's partitions, in order; none if its znode is missing or malformed."""
+
+    def brokers(self, watch: Watch | None = None) -> dict[int, Address]:
+        """Return host and port of each broker's plaintext listener, ordered by broker id.
+
+        Malformed registrations are logged and ignored.
+        """
+
+
+def cluster_tree(nodes: Znodes) -> ClusterTree:
+    """Return the tree in the layout that is in use.
+
+    The first well-formed broker registration decides. Without brokers, the layout is 0.7's if there are topics and none
+    of them has data in its znode.
+    """
+    for name in nodes.children(BROKERS):
+        data = nodes.data(f"{BROKERS}/{name}") or b""
+        try:
+            address_of(data)
+        except ValueError:
+            continue
+        return _OF[layout_of_broker(data)](nodes)
+    held = [nodes.data(f"{TOPICS}/{name}") for name in nodes.children(TOPICS)]
+    return ClusterTree07(nodes) if held and not any(held) else ClusterTree08(nodes)
+
+
+class _Shared:
+    """The parts that both layouts share."""
+
+    layout: Layout
+
+    def __init__(self, nodes: Znodes) -> None:
+        self._nodes = nodes
+
+    def topics(self, watch: Watch | None = None) -> list[str]:
+        return self._nodes.children(TOPICS, watch)
+
+    def brokers(self, watch: Watch | None = None) -> dict[int, Address]:
+        found: dict[int, Address] = {}
+        for name in sorted(filter(str.isdecimal, self._nodes.children(BROKERS, watch)), key=int):
+            path = f"{BROKERS}/{name}"
+            data = self._nodes.data(path)
+            if data is None:
+                continue  # the broker has stopped meanwhile
+            try:
+                found[int(name)] = address_of(data)
+            except ValueError:
+                self._nodes.log_once(path, data, f"{data[:200]!r} has no usable broker address")
+        return found
+
+
+class ClusterTree08(_Shared):
+    """The layout since 0.8: a topic's znode has JSON with the partitions, which are numbers."""
+
+    layout = Layout.V08
+
+    def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
+        path = f"{TOPICS}/{topic}"
+        data = self._nodes.data(path, watch)
+        if data is None:
+            return []
+        try:
+            return partitions_in(path, data)
+        except KafkaError as error:
+            self._nodes.log_once(path, data, str(error))
+            return []
+
+
+class ClusterTree07(_Shared):
+    """The layout of 0.7: a topic has a child for each broker with its number of partitions: BROKER-0, BROKER-1, ..."""
+
+    layout = Layout.V07
+
+    def partitions(self, topic: str, watch: Watch | None = None) -> list[str]:
+        path = f"{TOPICS}/{topic}"
+        found: list[str] = []
+        for broker in self._nodes.children(path, watch):
+            data = self._nodes.data(f"{path}/{broker}")
+            if data is None:
+                continue  # deleted meanwhile
+            try:
+                found += partitions_07(path, {broker: data})
+            except KafkaError as error:
+                self._nodes.log_once(f"{path}/{broker}", data, str(error))
+        return sorted(found)
+
+
+_OF: dict[Layout, type[ClusterTree08] | type[ClusterTree07]] = {
+    Layout.V08: ClusterTree08,
+    Layout.V07: ClusterTree07,
+}
+
+
+def address_of(data: bytes) -> Address:
+    """Return the address in a broker's znode: JSON since 0.8, creator:host:port in 0.7. Raises ValueError."""
+    text = data.decode(errors="replace")
+    try:
+        if not text.startswith("{"):
+            _, host, port = text.split(":")
+            return host, int(port)
+        node = json.loads(text)
+        if node.get("host") and int(node["port"]) > 0:
+            return node["host"], int(node["port"])
+        plain = next(one for one in node["endpoints"] if one.startswith("PLAINTEXT://"))
+        host, _, port = plain.partition("://")[2].rpartition(":")
+        return host.strip("[]"), int(port)
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
+        raise ValueError(f"{text[:200]!r} has no usable broker address") from None

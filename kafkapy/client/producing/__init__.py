@@ -1,0 +1,1 @@
+"""Producers: records, transactions, and the requests that they have in flight."""

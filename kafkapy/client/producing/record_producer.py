@@ -1,0 +1,257 @@
+"""A producer that collects records into batches and prepares the next batches while others are in flight.
+
+With `idempotent` (the default for acks=-1), a batch that is retried because its fate is unknown is stored once: the
+broker detects the duplicate by its sequence numbers (KIP-98).
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TypeVar
+
+from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
+from kafkapy.client.producing.outbox import Outbox
+from kafkapy.client.producing.partitioner import StickyChoice, partition_of_key
+from kafkapy.client.producing.pending_batch import Delivery, PendingBatch
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.protocol.apis import INIT_PRODUCER_ID
+from kafkapy.record.batch import BatchBuilder
+from kafkapy.record.encoded import EncodedBatch
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+ACKS_ALL = -1
+
+P = TypeVar("P", bound="RecordProducer")
+
+
+class RecordProducer:
+    """A blocking producer for use in one thread. Errors of earlier batches are raised by later calls.
+
+    Args:
+        cluster: A Cluster, or bootstrap servers.
+        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
+        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+        idempotent: None: True if acks is -1.
+        batch_bytes: The size of a full batch before compression.
+        request_bytes: The largest size of a request with more than one batch.
+        timeout_s: How long a full batch may take to be acknowledged, with all retries.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Sequence[str],
+        *,
+        acks: int = ACKS_ALL,
+        codec: int = 0,
+        idempotent: bool | None = None,
+        batch_bytes: int = 256 * 1024,
+        request_bytes: int = 1024 * 1024,
+        timeout_s: float = 60.0,
+    ) -> None:
+        if acks not in (-1, 0, 1):
+            raise ValueError(f"acks is {acks}; it can be -1 (all), 0 or 1")
+        if idempotent and acks != ACKS_ALL:
+            raise ValueError(f"an idempotent producer needs acks=-1 (all), not {acks}")
+        self._owns_cluster = not isinstance(cluster, Cluster)
+        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+        self.transactional_id: str | None = None
+        self.acknowledged = 0
+        self._codec = codec
+        self._idempotent = acks == ACKS_ALL if idempotent is None else idempotent
+        self._batch_bytes = batch_bytes
+        self._request_bytes = request_bytes
+        self._timeout_s = timeout_s
+        self._sticky = StickyChoice(self.available_partitions)
+        self._open: dict[TopicPartition, PendingBatch] = {}
+        self._outbox = Outbox(
+            self.cluster,
+            self,
+            acks=acks,
+            numbered=self._idempotent,
+            request_bytes=request_bytes,
+            timeout_s=timeout_s,
+        )
+        self._counts: dict[str, int] = {}  # topic -> number of partitions
+        self._failed: ProduceFailed | None = None
+        self._failure_raised = False
+        self._producer: tuple[int, int] | None = None  # id and epoch
+        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+
+    def __enter__(self: P) -> P:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Flush and close. After an exception in the block, drop the records that are not sent yet."""
+        try:
+            if kind is None and not self._failure_raised:
+                self.flush()
+        finally:
+            self.close()
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Add one record to its partition's batch. The batch is sent when it is full, or by `flush`.
+
+        Args:
+            partition: None: chosen by the key's hash, or without a key by the sticky partitioner.
+            timestamp: In ms since 1970. None: now.
+        Returns: The delivery of the record's batch.
+        Raises:
+            KafkaError: The topic or partition does not exist.
+            ProduceFailed: An earlier batch failed. The waiting records are dropped.
+        """
+        self._raise_failure()
+        count = self.partition_count(topic)
+        if partition is not None and not 0 <= partition < count:
+            self.cluster.leader_of(topic, partition)  # raises the error with the number of partitions
+        moment = int(time.time() * 1000) if timestamp is None else timestamp
+        while True:
+            if partition is not None:
+                where = topic, partition
+            elif key is not None:
+                where = topic, partition_of_key(key, count)
+            else:
+                where = topic, self._sticky.partition(topic, count)
+            batch = self._open.get(where)
+            if batch is None:
+                batch = self._open[where] = PendingBatch(where, BatchBuilder(self._codec, self._batch_bytes))
+            assert isinstance(batch.records, BatchBuilder)
+            if batch.records.append(moment, key, value, headers):
+                return batch.delivery
+            self._close_batch(batch)
+            self._sticky.batch_is_full(*where, count)
+            self._make_room()
+
+    def send_batch(self, batch: EncodedBatch) -> Delivery:
+        """Send records that are already encoded, after those that `send` has taken for the same partition.
+
+        Blocks while too much data waits to be sent. Raises the same errors as `send`.
+        """
+        self._raise_failure()
+        where = batch.topic, batch.partition
+        if not 0 <= batch.partition < self.partition_count(batch.topic):
+            self.cluster.leader_of(*where)  # raises the error with the number of partitions
+        if earlier := self._open.get(where):
+            self._close_batch(earlier)
+        pending = PendingBatch(where, batch)
+        self._close_batch(pending)
+        self._make_room()
+        return pending.delivery
+
+    def partition_count(self, topic: str) -> int:
+        """Return the number of partitions of a topic. The broker may auto-create a missing topic, as for `send`.
+
+        Raises:
+            KafkaError: The broker's error for the topic.
+            ConnectionFailed: No broker was ever reached. For a topic not used before, no broker was reached in time.
+        """
+        if topic in self._counts and topic not in self.cluster.topics:
+            return self._counts[topic]  # the outbox refreshes the metadata when it sends
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._counts[topic] = len(self.cluster.topic(topic, create=True).partitions)
+                return self._counts[topic]
+            except ConnectionFailed:
+                if not self._counts or time.monotonic() >= deadline:
+                    raise
+            time.sleep(BACKOFF_S)
+
+    def available_partitions(self, topic: str, count: int) -> Sequence[int]:
+        """Return the partitions of a topic that have a leader in the cached metadata, or all `count` if none has."""
+        known = self.cluster.topics.get(topic)
+        found = known.partitions.values() if known is not None else ()
+        return [one.index for one in found if one.leader >= 0 and one.index < count] or range(count)
+
+    def flush(self) -> None:
+        """Send everything and wait until it is acknowledged (acks=0: sent). Raise ProduceFailed if a batch failed."""
+        for batch in list(self._open.values()):
+            self._close_batch(batch)
+        while not self._outbox.is_empty:
+            self._outbox.step(wait=True)
+        self._raise_failure()
+
+    def close(self) -> None:
+        """Close the connections. Records that were not flushed are dropped."""
+        if self._owns_cluster:
+            self.cluster.close()
+
+    def _raise_failure(self) -> None:
+        """Raise the ProduceFailed of an earlier batch, if there is one."""
+        if self._failed:
+            self._failure_raised = True
+            raise self._failed
+
+    def _close_batch(self, batch: PendingBatch) -> None:
+        """Pass the batch to the outbox; records that follow go into a new one."""
+        self._open.pop(batch.where, None)
+        self._outbox.put(batch)
+
+    def _make_room(self) -> None:
+        """Let the outbox send what it can. If too much is waiting, block until enough of it was sent."""
+        self._outbox.step(wait=False)
+        while self._outbox.waiting_bytes > 4 * self._request_bytes:
+            self._outbox.step(wait=True)
+        self._raise_failure()
+
+    # The methods of ProducerCallbacks.
+
+    def before_sending(self, batches: Sequence[PendingBatch]) -> None:
+        """Get a producer id before the first batch of an idempotent producer."""
+        if self._idempotent and self._producer is None:
+            self._producer = self._new_producer_id()
+
+    def encode(self, batch: PendingBatch) -> bytes | bytearray:
+        """Return the batch's bytes. They are encoded once, because the broker detects only identical retries."""
+        if batch.data is None:
+            producer_id, epoch = self._producer or (-1, -1)
+            if self._idempotent:
+                batch.sequence = self._sequences[batch.where]
+                self._sequences[batch.where] = (batch.sequence + batch.count) & 0x7FFFFFFF
+            batch.data = batch.records.build(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=batch.sequence,
+                transactional=self.transactional_id is not None,
+            )
+        return batch.data
+
+    def stored(self, batch: PendingBatch, base_offset: int) -> None:
+        """Record the batch's offset in its delivery."""
+        if batch.delivery.base_offset < 0:
+            batch.delivery.base_offset = base_offset
+        batch.delivery.parts -= 1
+        self.acknowledged += batch.count
+
+    def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
+        """Fail the producer: batches after a failed one must not be stored without it."""
+        plain = self._idempotent and self.transactional_id is None
+        if plain and isinstance(error, KafkaError) and error.code == Errors.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            hint = "an older one takes records with acks=1 (kafkapy produce --acks 1), which is not idempotent"
+            error = KafkaError(error.code, f"{error.message}; {hint}")
+        failure = ProduceFailed(*batch.where, batch.count, error)
+        batch.delivery.error = batch.delivery.error or failure
+        self._failed = self._failed or failure
+        self._open.clear()
+
+    def _new_producer_id(self) -> tuple[int, int]:
+        """Return a producer id and epoch from any broker."""
+        request = INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=2147483647)
+
+        def ask() -> tuple[int, int]:
+            response = self.cluster.any_connection().call(INIT_PRODUCER_ID, request)
+            if response.error_code:
+                raise KafkaError(response.error_code)
+            return response.producer_id, response.producer_epoch
+
+        return self.cluster.retry(ask)

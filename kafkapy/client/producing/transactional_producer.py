@@ -1,0 +1,332 @@
+"""A producer whose records, together with the offsets of the records consumed for them, become visible atomically.
+
+    with TransactionalProducer("127.0.0.1:9092", "billing-1") as producer:
+        with producer.transaction():
+            producer.send("invoices", b"...")
+            producer.send_offsets(consumer.positions(), consumer.group_metadata())
+
+Source: Kafka's KafkaProducer and TransactionManager; KIP-98, KIP-360, KIP-447.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+
+from kafkapy.client.cluster import Cluster, TopicPartition
+from kafkapy.client.errors import (
+    ClientError,
+    ProduceFailed,
+    ProducerFailed,
+    TransactionAborted,
+    TransactionFailed,
+)
+from kafkapy.client.groups.group_types import GroupMetadata, Offsets, with_metadata
+from kafkapy.client.producing.pending_batch import Delivery, PendingBatch
+from kafkapy.client.producing.record_producer import Headers, RecordProducer
+from kafkapy.client.producing.transaction_ends import TransactionIdentity
+from kafkapy.client.producing.transaction_link import ProducerId, TransactionLink, error_for
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.record.encoded import EncodedBatch
+
+log = logging.getLogger(__name__)
+
+
+class State(Enum):
+    """A producer's state, as text for error messages."""
+
+    NEW = "was not initialized"
+    READY = "is in no transaction"
+    OPEN = "is in a transaction"
+    FAILED = "is in a transaction that has failed"
+    COMMITTING = "is committing"
+    ABORTING = "is aborting"
+
+
+class TransactionalProducer(RecordProducer):
+    """A blocking transactional producer for use in one thread, with one transaction at a time.
+
+    Args:
+        cluster: A Cluster, or bootstrap servers.
+        transactional_id: Identifies the producer across restarts. A new producer with the same id fences the old one
+            and aborts its open transaction.
+        transaction_timeout_s: The broker aborts a transaction that takes longer.
+        codec, batch_bytes, request_bytes, timeout_s: As for RecordProducer.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster | str | Sequence[str],
+        transactional_id: str,
+        *,
+        transaction_timeout_s: float = 60.0,
+        codec: int = 0,
+        batch_bytes: int = 256 * 1024,
+        request_bytes: int = 1024 * 1024,
+        timeout_s: float = 60.0,
+    ) -> None:
+        if not transactional_id:
+            raise ValueError("the transactional id is empty; give each producer its own")
+        super().__init__(
+            cluster, codec=codec, batch_bytes=batch_bytes, request_bytes=request_bytes, timeout_s=timeout_s
+        )
+        self.transactional_id: str = transactional_id
+        self._transaction_timeout_s = transaction_timeout_s
+        self._link = TransactionLink(self.cluster, transactional_id)
+        self._state = State.NEW
+        self._failure: TransactionFailed | None = None
+        self._id = ProducerId(-1, -1)
+        self._added: set[TopicPartition] = set()
+        self._begun: bool | None = False  # whether the coordinator knows the transaction; None: perhaps
+        self._must_recover = False  # sequence numbers may have gaps, so the epoch has to be raised after the abort
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Close, aborting an open transaction."""
+        self.close()
+
+    @property
+    def in_transaction(self) -> bool:
+        """True from `begin` until the transaction is committed or aborted."""
+        return self._state not in (State.NEW, State.READY)
+
+    def init(self) -> None:
+        """Get a producer id. This fences older producers with the same transactional id and aborts their transactions.
+
+        `begin` calls this if necessary.
+
+        Raises:
+            ProducerFailed: The broker refuses, for example with INVALID_TRANSACTION_TIMEOUT.
+        """
+        self._expect(State.NEW, "init")
+        with self._recording_failures():
+            self._use(self._link.init(self._transaction_timeout_s))
+        self._state = State.READY
+
+    def begin(self) -> None:
+        """Begin a transaction. The coordinator learns of it with the first record or offset."""
+        if self._state is State.NEW:
+            self.init()
+        self._expect(State.READY, "begin")
+        self._state = State.OPEN
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Add one record to the transaction; see RecordProducer.send.
+
+        Raises:
+            TransactionAborted: An earlier call has failed; abort.
+        """
+        self._expect(State.OPEN, "send")
+        with self._recording_failures():
+            return super().send(topic, value, key, headers=headers, partition=partition, timestamp=timestamp)
+
+    def send_batch(self, batch: EncodedBatch) -> Delivery:
+        """Add encoded records to the transaction; see RecordProducer.send_batch."""
+        self._expect(State.OPEN, "send_batch")
+        with self._recording_failures():
+            return super().send_batch(batch)
+
+    def flush(self) -> None:
+        """Wait until every record is stored. With read_committed they are visible only after `commit`."""
+        if self._state is not State.READY:
+            self._expect(State.OPEN, "flush")
+        with self._recording_failures():
+            super().flush()
+
+    def send_offsets(self, offsets: Offsets, group: GroupMetadata | str) -> None:
+        """Add offsets of a group (those of the next records to read) to the transaction.
+
+        Args:
+            group: The consumer's `group_metadata()`, so that a consumer that has lost its partitions is refused. Or
+                just the group id, without that protection.
+        """
+        self._expect(State.OPEN, "send_offsets")
+        wanted = with_metadata(offsets)
+        if not wanted:
+            return
+        member = GroupMetadata(group) if isinstance(group, str) else group
+        self._begun = self._begun or None
+        with self._recording_failures():
+            self._link.send_offsets(self._id, wanted, member)
+        self._begun = True
+
+    def commit(self) -> None:
+        """Commit the transaction, which makes its records and offsets visible.
+
+        Raises:
+            TransactionAborted: A record or an offset was not stored; abort.
+            ProducerFenced: Another producer has taken over.
+            ConnectionFailed: The transaction may or may not be committed; call commit again.
+        """
+        if self._state is not State.COMMITTING:
+            self._expect(State.OPEN, "commit")
+            self.flush()
+        self._end(State.COMMITTING)
+
+    def abort(self) -> None:
+        """Abort the transaction, also after a failure. Records that are not sent yet are dropped."""
+        if self._state not in (State.FAILED, State.ABORTING) or (self._failure and self._failure.fatal):
+            self._expect(State.OPEN, "abort")
+        self._open.clear()
+        # Batches that were sent have used up sequence numbers, though they may not be stored.
+        self._must_recover |= self._outbox.abandon()
+        self._end(State.ABORTING)
+
+    @property
+    def identity(self) -> TransactionIdentity:
+        """The transactional id, producer id and epoch. Raises ValueError before `init` or `begin`."""
+        if self._state is State.NEW:
+            self._expect(State.READY, "identity")
+        return TransactionIdentity(self.transactional_id, *self._id)
+
+    def leave_open(self) -> TransactionIdentity | None:
+        """Send everything and leave the transaction open, to be ended with `end_transaction` by any process.
+
+        The next `begin` gets a new epoch, which aborts the transaction if it is still open.
+        Returns: None if the transaction is empty, so that there is nothing to end.
+        """
+        self._expect(State.OPEN, "leave_open")
+        self.flush()
+        identity = self.identity if self._begun else None
+        self._added.clear()
+        self._begun = False
+        self._state = State.NEW
+        return identity
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Begin a transaction, and commit it at the end of the block. Abort and re-raise after an exception."""
+        self.begin()
+        try:
+            yield
+            self.commit()
+        except BaseException as error:
+            if self._state in (State.OPEN, State.FAILED) and not isinstance(error, ProducerFailed):
+                try:
+                    self.abort()
+                except (ClientError, KafkaError) as failure:
+                    log.warning("%s", failure)  # the caller has to see the original error
+            raise
+
+    def close(self) -> None:
+        """Abort an open transaction if the broker can be reached, and close the connections."""
+        try:
+            if self._state in (State.OPEN, State.FAILED):
+                self.abort()
+        except (ClientError, KafkaError):
+            pass  # the next producer with this id ends it, or the transaction's time-out does
+        finally:
+            self._link.close()
+            super().close()
+
+    def drop(self) -> None:
+        """Close at once, leaving an open transaction to its time-out or to the next producer with this id."""
+        self._link.close()
+        super().close()
+
+    def _end(self, state: State) -> None:
+        """Commit or abort as `state` says, and get a new epoch if sequence numbers may have gaps."""
+        self._state = state
+        if self._begun is not False:
+            with self._recording_failures():
+                self._end_at_coordinator(commit=state is State.COMMITTING)
+            self._begun = False
+        if self._must_recover:
+            with self._recording_failures():
+                self._use(self._link.init(self._transaction_timeout_s, self._id))
+            self._must_recover = False
+        self._added.clear()
+        self._failure = None
+        self._failed = None
+        self._state = State.READY
+
+    def _end_at_coordinator(self, *, commit: bool) -> None:
+        """Send EndTxn, unless the error says that there is nothing to abort."""
+        try:
+            self._link.end(self._id, commit=commit)
+        except TransactionFailed as error:
+            if error.code == Errors.INVALID_PRODUCER_ID_MAPPING and not commit:
+                # The transactional id has expired, which never happens while a transaction is open: there is nothing to
+                # abort. InitProducerId gets a new producer id, or is refused if another producer has come.
+                self._must_recover = True
+            elif error.code != Errors.INVALID_TXN_STATE or self._begun:
+                raise
+            # INVALID_TXN_STATE while `_begun` is None: the coordinator never learned of the transaction.
+
+    def _use(self, producer: ProducerId) -> None:
+        """Use a new producer id or epoch; sequence numbers start at 0."""
+        self._id = producer
+        self._producer = producer
+        self._sequences.clear()
+
+    def _expect(self, state: State, what: str) -> None:
+        """Raise the failure that prevents this call, or ValueError if the call is not allowed in the current state."""
+        if self._failure is not None and (self._failure.fatal or what != "abort"):
+            raise self._failure
+        if self._state is state:
+            return
+        hint = {
+            State.NEW: "call init() or begin() first",
+            State.READY: "call begin() first",
+            State.OPEN: "commit() or abort() it first",
+            State.FAILED: "call abort()",
+            State.COMMITTING: "call commit() again: whether it was committed is not known",
+            State.ABORTING: "call abort() again: whether it was aborted is not known",
+        }[self._state]
+        raise ValueError(f"{what}() is not possible: producer {self.transactional_id!r} {self._state.value}; {hint}")
+
+    @contextmanager
+    def _recording_failures(self) -> Iterator[None]:
+        """Record failures inside the block with `_record_failure`, so that later calls raise them."""
+        try:
+            yield
+        except TransactionFailed as error:
+            self._record_failure(error)
+            raise
+        except ProduceFailed:
+            assert self._failure is not None
+            raise self._failure from None
+
+    def _record_failure(self, failure: TransactionFailed) -> None:
+        """Set the producer's failure. A fatal failure replaces one that is not."""
+        if not failure.fatal and not self.in_transaction:
+            return  # no transaction to abort, so the same call may be repeated
+        self._must_recover = True
+        self._state = State.FAILED
+        if self._failure is None or (failure.fatal and not self._failure.fatal):
+            self._failure = failure
+
+    def _make_room(self) -> None:
+        """Send only a full request, or to known partitions, so that new ones go into one AddPartitionsToTxn."""
+        if self._outbox.waiting_bytes >= self._request_bytes or self._outbox.waiting_partitions() <= self._added:
+            super()._make_room()
+
+    def before_sending(self, batches: Sequence[PendingBatch]) -> None:
+        """Add the partitions of all waiting batches to the transaction."""
+        new = self._outbox.waiting_partitions() - self._added
+        if new:
+            self._begun = self._begun or None
+            self._link.add_partitions(self._id, sorted(new))
+            self._begun = True
+            self._added |= new
+
+    def refused(self, batch: PendingBatch, error: KafkaError | ClientError) -> None:
+        """Fail the transaction because a batch was not stored."""
+        super().refused(batch, error)
+        if isinstance(error, TransactionFailed):
+            self._record_failure(error)
+        elif isinstance(error, KafkaError) and error.code == Errors.PRODUCER_FENCED:
+            self._record_failure(error_for(self.transactional_id, error.code))
+        else:
+            code = error.code if isinstance(error, KafkaError) else Errors.NETWORK_EXCEPTION
+            where = f"{batch.where[0]}-{batch.where[1]}"
+            text = f"records for {where} were not stored ({error}); abort the transaction and begin a new one"
+            self._record_failure(TransactionAborted(self.transactional_id, code, text))

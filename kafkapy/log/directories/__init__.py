@@ -1,0 +1,1 @@
+"""Log directories: their locks, identities and checkpoint files."""

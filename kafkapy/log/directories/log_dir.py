@@ -1,0 +1,181 @@
+"""One of the directories in log.dirs: its lock, its checkpoints, and which logs it contains."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from kafkapy.log import names
+from kafkapy.log.directories import checkpoints, clean_shutdown
+from kafkapy.log.directories.checkpoints import CheckpointError, OffsetCheckpoint
+from kafkapy.log.directories.dir_lock import DirLock
+from kafkapy.log.environment import Environment
+from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.partition_log import PartitionLog
+
+TopicPartition = tuple[str, int]
+OpenLogs = Callable[[], Iterable[PartitionLog]]
+
+_log = logging.getLogger(__name__)
+
+
+class LogDir:
+    """A log directory that could be opened. `env.failure` is set if it went offline since."""
+
+    def __init__(self, env: Environment) -> None:
+        """Create the directory if necessary, and lock it. Raises OSError, DirLocked."""
+        path = env.log_dir
+        files = env.files
+        if not files.exists(path):
+            _log.info("log directory %s is made", path)
+            files.make_dir(path)
+            files.sync_dir(os.path.dirname(path))
+        self.path = Path(path)
+        self.env = env
+        self._lock = DirLock(path)
+        # The periodic checkpoint and the one at a deletion may run at the same time, and use the same temporary file.
+        self._writing = threading.Lock()
+        self._recovery_points = OffsetCheckpoint(files, path, checkpoints.RECOVERY_POINTS)
+        self._start_offsets = OffsetCheckpoint(files, path, checkpoints.LOG_START_OFFSETS)
+        self._high_watermarks = OffsetCheckpoint(files, path, checkpoints.HIGH_WATERMARKS)
+        self._checkpoints = (self._recovery_points, self._start_offsets, self._high_watermarks)
+        self.open_logs = 0  # changed by the manager, under its lock
+        self.listed = False  # begin_loading was called, so this broker may write marker and checkpoints
+        self.was_clean = False
+        self.all_loaded = False
+        # Logs in the directory that are not open. Their entries in the checkpoints must be preserved.
+        self.not_loaded: set[TopicPartition] = set()
+        # logs of `not_loaded` that could not be loaded and were not closed cleanly
+        self.not_recovered: set[TopicPartition] = set()
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+
+    @property
+    def online(self) -> bool:
+        return self.env.failure is None
+
+    def begin_loading(self) -> list[tuple[str, names.LogDirName]]:
+        """Read the clean-shutdown marker and the checkpoints, and return the partition directories. Raises OSError.
+
+        The marker is removed: from now on a crash means recovery, even if the last shutdown was clean.
+        """
+        self.was_clean = clean_shutdown.take_marker(self.env.files, self.env.log_dir)
+        self.recovery_points = self._read(self._recovery_points, "recovery begins at the start of each log")
+        self.start_offsets = self._read(self._start_offsets, "each log begins at its first segment")
+        self.high_watermarks = self._read(self._high_watermarks, "high watermarks begin at the log start offsets")
+        found = self.partition_dirs()
+        self.not_loaded = {(name.topic, name.partition) for _, name in found if name.kind == names.LIVE_DIR}
+        for checkpoint, read in zip(
+            self._checkpoints, (self.recovery_points, self.start_offsets, self.high_watermarks), strict=True
+        ):
+            checkpoint.stale.update(key for key in read if key not in self.not_loaded)
+        self.listed = True
+        return found
+
+    @property
+    def is_clean(self) -> bool:
+        """Return True if every log that is not open may count as cleanly closed. Close all open logs first."""
+        return (self.was_clean or self.all_loaded) and not self.not_recovered
+
+    def forget(self, key: TopicPartition) -> None:
+        """Forget a log that is not open, because its directory is renamed or deleted.
+
+        The checkpoint files still contain the log until they are next written.
+        """
+        self.not_loaded.discard(key)
+        self.not_recovered.discard(key)
+        for checkpoint in self._checkpoints:
+            checkpoint.stale.add(key)
+
+    def is_in_checkpoints(self, key: TopicPartition) -> bool:
+        """Return True if a checkpoint file may still contain a log that was removed.
+
+        A new log of that name must not be created before the file is written again.
+        """
+        with self._writing:  # wait for a write in progress, which may remove the entry
+            return any(key in checkpoint.stale for checkpoint in self._checkpoints)
+
+    def partition_dirs(self) -> list[tuple[str, names.LogDirName]]:
+        """Return (path, parsed name) of every directory that is named like a partition's. Raises OSError."""
+        found = []
+        for entry in self.env.files.entries(self.env.log_dir, sizes_of=()):
+            name = names.parse_dir_name(entry.name) if entry.is_dir else None
+            if name is not None:
+                found.append((os.path.join(self.env.log_dir, entry.name), name))
+        return found
+
+    def _read(self, checkpoint: OffsetCheckpoint, instead: str) -> dict[TopicPartition, int]:
+        try:
+            return checkpoint.read()
+        except CheckpointError as reason:
+            _log.warning("%s; %s", reason, instead)
+            return {}
+
+    # --- checkpoints: they contain all logs in this directory, open (which `logs` returns) or not
+
+    def write_recovery_points(self, logs: OpenLogs) -> None:
+        """Write the recovery points. Each log first syncs what its recovery point promises, which may take a while."""
+        self._write(
+            self._recovery_points,
+            self.recovery_points,
+            lambda: {(log.topic, log.partition): log.flusher.point_to_note() for log in logs()},
+        )
+
+    def write_start_offsets(self, logs: OpenLogs) -> None:
+        """Write the log start offsets that are above the base offset of the log's first segment."""
+        self._write(
+            self._start_offsets,
+            self.start_offsets,
+            lambda: {
+                (log.topic, log.partition): log.log_start_offset
+                for log in logs()
+                if log.log_start_offset > log.segments.items[0].base_offset
+            },
+        )
+
+    def write_high_watermarks(self, logs: OpenLogs) -> None:
+        self._write(
+            self._high_watermarks,
+            self.high_watermarks,
+            lambda: {(log.topic, log.partition): log.high_watermark for log in logs()},
+        )
+
+    def _write(
+        self,
+        checkpoint: OffsetCheckpoint,
+        read: Mapping[TopicPartition, int],
+        offsets: Callable[[], dict[TopicPartition, int]],
+    ) -> None:
+        """Write a checkpoint.
+
+        A full disk does not take the directory offline, as the old file only makes recovery longer.
+        """
+        try:
+            # Offsets are read under the lock, so that an older state never replaces a newer one: else a log that is
+            # deleted during the write could get back into the file. Logs that are not open are read first: a log that
+            # finishes loading in between is then in both, and not in neither.
+            with self._writing:
+                # a log that is removed after this line may be in this write, and is added to the new set
+                stale, checkpoint.stale = checkpoint.stale, set()
+                try:
+                    kept = {key: offset for key, offset in read.items() if key in self.not_loaded}
+                    checkpoint.write({**kept, **offsets()})
+                except BaseException:
+                    checkpoint.stale |= stale
+                    raise
+        except OSError as error:
+            refusal = self.env.disk_error(f"writing {checkpoint.path}", error)
+            if isinstance(refusal, LogDirFailure):
+                raise refusal from error
+            _log.debug("%s", refusal.message)  # the shortage itself is already reported
+
+    def mark_clean(self) -> None:
+        """Write the clean-shutdown marker. Raises OSError."""
+        clean_shutdown.write_marker(self.env.files, self.env.log_dir)
+
+    def release(self) -> None:
+        self._lock.release()

@@ -1,0 +1,98 @@
+"""The directories of log.dirs: which of them could be opened, and which cluster and broker they belong to."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kafkapy.log import names
+from kafkapy.log.directories import identity
+from kafkapy.log.directories.log_dir import LogDir, TopicPartition
+from kafkapy.log.directories.meta_properties import MetaProperties
+from kafkapy.log.environment import Environment
+
+_log = logging.getLogger(__name__)
+
+
+class NoLogDir(RuntimeError):
+    """Raised when none of the log directories can be used."""
+
+
+class LogDirs:
+    """The opened log directories of a broker, locked from construction to `unlock`."""
+
+    def __init__(self, dirs: Sequence[Path | str], environment: Callable[[str], Environment]) -> None:
+        """Raises DirLocked if another broker uses one of the directories, NoLogDir if none can be used."""
+        self.opened: list[LogDir] = []
+        self._refused: dict[Path, BaseException] = {}  # directories that could not be opened
+        try:
+            self._open([os.path.abspath(path) for path in dirs], environment)
+        except BaseException:
+            self.unlock()
+            raise
+
+    def _open(self, paths: list[str], environment: Callable[[str], Environment]) -> None:
+        if len({os.path.realpath(path) for path in paths}) < len(paths):
+            raise ValueError(f"log.dirs names a directory twice: {', '.join(paths)}")
+        for path in paths:
+            try:
+                self.opened.append(LogDir(environment(path)))
+            except OSError as error:
+                _log.error("log directory %s cannot be used: %s", path, error)
+                self._refused[Path(path)] = error
+        if not self.opened:
+            reasons = "; ".join(f"{path}: {error}" for path, error in self._refused.items())
+            raise NoLogDir(f"no log directory can be used ({reasons})")
+
+    def unlock(self) -> None:
+        for log_dir in self.opened:
+            log_dir.release()
+
+    @property
+    def online(self) -> list[LogDir]:
+        return [log_dir for log_dir in self.opened if log_dir.online]
+
+    def of(self, env: Environment) -> LogDir:
+        return next(one for one in self.opened if one.env is env)
+
+    def states(self) -> list[tuple[Path, BaseException | None]]:
+        """Return every directory of log.dirs with the error that took it offline, or None."""
+        opened: list[tuple[Path, BaseException | None]] = [(one.path, one.env.failure) for one in self.opened]
+        return opened + list(self._refused.items())
+
+    # --- the content of the directories
+
+    def stored_cluster_id(self) -> str | None:
+        """Return the cluster id in meta.properties, None in new directories. Raises MetaPropertiesError."""
+        stored = identity.stored(self.online)
+        return stored.cluster_id if stored is not None else None
+
+    def stored_broker_id(self) -> int | None:
+        """Return the broker id in meta.properties, None in new directories. Raises MetaPropertiesError."""
+        stored = identity.stored(self.online)
+        return stored.broker_id if stored is not None else None
+
+    def check_identity(self, broker_id: int, cluster_id: str) -> None:
+        """Raise MetaPropertiesError if a directory belongs to another broker or another cluster."""
+        identity.check(self.online, MetaProperties(broker_id, cluster_id))
+
+    def write_identity(self, broker_id: int, cluster_id: str, now_ms: int) -> None:
+        """Write meta.properties in every directory whose file is missing or names no cluster.
+
+        Call `check_identity` first.
+        """
+        identity.write(self.online, MetaProperties(broker_id, cluster_id), now_ms)
+
+    def stored_partitions(self) -> list[TopicPartition]:
+        """Return the partitions in the directories, without stray ones and those marked for deletion."""
+        found: list[TopicPartition] = []
+        for log_dir in self.online:
+            try:
+                dirs = log_dir.partition_dirs()
+            except OSError as error:
+                log_dir.env.failed("listing it", error)
+                continue
+            found += [(name.topic, name.partition) for _, name in dirs if name.kind == names.LIVE_DIR]
+        return sorted(found)

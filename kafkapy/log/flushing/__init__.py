@@ -1,0 +1,1 @@
+"""Flushing: what is synced, in which order, and how often."""

@@ -1,0 +1,215 @@
+"""Make a log's records durable up to its recovery point (Kafka's UnifiedLog.flush).
+
+A flush syncs records only, because acknowledgements may wait for it. The indexes of the active segment are not synced:
+a start after a crash rebuilds the indexes from the segment that holds the recovery point on. They are synced before the
+recovery point is written to its checkpoint, because later starts trust everything below it, and after a roll.
+
+A sync that failed is not repeated: the kernel may have dropped the pages that it could not write, and reports that only
+once. The log directory goes offline instead.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+    from kafkapy.log.segments.segment import Segment
+
+_NOWHERE = -1
+_NOT_OPENED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # no sync fails with these
+
+
+class _Taken(NamedTuple):
+    """What one sync covers besides the records of the active segment. Each rolled segment is in `done` once."""
+
+    done: list[Segment]
+    snapshots: list[str]
+    names_changed: bool
+
+
+class Flusher:
+    """Syncs the files of one log.
+
+    Flushes run one after the other; a flush that waited for another may find its records already flushed.
+    """
+
+    __slots__ = ("_done", "_indexed", "_lock", "_log", "_names_changed", "_snapshots", "_truncations", "flushed_at")
+
+    def __init__(self, log: PartitionLog, *, settled: bool) -> None:
+        """`settled`: loading the log found it undamaged and durable, and changed no file."""
+        # a proxy, to avoid a reference cycle: the caller of a flush keeps the log alive
+        self._log: PartitionLog = weakref.proxy(log)
+        self._lock = threading.Lock()
+        # What the next sync has to include; changed under the log's lock.
+        self._done: list[Segment] = []
+        self._snapshots: list[str] = []
+        self._names_changed = not settled
+        # the active segment's indexes are durable below this offset
+        self._indexed = log.end[0] if settled else _NOWHERE
+        self._truncations = 0
+        # Every record that was appended before this moment (seconds, Clock.monotonic) is flushed.
+        self.flushed_at = log.clock.monotonic()
+
+    def sync_snapshot_later(self, path: str) -> None:
+        """Have the next flush sync a producer snapshot that was just written. Called under the log's lock."""
+        self._snapshots.append(path)
+        self._names_changed = True
+
+    def sync_later(self, sealed: Segment) -> None:
+        """Have the next flush sync a segment that a roll has sealed. Called under the log's lock.
+
+        Needed even if the segment's records are already flushed: once the recovery point is past a segment, a start
+        trusts the segment's indexes, so they must be durable too.
+        """
+        self._done.append(sealed)
+        self._names_changed = True
+
+    @property
+    def settled(self) -> bool:
+        """Return True if only records and the active segment's indexes can have changed since the last sync."""
+        return not self._names_changed and not self._done
+
+    def truncated(self) -> None:
+        """Note that the log's end was cut off and may be overwritten. Called under the log's lock."""
+        self._names_changed = True
+        self._indexed = _NOWHERE
+        self._truncations += 1
+
+    def flush_to(self, offset: int, *, active: bool) -> None:
+        """Sync all records below `offset`; with `active`, all records appended before the sync.
+
+        Without `active`, sync rolled segments only; `offset` is then the base offset of the active segment. Raises
+        LogDirFailure, or KafkaError for a shortage (disk full, too many open files).
+        """
+        log = self._log
+        with self._lock:
+            log.env.check()
+            began = log.clock.monotonic()
+            with log.lock:
+                if active:
+                    offset = max(offset, log.end[0])  # includes records appended while this call waited for the lock
+                if (offset <= log.recovery_point and not self._done and not self._snapshots) or log.closed:
+                    if active:
+                        self.flushed_at = began
+                    # the log was closed or deleted while this call waited; a deleted log's files have been renamed
+                    return
+                segments = log.segments.between(log.recovery_point, offset)
+                growing = log.segments.active
+                taken = self._take(segments, growing)
+                truncations = self._truncations
+            try:
+                self._sync_taken(taken)
+                if growing in segments:
+                    self._sync_unless_gone(growing, growing.sync_records)
+                if taken.names_changed:
+                    log.env.files.sync_dir(log.directory)
+            except OSError as error:
+                doing = f"flushing {log.name} up to offset {offset}"
+                self._failed(doing, error, taken)
+                if log.closed:
+                    return
+                raise log.disk_error(doing, error) from error
+            except BaseException:
+                self._put_back(taken)
+                raise
+            with log.lock:
+                # A truncation during the sync may be followed by an append of other records at the same offsets. Those
+                # records are not synced, so the recovery point must not move past them. A truncation before the sync
+                # may have moved the end of the log below `offset`; flushed_locked handles that.
+                if truncations == self._truncations:
+                    log.flushed_locked(offset)
+            if active:  # only records appended before `began`: later ones may have missed the sync
+                self.flushed_at = began
+
+    def point_to_note(self) -> int:
+        """Return the recovery point to write to the checkpoint, after syncing everything that a start trusts below it.
+
+        Raises LogDirFailure, and OSError if the indexes do not fit on the disk.
+        """
+        log = self._log
+        with self._lock:
+            log.env.check()
+            with log.lock:
+                point = log.recovery_point
+                growing = log.segments.active
+                trusted = max(self._indexed, growing.base_offset)
+                if log.closed or (point <= trusted and not self._done and not self._snapshots):
+                    return point
+                growing.write_behind()
+                taken = self._take((), growing)
+                truncations = self._truncations
+            try:
+                self._sync_taken(taken)
+                self._sync_unless_gone(growing, growing.sync_indexes)
+                if taken.names_changed:
+                    log.env.files.sync_dir(log.directory)
+            except OSError as error:
+                self._failed(f"syncing the indexes of {log.name}", error, taken)
+                if not log.closed:
+                    raise
+            except BaseException:
+                self._put_back(taken)
+                raise
+            else:
+                with log.lock:
+                    if truncations == self._truncations:
+                        self._indexed = point
+            return point
+
+    def _take(self, segments: Iterable[Segment], growing: Segment) -> _Taken:
+        """Return the pending segments and snapshots, plus `segments`, for the next sync, and clear what is pending.
+
+        Called under the log's lock.
+        """
+        done = [segment for segment in dict.fromkeys((*self._done, *segments)) if segment is not growing]
+        taken = _Taken(done, self._snapshots, self._names_changed)
+        self._done, self._snapshots, self._names_changed = [], [], False
+        return taken
+
+    def _sync_taken(self, taken: _Taken) -> None:
+        log = self._log
+        for path in taken.snapshots:
+            log.env.files.sync_path(path)
+        for segment in taken.done:
+            self._sync_unless_gone(segment, segment.sync)
+
+    def _sync_unless_gone(self, segment: Segment, sync: Callable[[], None]) -> None:
+        """Call `sync`, and ignore FileNotFoundError if retention or a truncation has deleted the segment meanwhile.
+
+        This also covers the segment that was active when the flush chose its segments: it may have been rolled, and
+        then deleted, since.
+        """
+        try:
+            sync()
+        except FileNotFoundError:
+            if segment in self._log.segments.items:
+                raise
+
+    def _failed(self, doing: str, error: OSError, taken: _Taken) -> None:
+        """Raise LogDirFailure for a failed sync, unless the log was deleted meanwhile or a file could not be opened.
+
+        A file that could not be opened was not synced, so no error was lost: the next flush syncs all of `taken` again.
+        """
+        log = self._log
+        if log.closed:
+            return
+        if error.errno not in _NOT_OPENED:
+            raise log.env.failed(doing, error) from error
+        self._put_back(taken)
+
+    def _put_back(self, taken: _Taken) -> None:
+        """Return everything in `taken` to the list for the next sync, because this sync was interrupted."""
+        with self._log.lock:
+            self._done += taken.done
+            self._snapshots += taken.snapshots
+            self._names_changed = self._names_changed or taken.names_changed
+
+    @property
+    def ms_since_flush(self) -> float:
+        """Return how many milliseconds ago the last flush of all records began. Every unflushed record is younger."""
+        return (self._log.clock.monotonic() - self.flushed_at) * 1000

@@ -1,0 +1,1 @@
+"""Opening the logs of a directory at the start, and recovering them after an unclean stop."""

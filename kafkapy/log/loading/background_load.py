@@ -1,0 +1,501 @@
+"""Load all logs in the background, on separate threads per log directory, while the broker handles requests.
+
+After `Loading.begin` all existing partitions are known, so no new log is created for a partition whose log is not
+loaded yet. Logs that clients request are loaded first, then those that were written last. After a clean shutdown
+loading is fast, and logs are loaded in the order of the directory listing. Source: Kafka's LogManager.loadLogs, which
+finishes loading before the broker serves requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log import names
+from kafkapy.log.config import LogConfig
+from kafkapy.log.directories import partition_metadata
+from kafkapy.log.directories.log_dir import LogDir, TopicPartition
+from kafkapy.log.directories.partition_metadata import PartitionMetadataError
+from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.loading.load_progress import DirProgress, LoadStopped, LoadWatch
+from kafkapy.log.partition_log import PartitionLog
+from kafkapy.runtime.threads import NoThread, Thread
+
+if TYPE_CHECKING:
+    from kafkapy.log.manager import LogManager
+
+ConfigOf = Callable[[str], LogConfig]
+IsStray = Callable[[str, int, "bytes | None"], bool]  # topic, partition, topic id in the log
+
+_log = logging.getLogger(__name__)
+
+
+class Loading:
+    """The loading of all logs of a manager. Call `begin`, `start`, then `wait` or `stop`."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._jobs: dict[TopicPartition, LoadJob] = {}
+        self._loads: list[DirLoad] = []
+        self._left = 0  # directories that are still loading
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._config_of: ConfigOf = lambda topic: manager.defaults
+        self._is_stray: IsStray = lambda topic, partition, topic_id: False
+        self._on_loaded: Callable[[str, int], object] = lambda topic, partition: None
+
+    def begin(
+        self,
+        config_of: ConfigOf | None = None,
+        is_stray: IsStray | None = None,
+        on_loaded: Callable[[str, int], object] | None = None,
+    ) -> None:
+        """List the log directories. This is fast, no matter how much has to be recovered.
+
+        Raises RuntimeError if a log is in two directories. `config_of(topic)` returns the settings of a log. If
+        `is_stray(topic, partition, topic id)` is true, the cluster does not know the log; its directory is renamed to
+        `-stray` and neither served nor deleted. `on_loaded(topic, partition)` is called on a loading thread when a log
+        was loaded or cannot be served; in the second case the reason was logged, and `LogManager.create` raises it.
+        `on_loaded` is not called for a log that was deleted or renamed before it was loaded, because the caller of the
+        deletion may hold locks that `on_loaded` needs.
+        """
+        self._config_of = config_of or self._config_of
+        self._is_stray = is_stray or self._is_stray
+        self._on_loaded = on_loaded or self._on_loaded
+        places: dict[TopicPartition, str] = {}
+        for log_dir in self._manager.online_dirs():
+            try:
+                found = log_dir.begin_loading()
+            except OSError as error:
+                log_dir.env.failed("loading it", error)
+                continue
+            live = []
+            for path, name in found:
+                key = (name.topic, name.partition)
+                if name.kind == names.DELETE_DIR:
+                    self._manager.remove_later(log_dir, path)
+                elif name.kind != names.LIVE_DIR:
+                    _log.warning("%s is left alone", path)
+                elif key in places:
+                    raise RuntimeError(
+                        f"{names.dir_name(*key)} is in two directories, {places[key]} and {path}: remove one of them"
+                    )
+                else:
+                    places[key] = path
+                    live.append((key, path))
+            self._loads.append(
+                DirLoad(
+                    log_dir,
+                    live,
+                    self._manager.settings.recovery_threads_per_dir,
+                    run=self._load,
+                    ended=self._ended,
+                    finished=self._finished,
+                )
+            )
+        self._jobs = {job.key: job for load in self._loads for job in load.jobs}
+        self._left = len(self._loads)
+
+    def start(self) -> None:
+        """Start the threads that load the logs."""
+        if not self._loads:
+            self._over.set()
+        for load in self._loads:
+            load.start()
+
+    def _finished(self) -> None:
+        with self._lock:
+            self._left -= 1
+            if not self._left:
+                self._over.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until loading ends.
+
+        Return False after `timeout` seconds, or if loading was stopped before all logs were loaded.
+        """
+        return self._over.wait(timeout) and not self._jobs
+
+    def stop(self) -> None:
+        """Stop loading, and return when all threads have ended. The next start recovers the remaining logs.
+        Idempotent.
+        """
+        for load in self._loads:
+            load.stop()
+
+    # --- questions, without a lock
+
+    def __contains__(self, key: TopicPartition) -> bool:
+        return key in self._jobs
+
+    def hasten(self, key: TopicPartition) -> None:
+        """Load this log next because a client requests it. Does nothing if the log is not waiting to be loaded."""
+        job = self._jobs.get(key)
+        if job is not None:
+            job.load.hasten(job)
+
+    def progress(self) -> dict[str, DirProgress]:
+        """Return the progress of each log directory, by path."""
+        return {str(load.log_dir.path): load.progress for load in self._loads}
+
+    def in_dir(self, directory: Path) -> list[TopicPartition]:
+        """Return the partitions in one of log.dirs that are not loaded yet."""
+        return [job.key for job in list(self._jobs.values()) if job.load.log_dir.path == directory]
+
+    # --- one log
+
+    def _load(self, job: LoadJob, watch: LoadWatch) -> bool:
+        log_dir = job.load.log_dir
+        clean = log_dir.was_clean
+        try:
+            if log_dir.online:
+                self._open(job, log_dir, watch)
+                return True
+        except LoadStopped:
+            log_dir.not_recovered.add(job.key)
+            if not job.stopped:
+                return False
+            reason = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{job.path} is being deleted")
+            self._manager.refuse(job.key, log_dir, job.path, reason)
+            return True
+        except LogDirFailure:
+            pass  # logged by Environment.failed
+        except OSError as error:
+            log_dir.env.failed(f"loading {job.path}", error)
+        except KafkaError as refusal:
+            _log.error("%s cannot be served: %s", job.path, refusal.message)
+            self._refuse(job, log_dir, refusal)
+        except Exception as error:
+            _log.exception("%s cannot be served", job.path)
+            clean = False
+            self._refuse(job, log_dir, KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{job.path}: {error}"))
+        if not clean:
+            log_dir.not_recovered.add(job.key)
+        return True
+
+    def _open(self, job: LoadJob, log_dir: LogDir, watch: LoadWatch) -> None:
+        key = job.key
+        log = PartitionLog.load(
+            log_dir.env,
+            job.path,
+            *key,
+            self._config_of(key[0]),
+            clean=log_dir.was_clean,
+            log_start_offset=log_dir.start_offsets.get(key, 0),
+            recovery_point=log_dir.recovery_points.get(key, 0),
+            watch=watch,
+        )
+        log.set_high_watermark(log_dir.high_watermarks.get(key, log.log_start_offset))
+        if log.recovery_point < log_dir.recovery_points.get(key, 0):
+            # Flushed records are lost, and new records will get their offsets. If a crash came before the new records
+            # are flushed, a start with the old recovery point would trust them. So the lower recovery point is written
+            # now.
+            log_dir.recovery_points[key] = log.recovery_point
+            self._manager.checkpoint([log_dir])
+        if self._is_stray(*key, log.topic_id):
+            log.close()  # recovered before it is renamed, so that the log is intact if an administrator restores it
+            log.abandon()
+            self._manager.set_aside(key, log_dir, job.path)
+        else:
+            self._manager.take_in(log)
+
+    def _refuse(self, job: LoadJob, log_dir: LogDir, reason: KafkaError) -> None:
+        try:
+            if self._is_stray(*job.key, _topic_id(log_dir, job.path)):
+                self._manager.set_aside(job.key, log_dir, job.path)
+                return
+        except KafkaError as error:
+            _log.error("%s cannot be set aside: %s", job.path, error.message)
+        self._manager.refuse(job.key, log_dir, job.path, reason)
+
+    def _ended(self, job: LoadJob) -> None:
+        if self._manager.get(*job.key) is not None:
+            job.load.log_dir.not_loaded.discard(job.key)
+        self._jobs.pop(job.key, None)
+        if job.taken:
+            return
+        try:
+            self._on_loaded(*job.key)
+        except Exception:
+            _log.exception("%s is loaded, and cannot be led", job.path)
+
+    # --- changes to logs that are not loaded yet
+
+    @contextmanager
+    def taken(self, key: TopicPartition) -> Iterator[LoadJob | None]:
+        """Take a log that is waiting to be loaded out of the queue while the block runs.
+
+        Yields None if this log is not loading. Raises KafkaError if a thread has begun to load it, and stops that
+        loading.
+        """
+        job = self._jobs.get(key)
+        if job is None:
+            yield None
+            return
+        if not job.load.take(job):
+            job.stopped = True
+            raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{job.path} is being recovered; that ends soon")
+        try:
+            yield job
+        finally:
+            job.load.give_back(job)
+
+    def make_way(self, key: TopicPartition) -> None:
+        """Wait until no log of this partition is loading, so that one may be created. A stray directory is renamed.
+
+        Raises KafkaError if the broker stops meanwhile.
+        """
+        job = self._jobs.get(key)
+        if job is None:
+            return
+        log_dir = job.load.log_dir
+        # Load it on this thread: a loading thread could wait for a lock that this thread's caller holds.
+        if job.load.take(job):
+            try:
+                if self._is_stray(*key, _topic_id(log_dir, job.path)):
+                    self._manager.set_aside(key, log_dir, job.path)
+                else:
+                    self._load(job, LoadWatch())
+            finally:
+                job.load.give_back(job)
+            return
+        job.load.wait_for(job)
+        if key in self._jobs:
+            raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"{job.path} is not loaded: the broker stops")
+
+
+def _topic_id(log_dir: LogDir, path: str) -> bytes | None:
+    try:
+        return partition_metadata.read_topic_id(log_dir.env.files, path)
+    except PartitionMetadataError:
+        return None
+
+
+class LoadJob:
+    """One partition directory to load. `begun` and `ended` change under the lock of its DirLoad."""
+
+    __slots__ = ("begun", "bytes_left", "ended", "key", "load", "path", "stopped", "taken", "wanted", "written_ms")
+
+    def __init__(self, key: TopicPartition, path: str, load: DirLoad) -> None:
+        self.key = key
+        self.path = path
+        self.load = load
+        self.begun = False
+        self.ended = False
+        self.taken = False  # taken out of the queue by `take`
+        self.stopped = False  # the log will be deleted: stop loading after the present segment
+        self.wanted = False  # a client has asked for it
+        self.bytes_left = 0
+        self.written_ms = 0  # modification time of the newest segment
+
+
+class DirLoad:
+    """The threads that load the logs of one directory. Call `start`, then `stop`, or wait until `finished` is called.
+
+    `run(job, watch)` loads one log and returns False only if stopping the broker interrupted it. `ended(job)` is called
+    after each log, including those taken out of the queue, and `finished()` once, at the end.
+    """
+
+    def __init__(
+        self,
+        log_dir: LogDir,
+        found: Iterable[tuple[TopicPartition, str]],
+        threads: int,
+        *,
+        run: Callable[[LoadJob, LoadWatch], bool],
+        ended: Callable[[LoadJob], None],
+        finished: Callable[[], None],
+    ) -> None:
+        self.log_dir = log_dir
+        self.jobs = [LoadJob(key, path, self) for key, path in found]
+        self.progress = DirProgress(str(log_dir.path), threads, len(self.jobs), log_dir.env.clock.monotonic)
+        self._run = run
+        self._ended = ended
+        self._finished = finished
+        self._queue: deque[LoadJob] = deque(self.jobs)
+        self._wanted: deque[LoadJob] = deque()  # network threads append to it
+        self._limit = min(threads, len(self.jobs))
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._over = False
+        self._working = 0
+        self._threads: list[Thread] = []
+
+    def start(self) -> None:
+        """Start loading. Raises NoThread if no thread at all can be started; then nothing is loaded."""
+        if self.jobs:
+            state = "stopped cleanly" if self.log_dir.was_clean else "not stopped cleanly: recovering"
+            _log.info("%s: partitions: %d, %s", self.log_dir.path, len(self.jobs), state)
+            with self._changed:
+                self._begin_thread(0, self._first)
+        else:
+            self._maybe_finish()
+
+    def _begin_thread(self, number: int, target: Callable[[int], None]) -> None:
+        """Start a thread and count it. Called with the lock held, which the thread needs before it can end."""
+        thread = Thread(target, f"recovery-{number}-{self.log_dir.path}", (number,))
+        thread.start()
+        self._threads.append(thread)
+        self._working += 1
+
+    # --- the threads
+
+    def _first(self, number: int) -> None:
+        if not self.log_dir.was_clean:
+            self._arrange()
+        with self._changed:
+            if not self._stopping:
+                self._begin_others()
+        self._work(number)
+
+    def _begin_others(self) -> None:
+        for number in range(1, self._limit):
+            try:
+                self._begin_thread(number, self._work)
+            except NoThread as error:
+                path = self.log_dir.path
+                _log.warning("%s is loaded with %d of %d threads: %s", path, number, self._limit, error)
+                return
+
+    def _arrange(self) -> None:
+        """Compute how many bytes have to be checked, and sort the queue so that logs written last are loaded first."""
+        for job in self.jobs:
+            if self._stopping:
+                return
+            try:
+                self._look_at(job)
+            except OSError:
+                continue  # loading gets the same error and handles it
+        with self._changed:
+            self.progress.bytes = self.progress.bytes_left = sum(job.bytes_left for job in self.jobs)
+            self._queue = deque(sorted(self._queue, key=lambda job: -job.written_ms))
+
+    def _look_at(self, job: LoadJob) -> None:
+        segments = []
+        for entry in self.log_dir.env.files.entries(job.path):
+            base = names.offset_of(entry.name)
+            if base is not None and entry.name.endswith(names.LOG):
+                segments.append((base, entry.size, entry.modified_ms))
+        if segments:
+            segments.sort()
+            job.written_ms = segments[-1][2]
+            point = self.log_dir.recovery_points.get(job.key, 0)
+            first = max(sum(base <= point for base, _, _ in segments) - 1, 0)
+            job.bytes_left = sum(size for _, size, _ in segments[first:])
+
+    def _work(self, number: int) -> None:
+        while (job := self._next()) is not None:
+            watch = _Watch(self, job, number)
+            over = self._run(job, watch)
+            watch.finished()
+            if over:
+                self._end(job)
+        with self._changed:
+            self._working -= 1
+        self._maybe_finish()
+
+    def _next(self) -> LoadJob | None:
+        with self._changed:
+            while not self._stopping and (self._wanted or self._queue):
+                job = (self._wanted or self._queue).popleft()
+                if not job.begun:
+                    job.begun = True
+                    return job
+            return None
+
+    def _end(self, job: LoadJob) -> None:
+        with self._changed:
+            self.progress.bytes_left -= job.bytes_left
+            self.progress.logs_left -= 1
+            job.bytes_left = 0
+        self._ended(job)  # before waking the threads that wait for this log
+        with self._changed:
+            job.ended = True
+            self._changed.notify_all()
+        self.progress.maybe_log()
+
+    def _maybe_finish(self) -> None:
+        with self._changed:
+            if self._over or self._working or (self.progress.logs_left and not self._stopping):
+                return
+            self._over = True
+            self._changed.notify_all()
+        if not self.progress.logs_left:
+            self.log_dir.all_loaded = True
+            if self.jobs:
+                self.progress.log_end(len(self.log_dir.not_recovered))
+        self._finished()
+
+    def passed(self, job: LoadJob, number: int, size: int) -> None:
+        """Count a checked segment of `job`. Raises LoadStopped if loading must end."""
+        with self._changed:
+            size = min(size, job.bytes_left)
+            job.bytes_left -= size
+            self.progress.bytes_left -= size
+            self.progress.segments_left[number] -= 1
+        self.progress.maybe_log()
+        if self._stopping or job.stopped:
+            raise LoadStopped(job.path)
+
+    # --- called by other threads
+
+    def hasten(self, job: LoadJob) -> None:
+        """Load this log next. Takes no lock, because network threads call it."""
+        if not job.wanted:
+            job.wanted = True
+            self._wanted.append(job)
+
+    def take(self, job: LoadJob) -> bool:
+        """Take a log out of the queue; the caller must call `give_back`.
+
+        Returns False if a thread has begun to load the log, or the broker stops.
+        """
+        with self._changed:
+            if job.begun or self._stopping:
+                return False
+            job.begun = job.taken = True
+            return True
+
+    def give_back(self, job: LoadJob) -> None:
+        """End the loading of a log that was taken out of the queue."""
+        self._end(job)
+        self._maybe_finish()
+
+    def wait_for(self, job: LoadJob) -> None:
+        """Wait until the log was loaded or refused, or loading has stopped."""
+        self.hasten(job)
+        with self._changed:
+            while not job.ended and not self._over:
+                self._changed.wait()
+
+    def stop(self) -> None:
+        """Stop loading at the end of the present segments, and return when all threads have ended. Idempotent."""
+        with self._changed:
+            self._stopping = True
+        while self._threads:
+            self._threads.pop().join()
+        self._maybe_finish()
+
+
+class _Watch(LoadWatch):
+    """Counts the checked segments of one log."""
+
+    def __init__(self, load: DirLoad, job: LoadJob, number: int) -> None:
+        self._load = load
+        self._job = job
+        self._number = number
+
+    def recovering(self, segments: int) -> None:
+        self._load.progress.segments_left[self._number] = segments
+
+    def checked(self, size: int) -> None:
+        self._load.passed(self._job, self._number, size)
+
+    def finished(self) -> None:
+        self._load.progress.segments_left[self._number] = 0

@@ -1,0 +1,267 @@
+"""The state of the producers that write to a log: sequences, epochs, open transactions.
+
+Source: Kafka's ProducerStateManager, ProducerStateEntry and ProducerAppendInfo (KIP-98). Sequences are non-negative
+int32 numbers that wrap to 0. This module accesses no files; for snapshots see producer_snapshots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.producers.verifications import Verifications
+
+NO_EPOCH = -1
+NO_SEQUENCE = -1
+NO_OFFSET = -1
+RETAINED_BATCHES = 5
+
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+
+class BatchNote(NamedTuple):
+    """A batch in the log; `offset_delta` is its last offset minus its first."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry:
+    """One producer: its current epoch, its last batches in that epoch (oldest first), and its open transaction."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = -1,
+        txn_first_offset: int = NO_OFFSET,
+        batches: list[BatchNote] | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.txn_first_offset = txn_first_offset
+        self.batches = batches if batches is not None else []
+
+    def copy(self) -> ProducerEntry:
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            self.coordinator_epoch,
+            self.last_timestamp,
+            self.txn_first_offset,
+            self.batches.copy(),
+        )
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> BatchNote | None:
+        """Return the remembered batch with exactly these sequences, which the client has retried, or None."""
+        if epoch == self.epoch:
+            for note in self.batches:
+                if note.last_sequence == last_sequence and note.first_sequence == first_sequence:
+                    return note
+        return None
+
+    def check_epoch(self, where: str, epoch: int, offset: int) -> None:
+        """Raise KafkaError INVALID_PRODUCER_EPOCH if the batch comes from a producer that was fenced."""
+        if epoch < self.epoch:
+            raise KafkaError(
+                Errors.INVALID_PRODUCER_EPOCH,
+                f"producer {self.producer_id} at offset {offset} of {where} has epoch {epoch}, "
+                f"the last one seen is {self.epoch}",
+            )
+
+    def check_sequence(self, where: str, epoch: int, first_sequence: int, offset: int) -> None:
+        """Raise KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER if a client's batch with this sequence is not the next one.
+
+        An unknown producer (its records were deleted, or its entry expired) may begin at any sequence.
+        """
+        if self.epoch == NO_EPOCH:
+            return
+        if epoch != self.epoch:
+            if first_sequence != 0:
+                raise KafkaError(
+                    Errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"producer {self.producer_id} at offset {offset} of {where} begins epoch {epoch} with "
+                    f"sequence {first_sequence}, expected 0 (the epoch before is {self.epoch})",
+                )
+            return
+        last = self.last_sequence
+        if first_sequence != (last + 1) & _SEQUENCE_MASK:
+            raise KafkaError(
+                Errors.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {self.producer_id} at offset {offset} of {where} sends sequence {first_sequence} "
+                f"after {last}",
+            )
+
+    def add(self, epoch: int, note: BatchNote) -> None:
+        """Add a batch. A new epoch clears the remembered batches."""
+        batches = self.batches
+        if epoch != self.epoch:
+            batches.clear()
+            self.epoch = epoch
+        elif len(batches) == RETAINED_BATCHES:
+            del batches[0]
+        batches.append(note)
+        self.last_timestamp = note.timestamp
+
+    def end_transaction(self, epoch: int, coordinator_epoch: int, timestamp: int) -> int:
+        """Record a transaction marker.
+
+        Return the first offset of the transaction that it ends, NO_OFFSET if none is open.
+        """
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = timestamp
+        first, self.txn_first_offset = self.txn_first_offset, NO_OFFSET
+        return first
+
+    def check_coordinator(self, where: str, coordinator_epoch: int, offset: int) -> None:
+        """Raise KafkaError TRANSACTION_COORDINATOR_FENCED if a later coordinator epoch has already written a marker."""
+        if coordinator_epoch < self.coordinator_epoch:
+            raise KafkaError(
+                Errors.TRANSACTION_COORDINATOR_FENCED,
+                f"the marker for producer {self.producer_id} at offset {offset} of {where} is of coordinator epoch "
+                f"{coordinator_epoch}, the last one seen is {self.coordinator_epoch}",
+            )
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that has ended. `last_offset` is the offset of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerState:
+    """The producers of one log. Guarded by the log's lock; `first_unstable_offset` may be read without it."""
+
+    __slots__ = (
+        "_expiration_ms",
+        "_undecided",
+        "end_offset",
+        "first_unstable_offset",
+        "open",
+        "producers",
+        "verifications",
+    )
+
+    def __init__(self, expiration_ms: int) -> None:
+        self._expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        self.end_offset = 0  # the state includes all records below this offset
+        self.verifications = Verifications()
+        # First offset of an open transaction -> producer id. Transactions begin at the end of the log, so the dict,
+        # which keeps the order of insertion, is in the order of offsets.
+        self.open: dict[int, int] = {}
+        # first offset -> marker offset, of ended transactions whose marker is not below the high watermark
+        self._undecided: dict[int, int] = {}
+        self.first_unstable_offset: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.producers and not self._undecided
+
+    @property
+    def awaits_high_watermark(self) -> bool:
+        """Return True if `high_watermark_moved` may change something. May be called without the lock."""
+        return bool(self._undecided)
+
+    def clear(self, end_offset: int) -> None:
+        """Remove all producers. The state is then that of a log without producers that ends at `end_offset`."""
+        self.producers.clear()
+        self.verifications.clear()
+        self.open.clear()
+        self._undecided.clear()
+        self.end_offset = end_offset
+        self.first_unstable_offset = None
+
+    def load(self, entries: list[ProducerEntry], end_offset: int, now_ms: int) -> None:
+        """Add the entries of a snapshot that was made at `end_offset`, except those that have expired since."""
+        for entry in entries:
+            if not self._expired(entry, now_ms):
+                self.producers[entry.producer_id] = entry
+        begun = [one for one in entries if one.txn_first_offset >= 0]
+        self.open.update((one.txn_first_offset, one.producer_id) for one in sorted(begun, key=_first_offset))
+        self.end_offset = end_offset
+        self._find_unstable()
+
+    def expire(self, now_ms: int) -> None:
+        """Remove producers that have not written for producer.id.expiration.ms and have no open transaction."""
+        for producer_id in [entry.producer_id for entry in self.producers.values() if self._expired(entry, now_ms)]:
+            del self.producers[producer_id]
+        self.verifications.expire(now_ms - self._expiration_ms)
+
+    def is_open(self, producer_id: int) -> bool:
+        """Return True if the producer has an open transaction. May be called without the lock."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset >= 0
+
+    def _expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.txn_first_offset < 0 and now_ms - entry.last_timestamp >= self._expiration_ms
+
+    def put(self, entry: ProducerEntry) -> None:
+        """Store an entry, after its batches were appended or replayed."""
+        self.producers[entry.producer_id] = entry
+        if entry.txn_first_offset >= 0:
+            self.begin(entry.txn_first_offset, entry.producer_id)
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        """Add an open transaction that begins at `first_offset`. Does nothing if it is known already."""
+        if first_offset not in self.open:
+            self.open[first_offset] = producer_id
+            if self.first_unstable_offset is None:
+                self.first_unstable_offset = first_offset
+
+    def complete(self, txn: CompletedTxn) -> None:
+        """Record that the transaction has ended. It counts as unstable until the high watermark is above its marker."""
+        self.open.pop(txn.first_offset, None)
+        self._undecided[txn.first_offset] = txn.last_offset
+        self._find_unstable()
+
+    def last_stable_offset(self, txn: CompletedTxn) -> int:
+        """Return the last stable offset once this transaction is complete, for the transaction index."""
+        others = (first for first, producer_id in self.open.items() if producer_id != txn.producer_id)
+        return next(others, txn.last_offset + 1)
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Count ended transactions whose marker is below the high watermark as stable."""
+        if self._undecided:
+            self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
+            self._find_unstable()
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        self.high_watermark_moved(log_start_offset)
+        self.end_offset = max(self.end_offset, log_start_offset)
+
+    def _find_unstable(self) -> None:
+        undecided = min(self._undecided, default=None)
+        first = next(iter(self.open), None)
+        self.first_unstable_offset = (
+            first if undecided is None or (first is not None and first < undecided) else undecided
+        )
+
+
+def _first_offset(entry: ProducerEntry) -> int:
+    return entry.txn_first_offset

@@ -1,0 +1,1 @@
+"""Reading a log: by offset, by time, and in older message formats."""

@@ -1,0 +1,128 @@
+"""Remove records: whole segments at the start of the log (retention), any records at its end (truncation).
+
+The functions are called with the log's lock held and raise OSError. They do not wait for readers: a reader keeps using
+the old list of segments, and its open files stay readable. Source: Kafka's UnifiedLog and LocalLog.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkapy.log.producers.producer_rebuild import rebuild_producer_state
+from kafkapy.log.retention.policy import RetentionPolicy, Rule
+from kafkapy.log.segments.deletion import delete_segments
+from kafkapy.log.segments.segment import Segment
+from kafkapy.log.segments.segment_list import SegmentList
+
+if TYPE_CHECKING:
+    from kafkapy.log.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+
+def delete_old_segments(log: PartitionLog, policy: RetentionPolicy) -> int:
+    """Delete the segments that the policy's rules select, and return how many."""
+    return sum(_delete(log, _deletable(log, rule), rule.reason) for rule in policy.rules(log, log.clock.time_ms()))
+
+
+def _deletable(log: PartitionLog, rule: Rule) -> list[Segment]:
+    """Return the oldest segments that the rule selects.
+
+    Never returns a segment that reaches above the high watermark, nor an empty active segment.
+    """
+    found = []
+    items = log.segments.items
+    for at, segment in enumerate(items):
+        following = items[at + 1].base_offset if at + 1 < len(items) else None
+        upper = following if following is not None else log.log_end_offset
+        if upper > log.high_watermark or (following is None and segment.size == 0):
+            break
+        if not rule.breached(segment, following):
+            break
+        found.append(segment)
+    return found
+
+
+def _delete(log: PartitionLog, gone: list[Segment], why: str) -> int:
+    if not gone:
+        return 0
+    if len(gone) == len(log.segments):
+        log.roll_locked()  # there is always an active segment
+    log.remove_first_locked(gone)
+    delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name}: {why}")
+    return len(gone)
+
+
+def truncate_to(log: PartitionLog, offset: int) -> bool:
+    """Remove the batch that contains `offset` and all later ones. Return whether there were any."""
+    if offset < 0:
+        raise ValueError(f"{log.name} cannot be truncated to {offset}")
+    if offset >= log.log_end_offset:
+        log.leader_epochs.truncate_from_end(log.log_end_offset)
+        return False
+    _log.info("%s: truncating from %d to %d", log.name, log.log_end_offset, offset)
+    if offset < log.segments.items[0].base_offset:
+        truncate_fully(log, offset)
+        return True
+    gone = [segment for segment in log.segments if segment.base_offset > offset]
+    kept = log.segments.without(gone)
+    # The log's end moves before the file is cut, so that no reader finds a batch that is about to be cut off.
+    cut = kept.active.locate(offset, kept.active.size)
+    log.cut_end_locked(kept, offset, cut[0] if cut is not None else kept.active.size)
+    # Later segments are deleted before this one is cut. After a crash in between, the log is just longer; the other way
+    # round, a later segment could follow a segment that was cut, and nothing would detect the gap.
+    delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} truncated to {offset}")
+    kept.active.truncate_to(offset)
+    # Synced at once: after a power cut no removed record may reappear after or between those that are appended next.
+    kept.active.sync_records()
+    log.env.files.sync_dir(log.directory)
+    log.leader_epochs.truncate_from_end(offset)
+    _rebuild_producers(log)
+    return True
+
+
+def truncate_fully(log: PartitionLog, offset: int) -> None:
+    """Remove all records. The empty log begins at `offset`."""
+    gone = log.segments.items
+    # The new segment may get the name of an old one, so the old files are renamed before the list changes. A reader
+    # that still has the old list could then open the new file by that name. So all files are opened and pinned now.
+    for segment in gone:
+        segment.pin_all()
+    delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} is emptied")
+    new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
+    log.leader_epochs.clear()
+    log.snapshots.delete_all()
+    log.env.files.sync_dir(log.directory)
+    log.producers.clear(offset)
+    log.restart_locked(new)
+    _rebuild_producers(log)
+
+
+def undo_append(log: PartitionLog, *, producers: bool) -> None:
+    """Remove what an append that failed halfway, for instance for lack of memory, has left after the end of the log.
+
+    Otherwise the next append would write its records, with the same offsets, after those of the failed append.
+    `producers`: the append may have changed the producer state, which is rebuilt. Raises LogDirFailure if undoing
+    fails.
+    """
+    offset, segment, position = log.end
+    try:
+        log.replace_segments_locked(SegmentList(log.segments.items))  # a new list has no cached positions
+        segment.cut(offset, position)
+        if producers:
+            log.producers.end_offset = -1  # forces a rebuild: the state must not count as that of the log's end
+            _rebuild_producers(log)
+    except Exception as error:
+        raise log.env.failed(f"undoing an append to {log.name}", error) from error
+
+
+def _rebuild_producers(log: PartitionLog) -> None:
+    rebuild_producer_state(
+        log.producers,
+        log.snapshots,
+        log.segments,
+        log.log_start_offset,
+        log.log_end_offset,
+        log.clock.time_ms(),
+    )

@@ -1,0 +1,295 @@
+"""One segment: a .log file with its offset index, time index and transaction index (Kafka's LogSegment).
+
+Sizes are tracked here and not asked of the file system. The files of an inactive segment are opened on first use.
+PartitionLog makes appended offsets and positions visible to readers; this module does not.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Mapping
+
+from kafkapy._ext.segment_scan import CorruptSegment, Scan
+from kafkapy.log import names
+from kafkapy.log.config import LogConfig
+from kafkapy.log.indexes.time_index import NO_TIMESTAMP
+from kafkapy.log.indexes.txn_index import TxnIndexError
+from kafkapy.log.segments.segment_files import SegmentFiles
+from kafkapy.log.storage.files import Buffer, Entry, Files
+from kafkapy.runtime.clock import Clock
+
+MAX_RELATIVE_OFFSET = 0x7FFFFFFF  # a relative offset in an index entry is an int32
+_MISSING = Entry("", 0, False)
+WITHOUT_ENTRIES = 1 << 62  # an index interval that is never reached, for scans that need no index entries
+
+
+class Segment(SegmentFiles):
+    """A segment, written under the log's lock and read without a lock."""
+
+    __slots__ = (
+        "_clock",
+        "_first_timestamp",
+        "_max_timestamp",
+        "bytes_since_entry",
+        "created_ms",
+        "index_interval",
+        "preallocated",
+        "roll_jitter_ms",
+    )
+
+    def __init__(self, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock) -> None:
+        super().__init__(files, directory, base_offset, config.segment_index_bytes)
+        self.index_interval = config.index_interval_bytes
+        self.roll_jitter_ms = config.random_segment_jitter()
+        self.bytes_since_entry = 0
+        self.created_ms = clock.time_ms()
+        self._clock = clock
+        self.preallocated = False  # the file is longer than `size` until the segment is sealed
+        self._first_timestamp: int | None = None  # max timestamp of the first batch, from which segment.ms counts
+        self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
+
+    # --- life
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: LogConfig, clock: Clock, *, suffix: str = ""
+    ) -> Segment:
+        """Create an empty active segment. Existing files of these names are emptied.
+
+        `suffix`: the suffix of the file names (`.cleaned`) until `rename`.
+        """
+        segment = cls(files, directory, base_offset, config, clock)
+        segment._suffix = suffix
+        file = files.open(segment.path(names.LOG), create=True)
+        segment._keep(file)
+        files.truncate(file, 0)
+        if config.preallocate:
+            files.truncate(file, config.segment_bytes)
+            segment.preallocated = True
+        segment._max_timestamp = (NO_TIMESTAMP, base_offset)
+        segment.offset_index.create()
+        segment.time_index.create()
+        segment.txn_index.reset()
+        return segment
+
+    def open(self, found: Mapping[str, Entry]) -> str | None:
+        """Take over existing files, `found` by suffix. Return a sentence if the indexes must be rebuilt, else None.
+
+        A missing time index counts as empty, as in Kafka.
+        """
+        self.size = found[names.LOG].size
+        offsets, times = found.get(names.OFFSET_INDEX, _MISSING), found.get(names.TIME_INDEX, _MISSING)
+        self.offset_index.open(offsets.size, offsets.content)
+        self.time_index.open(times.size, times.content)
+        if names.TXN_INDEX in found:
+            try:
+                self.txn_index.load()
+            except TxnIndexError as reason:
+                return str(reason)
+        if names.OFFSET_INDEX not in found:
+            return "it has no offset index"
+        if names.TIME_INDEX not in found:
+            self.time_index.create()
+            self.time_index.trim()
+            self.time_index.seal()
+        return None
+
+    def seal(self) -> None:
+        """End the appends: add the last time index entry and trim the indexes.
+
+        If this raises OSError, the segment is still active.
+        """
+        if self.time_index.growing:
+            self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.txn_index.write_behind()
+        if self.preallocated:
+            self.files.truncate(self.handle(), self.size)
+        self.offset_index.seal()
+        self.time_index.seal()
+
+    def half_rolled(self) -> str | None:
+        """Return which change of a roll has not reached the disk, None if all have. For a loaded segment.
+
+        Raises OSError. After a crash the last time index entry may be missing, or a preallocated file may not be cut.
+        If the log was truncated right before the roll, the indexes may still have entries for records that were cut
+        off.
+        """
+        end = self.tail()
+        if end.stopped_by is not None:
+            return end.stopped_by
+        name, (timestamp, offset) = os.path.basename(self.time_index.path), self.time_index.last_entry
+        if end.max_timestamp > timestamp:
+            return f"{name} does not reach timestamp {end.max_timestamp}"
+        if timestamp >= 0 and offset >= end.next_offset:
+            return f"{name} has an entry for offset {offset}, the segment ends before {end.next_offset}"
+        aborted = self.txn_index.entries[-1:]
+        if aborted and aborted[0].last_offset >= end.next_offset:
+            return f"its transaction index has {aborted[0]}, the segment ends before {end.next_offset}"
+        return None
+
+    def indexes_changed(self) -> None:
+        """Drop cached values, because the index files were replaced."""
+        self._max_timestamp = None
+
+    @property
+    def growing(self) -> bool:
+        """Return True if the indexes are in memory, which appends need."""
+        return self.time_index.growing and self.offset_index.growing
+
+    def make_active(self) -> None:
+        """Load the indexes of the last segment for appends. Done at the first append, which most logs may never get."""
+        self.offset_index.reopen_to_grow()
+        self.time_index.reopen_to_grow()
+
+    # --- timestamps
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """(largest timestamp, last offset of its batch); (-1, base offset) if there is none."""
+        # A reader must not cache the index entry: an append could set a newer timestamp after the reader has read the
+        # entry, and the reader would overwrite that timestamp.
+        known = self._max_timestamp
+        return self.time_index.last_entry if known is None else known
+
+    @max_timestamp.setter
+    def max_timestamp(self, value: tuple[int, int]) -> None:
+        self._max_timestamp = value
+
+    def max_timestamp_before(self, offset: int) -> tuple[int, int]:
+        """Return `max_timestamp` of the batches before that of `offset`. Raises CorruptSegment, OSError."""
+        largest = self.max_timestamp
+        if largest[1] < offset:
+            return largest
+        entry = self.time_index.entry_before(offset)
+        found = self.locate(offset, self.size)
+        return self._find_max_timestamp(entry, found[0] if found is not None else self.size)
+
+    def largest_timestamp(self) -> int:
+        """Return the timestamp for retention and searches by time: the largest one, or the file's modification time."""
+        stamp = self.max_timestamp[0]
+        return stamp if stamp >= 0 else self.modified_ms()
+
+    @property
+    def first_timestamp_in_memory(self) -> int | None:
+        """Return `first_timestamp`, None if it would have to be read from the file."""
+        return self._first_timestamp
+
+    def first_timestamp(self) -> int:
+        """Return the max timestamp of the first batch; -1 if the segment is empty."""
+        if self._first_timestamp is None and self.size:
+            found = self.files.scan(self.handle(), 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
+            self._first_timestamp = found.max_timestamp
+        return -1 if self._first_timestamp is None else self._first_timestamp
+
+    def _end_of_first(self) -> int:
+        try:
+            found = self.files.locate(self.handle(), 0, self.size, 0)
+        except CorruptSegment:  # not checked after a clean shutdown; appends continue as if there were no timestamp
+            return 0
+        return found[0] + found[1] if found is not None else 0
+
+    # --- appends
+
+    def ends_in_memory(self) -> bool:
+        """Return True if an append reads nothing from the disk.
+
+        A write into a partly filled page reads that page if needed.
+        """
+        if self.size % mmap.PAGESIZE == 0:
+            return True
+        try:
+            return self.files.in_memory(self.handle(nowait=True), self.size - 1)
+        except BlockingIOError:
+            return False
+
+    def entries_left(self) -> int:
+        """Return how many more entries fit into both indexes. One time index entry is reserved for `seal`."""
+        offsets, times = self.offset_index, self.time_index
+        return min(offsets.capacity - offsets.count, times.capacity - 1 - times.count)
+
+    def write(self, buffers: list[Buffer]) -> int:
+        """Write the buffers after the end of the segment and return their size. Does not change `size`.
+
+        The first append after a start reads the indexes. If this raises OSError, the file is cut back to its old end.
+        If cutting fails too, the errno is EIO, whatever the first error was: nothing more may be written to this file.
+        """
+        if not self.growing:
+            self.make_active()
+        file = self.handle()
+        try:
+            return self.files.write_all(file, buffers, self.size)
+        except OSError as error:
+            try:
+                self.files.truncate(file, self.size)
+            except OSError as cut:
+                raise OSError(errno.EIO, f"{error}, and cutting it back failed: {cut}") from error
+            raise
+
+    def appended(self, size: int, last_offset: int, max_timestamp: int, offset_of_max: int) -> None:
+        """Account for an append of `size` bytes at the end: update the size, the largest timestamp and the indexes."""
+        position = self.size
+        self.size = position + size
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        largest = self.max_timestamp
+        if max_timestamp > largest[0]:
+            largest = (max_timestamp, offset_of_max)
+        self._max_timestamp = largest
+        if self.bytes_since_entry > self.index_interval:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(*largest)
+            self.bytes_since_entry = 0
+        self.bytes_since_entry += size
+
+    def truncate_to(self, offset: int) -> int:
+        """Remove the batch that contains `offset` and all later ones. Return how many bytes.
+
+        The segment must be active.
+        """
+        found = self.locate(offset, self.size)
+        before = self.size
+        self.cut(offset, found[0] if found is not None else before)
+        return before - self.size
+
+    def cut(self, offset: int, size: int) -> None:
+        """Cut the file to `size` bytes, and remove index entries for `offset` and later. The segment must be active."""
+        self.make_active()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.files.truncate(self.handle(), size)
+        self.size = size
+        if self.size == 0:
+            self.created_ms = self._clock.time_ms()
+            self._first_timestamp = None
+        self.bytes_since_entry = 0
+        self._max_timestamp = self._find_max_timestamp(self.time_index.last_entry, self.size)
+
+    def _find_max_timestamp(self, entry: tuple[int, int], end: int) -> tuple[int, int]:
+        """Return the larger of this time index entry and the max timestamp of the batches from there to position
+        `end`.
+        """
+        position = self.offset_index.lookup(entry[1])
+        found = self.files.scan(self.handle(), position, end, self.base_offset, WITHOUT_ENTRIES, False)
+        if found.max_timestamp > entry[0]:
+            return found.max_timestamp, found.max_timestamp_offset
+        return entry
+
+    # --- searches
+
+    def locate(self, offset: int, end: int, nowait: bool = False) -> tuple[int, int, int] | None:
+        """Return (position, size, base offset) of the first batch before `end` that ends at `offset` or later, or None.
+
+        Raises CorruptSegment, OSError; with `nowait`, BlockingIOError if the call would wait for the disk.
+        """
+        position = self.offset_index.lookup(offset, nowait)
+        return self.files.locate(self.handle(nowait), position if position < end else 0, end, offset, nowait)
+
+    def tail(self) -> Scan:
+        """Scan the headers from the last index entry on: where the batches end, and why the scan stopped."""
+        begin = min(self.offset_index.lookup(self.offset_index.last_offset), self.size)
+        return self.files.scan(self.handle(), begin, self.size, self.base_offset, WITHOUT_ENTRIES, False)

@@ -1,0 +1,92 @@
+"""Split a segment whose offsets do not fit into its indexes, as Kafka does at the start (KAFKA-6264).
+
+A crash is handled as in a cleaning: a `.cleaned` file is not finished, a `.swap` file is, and the next start discards
+or completes the split. Source: Kafka's LocalLog.splitOverflowedSegment and replaceSegments.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from kafkapy.log import names
+from kafkapy.log.config import LogConfig
+from kafkapy.log.segments.segment import WITHOUT_ENTRIES, Segment
+from kafkapy.record.batch import records_of
+from kafkapy.record.legacy import read_entry
+from kafkapy.runtime.clock import Clock
+
+_HEADER = 61
+_PIECE = 1 << 20
+
+
+class _Part(NamedTuple):
+    base_offset: int
+    begin: int  # `begin` and `end` are positions in the old file
+    end: int
+
+
+def split(segment: Segment, config: LogConfig, clock: Clock) -> list[int]:
+    """Replace the segment by several, and return their base offsets. Raises OSError.
+
+    Bytes at the end that are not a valid batch are copied to the last part; recovery handles them.
+    """
+    made = [_make(segment, part, config, clock) for part in _parts(segment)]
+    # Renamed from the last to the first, because a start ignores every `.swap` after the first `.cleaned`.
+    for part in reversed(made):
+        part.rename(names.SWAP)
+    segment.files.sync_dir(segment.directory)
+    segment.delete()
+    for part in made:
+        part.rename("")
+        part.let_go()
+    segment.files.sync_dir(segment.directory)
+    return [part.base_offset for part in made]
+
+
+def _parts(segment: Segment) -> list[_Part]:
+    files, file, size = segment.files, segment.handle(), segment.size
+    parts: list[_Part] = []
+    begin = 0
+    while begin < size:
+        base = _base_offset_at(segment, begin) if begin else segment.base_offset
+        found = files.scan(file, begin, size, base, WITHOUT_ENTRIES, False)
+        if not found.batches and parts:
+            parts[-1] = parts[-1]._replace(end=size)
+            break
+        end = found.valid_end if found.batches else size
+        parts.append(_Part(base, begin, end))
+        begin = end
+    return parts
+
+
+def _base_offset_at(segment: Segment, position: int) -> int:
+    """Return the first offset of the batch at `position`.
+
+    For a compressed message of formats 0 and 1 that needs its content.
+    """
+    head = segment.files.pread(segment.handle(), _HEADER, position)
+    size = int.from_bytes(head[8:12], "big", signed=True) + 12
+    data = segment.files.pread(segment.handle(), max(size, 0), position)
+    try:
+        header = read_entry(data)
+        if header.magic < 2:
+            return records_of(data, header)[0].offset
+    except (ValueError, IndexError):
+        pass  # the recovery that follows reports the damage
+    return int.from_bytes(head[:8], "big", signed=True)
+
+
+def _make(old: Segment, part: _Part, config: LogConfig, clock: Clock) -> Segment:
+    files = old.files
+    new = Segment.create(files, old.directory, part.base_offset, config, clock, suffix=names.CLEANED)
+    for begin in range(part.begin, part.end, _PIECE):
+        piece = files.pread(old.handle(), min(_PIECE, part.end - begin), begin)
+        new.size += files.write_all(new.handle(), [piece], new.size)
+    found = files.scan(new.handle(), 0, new.size, new.base_offset, new.index_interval, False)
+    new.offset_index.take(found.offset_entries)
+    new.time_index.take(found.time_stamps, found.time_offsets)
+    new.max_timestamp = (found.max_timestamp, found.max_timestamp_offset)
+    new.seal()
+    new.sync()
+    new.set_modified_ms(old.modified_ms())
+    return new

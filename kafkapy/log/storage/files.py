@@ -1,0 +1,256 @@
+"""All file operations of the log, in one replaceable object.
+
+The log accesses the disk only through a Files object, so that a test can simulate a full disk, a torn write or a
+failing sync at any operation. The methods are thin: the log tracks sizes and positions itself and does not ask the file
+system for them.
+
+An open file is a FileHandle, not a descriptor number. While an operation runs, its argument keeps the file open. With a
+plain number, another thread could delete the segment and close the descriptor during the operation, and the number
+could be given to another file, which the operation would then read or write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from stat import S_ISDIR
+from typing import Any, NamedTuple, TypeVar
+
+from kafkapy._ext import dir_look, residency, segment_scan, syscalls
+from kafkapy.log.storage.open_files import OpenFiles
+from kafkapy.record.file_region import FileHandle
+
+_IOV_MAX = 1024
+_READ = 1 << 14
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+
+Buffer = bytes | bytearray | memoryview
+F = TypeVar("F", bound="Files")
+
+
+class Entry(NamedTuple):
+    """A name in a directory with its stat data; zeros if those were not requested.
+
+    `content` is the content of a small file, if it was requested and could be read.
+    """
+
+    name: str
+    size: int
+    is_dir: bool
+    modified_ms: int = 0
+    content: bytes | None = None
+
+
+class Files:
+    """The real file system. Every method raises OSError as the system call does.
+
+    If the process has no descriptor left, files that the logs only keep open are closed, and the operation is retried.
+    """
+
+    open_files: OpenFiles  # the files that are kept open; assign another OpenFiles to set a limit
+
+    # subclasses with their own __init__ need not call super().__init__
+    def __new__(cls: type[F], *_: Any, **__: Any) -> F:
+        made = super().__new__(cls)
+        made.open_files = OpenFiles()
+        return made
+
+    # --- names and whole files
+
+    def entries(self, path: str, sizes_of: tuple[str, ...] = ("",)) -> list[Entry]:
+        """Return the directory's entries sorted by name.
+
+        Only names that end with one of `sizes_of` get sizes and times.
+        """
+        found = []
+        with os.scandir(path) as scan:
+            for item in scan:
+                if not item.name.endswith(sizes_of):
+                    found.append(Entry(item.name, 0, item.is_dir()))
+                    continue
+                try:
+                    stat = item.stat()
+                    modified_ms = stat.st_mtime_ns // 1_000_000
+                    found.append(Entry(item.name, stat.st_size, S_ISDIR(stat.st_mode), modified_ms))
+                except FileNotFoundError:  # deleted since the listing
+                    continue
+        return sorted(found)
+
+    def look(self, path: str) -> dict[str, Entry]:
+        """Return the directory's entries by name, in sorted order, with the content of small files."""
+        try:
+            found = dir_look.look(path)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR or not self.open_files.shed():
+                raise
+            found = dir_look.look(path)
+        return {one[0]: Entry._make(one) for one in sorted(found)}
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def make_dir(self, path: str) -> None:
+        """Create the directory and its parents if they do not exist."""
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> bool:
+        """Remove the file. Return False if it did not exist."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_tree(self, path: str) -> None:
+        """Remove the directory and everything in it, if it exists."""
+        import shutil  # imported here because it loads the compression modules
+
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def read(self, path: str) -> bytes:
+        """Return the whole content of a file."""
+        fd = self._open_fd(path, os.O_RDONLY)
+        try:
+            data = os.read(fd, _READ)
+            if len(data) < _READ:  # a short read of a regular file is its end
+                return data
+            parts = [data]
+            while part := os.read(fd, _READ):
+                parts.append(part)
+            return b"".join(parts)
+        finally:
+            os.close(fd)
+
+    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Create or overwrite the file. Not atomic."""
+        file = self.open(path, create=True)
+        self.truncate(file, 0)
+        self.write_all(file, [data], 0)
+        if sync:
+            self.sync(file)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Replace the file atomically: a crash leaves either the old or the new content.
+
+        Writes a temporary file, syncs it, renames it, and syncs the directory.
+        """
+        temporary = path + ".tmp"
+        self.write(temporary, data)
+        self.rename(temporary, path)
+        self.sync_dir(os.path.dirname(path))
+
+    def sync_path(self, path: str) -> None:
+        """Sync a file that is not open. Does nothing if the file does not exist."""
+        try:
+            file = self.open(path)
+        except FileNotFoundError:
+            return
+        self.sync(file)
+
+    def sync_dir(self, path: str) -> None:
+        """Make file creations and renames in the directory durable."""
+        fd = self._open_fd(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    # --- an open file
+
+    def open(self, path: str, *, create: bool = False) -> FileHandle:
+        """Open a file for reading and writing. The descriptor closes when the last reference to the handle is gone."""
+        return FileHandle(self._open_fd(path, os.O_RDWR | (os.O_CREAT if create else 0)), path)
+
+    def _open_fd(self, path: str, flags: int) -> int:
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR or not self.open_files.shed():
+                raise
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    def pwritev(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
+        """Make one system call, which may write less than all buffers. Return how many bytes were written."""
+        return syscalls.pwritev(file.fd, buffers, position)
+
+    def write_all(self, file: FileHandle, buffers: Sequence[Buffer], position: int) -> int:
+        """Write every byte and return their number. If this raises, a part may have been written."""
+        total = sum(map(len, buffers))
+        done = self.pwritev(file, buffers, position) if len(buffers) <= _IOV_MAX else 0
+        while done < total:
+            more = self.pwritev(file, _after(buffers, done), position + done)
+            if more <= 0:
+                raise OSError(errno.ENOSPC, f"a write of {total - done} bytes wrote nothing")
+            done += more
+        return total
+
+    def pread(self, file: FileHandle, size: int, position: int) -> bytes:
+        return os.pread(file.fd, size, position)
+
+    def read_into(self, file: FileHandle, buffer: memoryview, position: int) -> int:
+        """Read into `buffer`, at most its size, without holding the GIL. Return 0 at the end of the file."""
+        return os.preadv(file.fd, [buffer], position)
+
+    def in_memory(self, file: FileHandle, position: int) -> bool:
+        """Return True if the byte at `position` can be read without waiting for the disk. Never waits itself."""
+        return residency.ready(file.fd, position, 1)
+
+    def truncate(self, file: FileHandle, size: int) -> None:
+        os.ftruncate(file.fd, size)
+
+    def sync(self, file: FileHandle) -> None:
+        os.fsync(file.fd)
+
+    def modified_ms(self, file: FileHandle) -> int:
+        return os.fstat(file.fd).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, time_ms: int) -> None:
+        os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    # --- searches in C, which read the file themselves: see kafkapy._ext.segment_scan
+
+    def locate(
+        self, file: FileHandle, position: int, end: int, offset: int, nowait: bool = False
+    ) -> tuple[int, int, int] | None:
+        return segment_scan.locate(file.fd, position, end, offset, nowait)
+
+    def locate_timestamp(
+        self, file: FileHandle, position: int, end: int, timestamp: int, offset: int
+    ) -> tuple[int, int] | None:
+        return segment_scan.locate_timestamp(file.fd, position, end, timestamp, offset)
+
+    def floor_entry(
+        self, file: FileHandle, count: int, width: int, target: int, nowait: bool = False
+    ) -> tuple[int, int, int] | None:
+        return segment_scan.floor_entry(file.fd, count, width, target, nowait)
+
+    def ceiling_position(
+        self, file: FileHandle, count: int, position: int, nowait: bool = False
+    ) -> tuple[int, int] | None:
+        return segment_scan.ceiling_position(file.fd, count, position, nowait)
+
+    def scan(
+        self, file: FileHandle, position: int, end: int, base_offset: int, interval: int, verify: bool = True
+    ) -> segment_scan.Scan:
+        return segment_scan.scan(file.fd, position, end, base_offset, interval, verify)
+
+
+def _after(buffers: Sequence[Buffer], skip: int) -> list[memoryview]:
+    """Return the buffers without their first `skip` bytes, at most as many buffers as one system call takes."""
+    rest: list[memoryview] = []
+    for buffer in buffers:
+        if skip >= len(buffer):
+            skip -= len(buffer)
+            continue
+        rest.append(memoryview(buffer)[skip:])
+        skip = 0
+        if len(rest) == _IOV_MAX:
+            break
+    return rest

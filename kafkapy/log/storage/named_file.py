@@ -1,0 +1,95 @@
+"""A file that is opened by its name on first use, and stays open until OpenFiles closes it.
+
+Readers take no lock. Between reading the name and opening the file another thread may rename or remove the file, and
+another file may take its name: a cleaned segment takes the name of an old one, and a topic that is created again uses
+the old file names. A reader must not use that other file.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from kafkapy.log.storage.files import Files
+from kafkapy.record.file_region import FileHandle
+
+
+class NamedFile:
+    """A file known by name. A subclass may give its name to another file only after pinning or retiring the file."""
+
+    __slots__ = ("_gone", "_handle", "_pinned", "files", "used")
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.used = False  # set by users, cleared when OpenFiles looks for a file to close
+        self._handle: FileHandle | None = None
+        self._pinned = False
+        self._gone = False
+
+    def _name(self) -> str:
+        """Return the present path."""
+        raise NotImplementedError
+
+    def handle(self, nowait: bool = False) -> FileHandle:
+        """Return the open file, which the caller must hold while using it.
+
+        Raises OSError; FileNotFoundError once it is gone. With `nowait`, raises BlockingIOError if the file is not
+        open: opening it by name may read its directory from the disk.
+        """
+        handle = self._handle
+        if handle is None:
+            if nowait:
+                raise BlockingIOError(errno.EAGAIN, "not open")
+            return self._open()
+        self.used = True
+        return handle
+
+    def _open(self) -> FileHandle:
+        while True:
+            name = self._name()
+            try:
+                opened = self.files.open(name)
+            except FileNotFoundError:
+                # The file was renamed after `name` was read. The renaming thread had pinned it, so an open handle
+                # exists.
+                if (handle := self._handle) is not None:
+                    return handle
+                raise
+            # Another file may have taken `name` between reading and opening it. But a thread that gives a name to
+            # another file first pins this one (there is a handle), retires it (`_gone`), or changes the name that
+            # _name() returns.
+            handle = self._handle
+            if handle is not None:
+                return handle
+            if self._gone:
+                raise FileNotFoundError(errno.ENOENT, "the file is gone", name)
+            if self._name() == name:
+                self._keep(opened)
+                return opened
+
+    def _keep(self, handle: FileHandle) -> None:
+        self._handle = handle
+        if not self._pinned:
+            self.files.open_files.opened(self)
+
+    def pin(self) -> None:
+        """Open the file and keep it open until `let_go`, because another file is about to take its name."""
+        self._pinned = True
+        self.files.open_files.closed(self)  # now OpenFiles cannot close it
+        self._handle = self.handle()
+
+    def handle_dropped(self) -> None:
+        """Drop the handle, unless the file is pinned. OpenFiles calls this when too many files are open."""
+        if not self._pinned:
+            self._handle = None
+
+    def let_go(self) -> None:
+        """Drop the handle. The descriptor closes when its last user is done, and the next use opens the file again."""
+        self._pinned = False
+        if self._handle is not None:
+            self._handle = None
+            self.files.open_files.closed(self)
+
+    def retire(self) -> None:
+        """Drop the handle for good, because the file is removed or its directory renamed. It is never opened again."""
+        self._gone = True
+        self.let_go()

@@ -1,0 +1,70 @@
+"""Limit how many log files stay open at a time (`kafkapy.log.max.open.files`).
+
+A file is opened by its name when it is first used, and stays open. When the limit is exceeded, a file that was not used
+for a while is closed. The choice is the second-chance (clock) algorithm, so that using a file costs its users one flag
+and no lock. A thread that is using the file, for instance to send records from it, holds its own reference to the
+handle, and the descriptor closes when the last reference is gone. So the limit covers the files that the logs keep
+open; files of operations in progress come on top.
+
+An active segment is closed like any other file, even with records that are not synced yet. Linux keeps a write-back
+error and reports it to the next open descriptor that syncs the file, so the reopened file still reports a write that
+failed in between.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkapy.log.storage.named_file import NamedFile
+
+UNLIMITED = 1 << 62
+
+
+class OpenFiles:
+    """The kept-open log files of one broker. NamedFile calls `opened` and `closed`; `shed` is for EMFILE and ENFILE."""
+
+    __slots__ = ("_files", "_lock", "limit")
+
+    def __init__(self, limit: int = UNLIMITED) -> None:
+        self.limit = limit
+        # in the order in which they were opened, or given a second chance
+        self._files: OrderedDict[NamedFile, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def opened(self, file: NamedFile) -> None:
+        """Add a file that was just opened, and close others while there are too many."""
+        with self._lock:
+            file.used = True  # else this new file would be closed first if all the others are in use
+            self._files[file] = None
+            while len(self._files) > self.limit:
+                self._let_one_go()
+
+    def closed(self, file: NamedFile) -> None:
+        """Remove a file that was closed for another reason, or that must stay open."""
+        with self._lock:
+            self._files.pop(file, None)
+
+    def shed(self) -> bool:
+        """Close half of the files because the process has no descriptor left. Return False if none was open."""
+        with self._lock:
+            many = (len(self._files) + 1) // 2
+            for _ in range(many):
+                self._let_one_go()
+            return many > 0
+
+    def _let_one_go(self) -> None:
+        for _ in range(len(self._files)):
+            file, _none = self._files.popitem(last=False)
+            if not file.used:
+                break
+            file.used = False
+            self._files[file] = None
+        else:  # all were in use: take the file that was examined first
+            file, _none = self._files.popitem(last=False)
+        file.handle_dropped()

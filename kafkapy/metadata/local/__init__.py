@@ -1,0 +1,1 @@
+"""The metadata tree in a SQLite file."""

@@ -1,0 +1,1 @@
+"""The metadata tree in ZooKeeper, with a cache of its nodes."""

@@ -1,0 +1,127 @@
+"""Sends changes to ZooKeeper in order, and calls them back when the cache shows them.
+
+If an answer is lost with the connection, it is unknown whether the change was made. The refreshed cache tells (see
+unanswered_changes), and only changes that were not made are sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from kafkapy.metadata.tree import Check, Create, Done, Operation, TreeError, TreeUnavailable, split_path
+from kafkapy.metadata.watches import call
+from kafkapy.metadata.zookeeper.cache_refresh import Read, both, pipelined
+from kafkapy.metadata.zookeeper.client import named
+from kafkapy.metadata.zookeeper.node_cache import NodeCache
+from kafkapy.metadata.zookeeper.session import Session, Unanswered
+from kafkapy.metadata.zookeeper.unanswered_changes import results_if_applied
+
+# ZooKeeper closes the connection over a request that is too long, so a change must not be retried forever.
+_MAX_TRIES = 10
+
+
+class Change(NamedTuple):
+    """A submitted change; `tries` counts how often it was sent without an answer."""
+
+    operations: Sequence[Operation]
+    done: Done
+    tries: int = 0
+
+
+class Changes:
+    """The changes in flight. Used by the tree's own thread only."""
+
+    def __init__(self, session: Session, cache: NodeCache, window: int, timeout_s: float) -> None:
+        self._session = session
+        self._cache = cache
+        self._window = window
+        self._timeout_s = timeout_s
+        # Answered by ZooKeeper, but not yet visible in the cache.
+        self._answered: list[tuple[Change, list[Any] | None, TreeError | None]] = []
+        # Without an answer, with the last zxid known when it was sent.
+        self._unsure: list[tuple[Change, int]] = []
+
+    def __bool__(self) -> bool:
+        """True if a change waits for its callback."""
+        return bool(self._answered or self._unsure)
+
+    def send_all(self, group: Iterable[Change]) -> set[Read]:
+        """Send the changes, wait for ZooKeeper's answers, and return the nodes to read before the callbacks may run."""
+        touched: set[Read] = set()
+        for change, asked in pipelined(group, self._send, self._window):
+            try:
+                if isinstance(asked, TreeError):
+                    raise asked
+                since, waited_for = asked
+                results = self._session.outcome(change.operations, waited_for, self._timeout_s)
+            except TreeError as error:
+                self._answered.append((change, None, error))
+                if not isinstance(error, TreeUnavailable):  # a retry has to see the nodes that made this change fail
+                    touched.update(read for operation in change.operations for read in both(_known_path(operation)))
+            except Unanswered:
+                if change.tries < _MAX_TRIES:
+                    self._unsure.append((change._replace(tries=change.tries + 1), since))
+                else:
+                    problem = TreeUnavailable(
+                        "/", "ZooKeeper closes the connection over a change; is it larger than 1 MiB (jute.maxbuffer)?"
+                    )
+                    self._answered.append((change, None, problem))
+            except Exception as error:  # most likely a login that is refused now; every caller must be answered
+                self._answered.append(
+                    (change, None, TreeUnavailable("/", f"ZooKeeper refuses the change: {named(error)}"))
+                )
+            else:
+                self._answered.append((change, results, None))
+                touched.update(_touched(change.operations, results))
+        return touched
+
+    def call_back(self) -> None:
+        """Call back the answered changes, which the cache now shows."""
+        answered, self._answered = self._answered, []
+        for change, results, error in answered:
+            if results is not None:
+                pairs = zip(change.operations, results, strict=True)
+                results = [self._cache.nodes.get(op.path) if isinstance(op, Check) else result for op, result in pairs]
+            call(change.done, results, error)
+
+    def to_resend(self) -> list[Change]:
+        """Return the unanswered changes that were not made, and call back the others. The cache was just read
+        completely."""
+        unsure, self._unsure = self._unsure, []
+        return [change for change, since in unsure if not self._call_back_if_applied(change, since)]
+
+    def give_up(self) -> list[Change]:
+        """Return the unanswered changes and stop tracking them."""
+        unsure, self._unsure = self._unsure, []
+        return [change for change, _ in unsure]
+
+    def _send(self, change: Change) -> Any:
+        """Return the last known zxid and kazoo's pending answer, or the error of a change that cannot be sent."""
+        since = self._session.last_change
+        try:
+            return since, self._session.change(change.operations)
+        except TreeError as error:
+            return error
+        except Exception as error:  # an invalid change must not end the thread
+            return TreeUnavailable("/", f"invalid change: {error}")
+
+    def _call_back_if_applied(self, change: Change, since: int) -> bool:
+        results = results_if_applied(change.operations, since, self._cache.nodes.get, self._cache.children)
+        if results is not None:
+            call(change.done, results, None)
+        return results is not None
+
+
+def _known_path(operation: Operation) -> str:
+    """Return the operation's path, or for a sequence node, whose name is not known yet, its parent's."""
+    is_sequence = isinstance(operation, Create) and operation.sequence
+    return split_path(operation.path + "0")[0] if is_sequence else operation.path
+
+
+def _touched(operations: Sequence[Operation], results: Sequence[Any]) -> Iterator[Read]:
+    for operation, result in zip(operations, results, strict=True):
+        if isinstance(operation, Create):
+            yield from both(result)
+        elif not isinstance(operation, Check):
+            yield (operation.path, False)

@@ -1,0 +1,176 @@
+"""Creates kazoo clients from settings: connection, TLS, login, and errors that say what to do.
+
+This module imports kazoo, so import it only if ZooKeeper is used.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
+from kazoo.retry import KazooRetry
+
+from kafkapy.extras import how_to_install
+from kafkapy.metadata.zookeeper.properties import PASSWORD, USER, Values, certificate_file
+from kafkapy.runtime.threads import starting
+
+log = logging.getLogger("kafkapy.metadata.zookeeper")
+
+# How often to check whether the first connection was refused for good.
+_CHECK_INTERVAL_S = 0.1
+
+
+class ZooKeeperError(Exception):
+    """ZooKeeper cannot be used; the message says where, why, and what to do."""
+
+
+class NoChroot(ZooKeeperError):
+    """The chroot at the end of zookeeper.connect does not exist, and `make_chroot` is False."""
+
+
+class ZooKeeperSettings(NamedTuple):
+    """How to reach ZooKeeper. `connect` has the form HOST:PORT,HOST:PORT with an optional chroot at the end.
+
+    Files are PEM; `login` is (user, password) for SASL DIGEST-MD5. With `set_acl`, nodes are created such that only
+    this login may change them (ZkData.defaultAcls). Without `make_chroot`, a missing chroot raises NoChroot.
+    """
+
+    connect: str
+    session_timeout_ms: int = 18000
+    connection_timeout_ms: int = 18000
+    max_in_flight: int = 10
+    set_acl: bool = False
+    tls: bool = False
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_password: str | None = None
+    check_hostname: bool = True
+    login: tuple[str, str] | None = None
+    make_chroot: bool = True
+
+    def with_security(self, values: Values) -> ZooKeeperSettings:
+        """Return these settings with the TLS and login settings in `values`, which were checked."""
+        algorithm = values["zookeeper.ssl.endpoint.identification.algorithm"]
+        return self._replace(
+            tls=values["zookeeper.ssl.client.enable"],
+            ca_file=values["zookeeper.ssl.truststore.location"],
+            certificate_file=certificate_file(values),
+            key_password=values["zookeeper.ssl.keystore.password"],
+            check_hostname=algorithm.upper() == "HTTPS",
+            login=(values[USER], values[PASSWORD]) if values[USER] else None,
+        )
+
+    @property
+    def chroot(self) -> str:
+        """The chroot, or an empty string."""
+        _, slash, path = self.connect.partition("/")
+        return f"/{path}".rstrip("/") if slash else ""
+
+    @property
+    def servers(self) -> str:
+        return self.connect.partition("/")[0]
+
+
+def connected(settings: ZooKeeperSettings, hosts: str, on_state: Callable[[str], None]) -> Any:
+    """Return a KazooClient with an established session. Raises ZooKeeperError."""
+    servers = settings.servers
+    options: dict[str, Any] = {}
+    if settings.tls:
+        options = {
+            "use_ssl": True,
+            "ca": _readable(settings.ca_file),
+            "certfile": _readable(settings.certificate_file),
+            "keyfile": _readable(settings.certificate_file),
+            "keyfile_password": settings.key_password,
+            "check_hostname": settings.check_hostname,
+        }
+    if settings.login is not None:
+        if importlib.util.find_spec("puresasl") is None:
+            raise ZooKeeperError(f"a login for ZooKeeper needs pure-sasl: {how_to_install('zookeeper')}")
+        user, password = settings.login
+        options["sasl_options"] = {"mechanism": "DIGEST-MD5", "username": user, "password": password}
+    logger = _LastMessage()
+    try:
+        client = KazooClient(
+            hosts=hosts,
+            timeout=settings.session_timeout_ms / 1000,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1),
+            logger=logger,
+            **options,
+        )
+    except ValueError as error:
+        raise ZooKeeperError(
+            f"zookeeper.connect is {settings.connect!r}, but must be HOST:PORT,HOST:PORT with an optional chroot "
+            f"path at the end ({error})"
+        ) from None
+    client.add_listener(on_state)
+    with starting("zookeeper"):
+        live = client.start_async()
+    deadline = time.monotonic() + settings.connection_timeout_ms / 1000
+    while not live.wait(_CHECK_INTERVAL_S):
+        refused = client.client_state == KeeperState.AUTH_FAILED
+        if refused or time.monotonic() > deadline:
+            close(client)
+            raise ZooKeeperError(_refused(servers) if refused else _no_answer(settings, logger.last))
+    if settings.login is not None:  # the connection is established before the server checks the login
+        try:
+            client.exists_async("/").get(timeout=settings.connection_timeout_ms / 1000)
+        except (KazooException, KazooTimeoutError):
+            close(client)
+            raise ZooKeeperError(_refused(servers)) from None
+    return client
+
+
+def _refused(servers: str) -> str:
+    return f"ZooKeeper at {servers} refuses the login: check kafkapy.zookeeper.sasl.username and its password"
+
+
+def _no_answer(settings: ZooKeeperSettings, last: str) -> str:
+    return (
+        f"ZooKeeper at {settings.servers} does not answer within {settings.connection_timeout_ms / 1000:g} s: is "
+        "zookeeper.connect right, and does it run? (zookeeper.connection.timeout.ms sets how long to wait"
+        + (f"; the last attempt ended with: {last})" if last else ")")
+    )
+
+
+def close(client: Any) -> bool:
+    """End the client's session. Return False if ZooKeeper could not be reached, or did not answer in time."""
+    try:
+        client.stop()
+        client.close()
+    # kazoo waits for a connection that is being made; if that fails, the session simply expires later
+    except Exception as error:
+        log.info("the ZooKeeper session was not closed: %s", error)
+        return False
+    return True
+
+
+def _readable(path: str | None) -> str | None:
+    if path is not None and not Path(path).is_file():
+        raise ZooKeeperError(f"the file {path} of the zookeeper.ssl settings does not exist")
+    return path
+
+
+class _LastMessage(logging.Logger):
+    """A logger for kazoo that keeps only the last problem: kazoo logs every attempt, the tree logs each outcome
+    once."""
+
+    def __init__(self) -> None:
+        super().__init__("kazoo", logging.WARNING)
+        self.last = ""
+
+    def handle(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage().partition(": ")[2] or self.last
+
+
+def named(error: Exception) -> str:
+    """Return the name and message of a kazoo error."""
+    return f"{type(error).__name__.removesuffix('Error')} {error}".strip()

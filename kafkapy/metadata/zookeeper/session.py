@@ -1,0 +1,268 @@
+"""A session with ZooKeeper through kazoo: pipelined reads, and changes as multi-operation transactions.
+
+Only the tree's thread uses it. kazoo's threads call `on_state` and `on_event`, which must not block. This module
+imports kazoo, so import it only if ZooKeeper is used. Source: Kafka's ZooKeeperClient, KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.exceptions import NoChildrenForEphemeralsError as NoChildrenError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol import serialization as wire
+from kazoo.protocol.states import KazooState
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from kafkapy.metadata.tree import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    NoChildrenForEphemerals,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Set,
+    TreeError,
+    TreeUnavailable,
+    split_path,
+)
+from kafkapy.metadata.zookeeper.client import NoChroot, ZooKeeperError, ZooKeeperSettings, close, connected, named
+
+log = logging.getLogger("kafkapy.metadata.zookeeper")
+
+CONNECTED = KazooState.CONNECTED
+SUSPENDED = KazooState.SUSPENDED
+LOST = KazooState.LOST
+
+# Exceptions after which it is unknown whether a change was made.
+Unanswered = (ConnectionLoss, SessionExpiredError, SessionMovedError, OperationTimeoutError, KazooTimeoutError)
+
+# The characters and path elements that ZooKeeper's PathUtils rejects.
+_ILLEGAL = re.compile(r"/\.\.?(/|$)|[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+_EPHEMERAL, _SEQUENCE = 1, 2
+_PAUSE_S = 0.05  # pause before an unanswered request is retried
+# ZooKeeper's own nodes, which the tree leaves out.
+_OWN_NODE = "zookeeper"
+_OPEN_PATH = "/consumers"
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+
+
+class Session:
+    """A session with ZooKeeper, from construction until `close`; kazoo reconnects after losses.
+
+    Raises ZooKeeperError if no connection can be made.
+    """
+
+    def __init__(
+        self, settings: ZooKeeperSettings, on_state: Callable[[str], None], on_event: Callable[[str, str], None]
+    ) -> None:
+        """`on_event(kind, path)` is called when a watch fires: kind is CREATED, CHANGED, DELETED or CHILD."""
+        self._settings = settings
+        self._chroot = settings.chroot
+        self._make_chroot()
+        self._client = connected(settings, settings.servers + self._chroot, on_state)
+        self._on_event = on_event
+        self.hidden: set[str] = set()  # paths that our login may not read
+
+    @property
+    def id(self) -> int | None:
+        """The session id, as in the owner of ephemeral nodes; None while disconnected."""
+        client_id = self._client.client_id
+        return client_id[0] if client_id is not None else None
+
+    @property
+    def last_change(self) -> int:
+        """The greatest zxid seen in ZooKeeper's answers."""
+        return int(self._client.last_zxid)
+
+    def close(self, timeout_s: float) -> bool:
+        """End the session, so that ZooKeeper deletes its ephemeral nodes. Return False if ZooKeeper did not get the
+        request, in which case the nodes stay until the session expires.
+
+        Waits for up to `timeout_s` until ZooKeeper answers: kazoo sends the end of a session only once, and not at all
+        while the connection is broken, perhaps unnoticed.
+        """
+        is_reachable = self._wait_for_answer(timeout_s)
+        return close(self._client) and is_reachable
+
+    def _wait_for_answer(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                self._client.exists_async("/").get(timeout=left)
+                return True
+            except Unanswered:
+                time.sleep(_PAUSE_S)
+            except KazooException:  # for instance, the login is refused now
+                return False
+        return False
+
+    def revive(self) -> None:
+        """Start kazoo again if it has given up, as it does after a refused login, even if the server only stopped
+        meanwhile."""
+        loop = self._client._connection._connection_routine
+        if loop is not None and not loop.is_alive():
+            self._client.start_async()
+
+    def read(self, path: str, *, watched: bool = True) -> Any:
+        """Start to read a node's data, with a watch unless `watched` is False; pass the result to `node`."""
+        return self._client.get_async(path, watch=self._watched if watched else None)
+
+    def read_children(self, path: str) -> Any:
+        """Start to read the names of a node's children, with a watch; pass the result to `children`."""
+        return self._client.get_children_async(path, watch=self._watched)
+
+    def node(self, path: str, asked: Any, timeout: float) -> Node | None:
+        """Return the node of a `read`; None if it does not exist or our login may not read it. Raises
+        KazooException."""
+        try:
+            data, stat = asked.get(timeout=timeout)
+        except NoNodeError:
+            return None
+        except NoAuthError:
+            self._hide(path)
+            return None
+        return self._node(data, stat)
+
+    def children(self, path: str, asked: Any, timeout: float) -> list[str] | None:
+        """Return the names of a `read_children`; None if the node does not exist or our login may not read it."""
+        try:
+            names: list[str] = asked.get(timeout=timeout)
+        except NoNodeError:
+            return None
+        except NoAuthError:
+            self._hide(path)
+            return None
+        return [name for name in names if path != "/" or name != _OWN_NODE]
+
+    def change(self, operations: Sequence[Operation]) -> Any:
+        """Send a change; pass the result to `outcome`. Raises TreeError or ValueError if it can be refused without
+        ZooKeeper."""
+        requests = [self._request(operation) for operation in operations]
+        result = self._client.handler.async_result()
+        self._client._call(wire.Transaction(requests), result)
+        return result
+
+    def outcome(self, operations: Sequence[Operation], asked: Any, timeout: float) -> list[Any]:
+        """Return the result of each operation of a change: a path, a Node, or None for checks and deletions.
+
+        Raises TreeError if the change was refused, one of Unanswered if it is unknown whether it was made.
+        """
+        raw = asked.get(timeout=timeout)
+        for operation, result in zip(operations, raw, strict=True):
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError | RuntimeInconsistency):
+                raise _as_tree(operation, result)
+        results: list[Any] = []
+        for operation, result in zip(operations, raw, strict=True):
+            if isinstance(operation, Set):
+                results.append(self._node(operation.data, result))
+            else:
+                results.append(result if isinstance(operation, Create) else None)
+        return results
+
+    def _node(self, data: bytes | None, stat: Any) -> Node:
+        owner = stat.ephemeralOwner
+        return Node(data or b"", stat.version, stat.czxid, stat.mzxid, owner != 0, owner != 0 and owner == self.id)
+
+    def _hide(self, path: str) -> None:
+        if path not in self.hidden:
+            self.hidden.add(path)
+            log.warning("our login may not read %s in ZooKeeper; it is ignored", self._chroot + path)
+
+    def _request(self, operation: Operation) -> Any:
+        path = operation.path
+        # A sequence node's name may consist of its number alone.
+        _, name = split_path(path + "0" if isinstance(operation, Create) and operation.sequence else path)
+        if _ILLEGAL.search(path):
+            raise ValueError(f"{path!r} is not a valid ZooKeeper path")
+        where = self._chroot + path
+        if isinstance(operation, Create):
+            if not name:
+                raise NodeExists(path)
+            flags = _EPHEMERAL * operation.ephemeral | _SEQUENCE * operation.sequence
+            # As in Kafka, empty nodes have null as data: Kafka fails to parse empty data as JSON.
+            return wire.Create(where, operation.data or None, self._acl(path), flags)
+        if isinstance(operation, Set):
+            return wire.SetData(where or "/", operation.data, operation.version)
+        if isinstance(operation, Delete):
+            if not name:
+                raise NotEmpty(path)
+            return wire.Delete(where, operation.version)
+        return wire.CheckVersion(where or "/", operation.version)
+
+    def _acl(self, path: str) -> list[Any]:
+        if not self._settings.set_acl or path == _OPEN_PATH:
+            return list(OPEN_ACL_UNSAFE)
+        if path.startswith(_SENSITIVE):
+            return list(CREATOR_ALL_ACL)
+        return [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+
+    def _watched(self, event: Any) -> None:
+        if event.path is not None:  # a lost connection is reported by on_state
+            self._on_event(event.type, event.path)
+
+    def _make_chroot(self) -> None:
+        """Create the chroot as Kafka does, through a separate session without a chroot."""
+        if not self._chroot:
+            return
+        client = connected(self._settings, self._settings.servers, _ignore)
+        try:
+            parts = self._chroot.strip("/").split("/")
+            for depth in range(1, len(parts) + 1):
+                path = "/" + "/".join(parts[:depth])
+                if client.exists(path) is None:
+                    if not self._settings.make_chroot:
+                        raise NoChroot(
+                            f"the chroot {self._chroot} does not exist in ZooKeeper at {self._settings.servers}"
+                        )
+                    try:
+                        client.create(path, None, acl=self._acl(path))  # data null, as in Kafka
+                    except NodeExistsError:
+                        pass  # created by another broker meanwhile
+        except KazooException as error:
+            raise ZooKeeperError(
+                f"the chroot {self._chroot} cannot be created in ZooKeeper at {self._settings.servers}: {named(error)}"
+            ) from None
+        finally:
+            close(client)
+
+
+def _as_tree(operation: Operation, error: Exception) -> TreeError:
+    path = operation.path
+    if isinstance(error, NoNodeError):
+        return NoNode(split_path(path + "0")[0] if isinstance(operation, Create) else path)
+    if isinstance(error, NodeExistsError):
+        return NodeExists(path)
+    if isinstance(error, BadVersionError) and isinstance(operation, Set | Delete | Check):
+        return BadVersion(path, operation.version)
+    if isinstance(error, NotEmptyError):
+        return NotEmpty(path)
+    if isinstance(error, NoChildrenError):
+        return NoChildrenForEphemerals(split_path(path + "0")[0])
+    return TreeUnavailable(path, f"ZooKeeper refuses a change of {path}: {named(error)}")
+
+
+def _ignore(state: str) -> None:
+    """Ignore the state of a session that lives only for a moment."""

@@ -1,0 +1,319 @@
+"""The tree in ZooKeeper, for a broker whose metadata other brokers and tools also read and change.
+
+Reads come from a cache. One thread fills it by reading from ZooKeeper, with a watch on every node; nodes touched by a
+watch or by one of our changes are read again. Reads are the only way into the cache, and a change is called back when a
+read has shown it.
+
+If the connection is lost, reads return the cached nodes, and changes wait for up to a session time-out, then fail.
+After a reconnect everything is read again, because watches end with a connection. Then each change without an answer is
+looked up in the cache, and sent again only if it was not made (`zookeeper_changes`). If the session has expired
+meanwhile, `on_new_session` tells the owners of ephemeral nodes.
+
+Source: Kafka's ZooKeeperClient and KafkaZkClient (retryRequestUntilConnected).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from kafkapy.metadata.tree import (
+    Done,
+    Event,
+    Node,
+    Operation,
+    Tree,
+    TreeError,
+    TreeUnavailable,
+    TreeUnreachable,
+)
+from kafkapy.metadata.watches import Watches, call
+from kafkapy.metadata.zookeeper.batches import batches
+from kafkapy.metadata.zookeeper.cache_refresh import Read, Refresh, both, pipelined
+from kafkapy.metadata.zookeeper.changes import Change, Changes
+from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, named
+from kafkapy.metadata.zookeeper.node_cache import NodeCache
+from kafkapy.metadata.zookeeper.session import CONNECTED, LOST, Session, Unanswered
+from kafkapy.runtime.threads import NoThread, Thread
+
+__all__ = ["ZooKeeperError", "ZooKeeperSettings", "ZooKeeperTree"]
+
+log = logging.getLogger("kafkapy.metadata.zookeeper")
+
+# The pause after reads that failed for another reason than the connection, and between checks of a lost connection.
+_RETRY_S = 0.5
+
+
+# How long `close` waits for a lost connection in order to end the session too. If ZooKeeper has been away for longer,
+# the close does not wait.
+_END_S = 5.0
+
+
+class _UncachedRead(NamedTuple):
+    """A `read_through` that waits for the tree's thread."""
+
+    wanted: Sequence[str]
+    done: Callable[[list[Node | None] | None, TreeError | None], None]
+
+
+class ZooKeeperTree(Tree):
+    """The nodes below the chroot whose top-level name is in `roots` (None: all), except below the paths in `leaves`.
+
+    Raises ZooKeeperError, NoThread.
+    """
+
+    def __init__(
+        self, settings: ZooKeeperSettings, roots: Collection[str] | None = None, leaves: Collection[str] = ()
+    ) -> None:
+        self._settings = settings
+        self._timeout_s = settings.session_timeout_ms / 1000
+        self._cache = NodeCache()
+        self._watches = Watches()
+        self._session_callbacks: list[Callable[[], None]] = []
+        # Guarded by the condition:
+        self._condition = threading.Condition()
+        self._waiting: deque[Change] = deque()
+        self._uncached_reads: deque[_UncachedRead] = deque()
+        self._stale: set[Read] = set(both("/"))
+        self._connected = False
+        self._lost_at = 0.0
+        self._expired = False
+        self._closed = False
+        self._reload = False
+        self._session = Session(settings, self._on_state, self._on_event)
+        # Used by the tree's thread only:
+        window = settings.max_in_flight
+        self._refresh = Refresh(self._session, self._cache, roots, leaves, window, self._timeout_s)
+        self._changes = Changes(self._session, self._cache, window, self._timeout_s)
+        self._loaded = threading.Event()
+        self._thread = Thread(self._run, "zookeeper")
+        try:
+            self._thread.start()
+        except NoThread:
+            self._session.close(_END_S)
+            raise
+        self._wait_until_loaded()
+
+    def _wait_until_loaded(self) -> None:
+        """Wait for the first load, which may take long with many topics; give up only if the connection stays lost."""
+        lost_since = time.monotonic()
+        while not self._loaded.wait(_RETRY_S):
+            now = time.monotonic()
+            if self._connected:
+                lost_since = now
+            elif now - lost_since > self._timeout_s:
+                self.close()
+                where = self._settings.connect
+                raise ZooKeeperError(f"the metadata in ZooKeeper at {where} cannot be read: the connection is lost")
+
+    # Reads: from any thread, without a lock. Each is atomic; a change may happen between two reads.
+
+    def find(self, path: str) -> Node | None:
+        return self._cache.nodes.get(path)
+
+    def children(self, path: str) -> list[str]:
+        return self._cache.children(path)
+
+    # Changes.
+
+    def submit(self, operations: Sequence[Operation], done: Done) -> None:
+        with self._condition:
+            if not self._closed:
+                self._waiting.append(Change(operations, done))
+                self._condition.notify()
+                return
+        done(None, TreeUnreachable("/", "the metadata is closed"))
+
+    def read_through(
+        self, wanted: Sequence[str], done: Callable[[list[Node | None] | None, TreeError | None], None]
+    ) -> None:
+        with self._condition:
+            if not self._closed:
+                self._uncached_reads.append(_UncachedRead(wanted, done))
+                self._condition.notify()
+                return
+        done(None, TreeUnreachable("/", "the metadata is closed"))
+
+    def split_into_changes(self, operations: Sequence[Operation]) -> list[list[Operation]]:
+        return list(batches(operations))
+
+    @property
+    def is_reachable(self) -> bool:
+        return self._connected
+
+    def watch(self, path: str, callback: Callable[[Event], None]) -> Callable[[], None]:
+        return self._watches.add(path, callback)
+
+    def on_new_session(self, callback: Callable[[], None]) -> None:
+        self._session_callbacks.append(callback)
+
+    def close(self) -> None:
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+        if not self.on_tree_thread():
+            self._thread.join()
+
+    def on_tree_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    @property
+    def session_id(self) -> int | None:
+        """The session id; None while disconnected."""
+        return self._session.id
+
+    @property
+    def hidden(self) -> list[str]:
+        """The paths of nodes that our login may not read; they are treated as not existing."""
+        return sorted(self._session.hidden)
+
+    # Called by kazoo's threads.
+
+    def _on_state(self, state: str) -> None:
+        with self._condition:
+            before, self._connected = self._connected, state == CONNECTED
+            if before and not self._connected:
+                self._lost_at = time.monotonic()
+            if state == LOST and not self._closed:
+                self._expired = True
+            # Only the tree's own thread discards what the old connection has shown: it may be about to store more of
+            # it.
+            self._reload |= self._connected
+            self._condition.notify()
+        if self._closed:
+            return
+        where = self._settings.connect
+        if state == LOST:
+            log.warning(
+                "the session with ZooKeeper at %s has expired: its ephemeral nodes, such as the registration, are gone",
+                where,
+            )
+        elif before and not self._connected:
+            log.warning(
+                "the connection to ZooKeeper at %s is lost: partitions are still served, changes of topics wait",
+                where,
+            )
+        elif self._connected and self._lost_at:
+            log.info("reconnected to ZooKeeper at %s", where)
+
+    def _on_event(self, kind: str, path: str) -> None:
+        with self._condition:
+            if kind == "CHANGED":
+                self._stale.add((path, False))
+            elif kind == "CHILD":
+                self._stale.add((path, True))
+            else:
+                self._stale.update(both(path))
+            self._condition.notify()
+
+    # The tree's own thread.
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            try:
+                self._do_work()
+            except Unanswered:
+                pass  # on_state handles the loss; after the reconnect everything is read again
+            except Exception:  # without this thread no change could be made any more
+                log.exception("reading from ZooKeeper at %s failed", self._settings.connect)
+                time.sleep(_RETRY_S)
+        self._fail_all("the metadata is closed")
+        self._end_session()
+
+    def _end_session(self) -> None:
+        with self._condition:
+            lost_for = 0.0 if self._connected else time.monotonic() - self._lost_at
+        if not self._session.close(_END_S - lost_for) and any(node.mine for node in self._cache.nodes.values()):
+            log.warning(
+                "the session with ZooKeeper at %s could not be closed: its ephemeral nodes, such as the broker's "
+                "registration, stay until it expires (zookeeper.session.timeout.ms: %g s)",
+                self._settings.connect,
+                self._timeout_s,
+            )
+
+    def _wait_for_work(self) -> bool:
+        """Wait until there is work and a connection, then return True; False once the tree is closed and the work is
+        done."""
+        while True:
+            with self._condition:
+                busy = bool(self._waiting or self._uncached_reads or self._changes)
+                if self._closed and (not busy or not self._connected):
+                    return False
+                if self._connected and (busy or self._stale or self._reload):
+                    return True
+                if self._connected:
+                    self._condition.wait()
+                    continue
+                self._condition.wait(_RETRY_S)
+                if self._connected or self._closed:
+                    continue
+                lost_for = time.monotonic() - self._lost_at
+            self._session.revive()
+            if busy and lost_for > self._timeout_s:
+                self._fail_all(
+                    f"ZooKeeper at {self._settings.connect} has not answered for {self._timeout_s:g} s; try again later"
+                )
+
+    def _fail_all(self, reason: str) -> None:
+        """Fail all waiting changes and reads. Whether an unanswered change was made, a later read will show."""
+        self._changes.call_back()
+        with self._condition:
+            failed = [change.done for change in (*self._changes.give_up(), *self._waiting)]
+            failed += [read.done for read in self._uncached_reads]
+            self._waiting.clear()
+            self._uncached_reads.clear()
+        for done in failed:
+            call(done, None, TreeUnreachable("/", reason))
+
+    def _do_work(self) -> None:
+        """Read stale nodes, call back the changes they show, find unanswered changes, and send new changes."""
+        with self._condition:
+            stale, self._stale = self._stale, set()
+            expired, self._expired = self._expired, False
+            reload, self._reload = self._reload, False
+        if reload:  # watches end with the connection
+            stale.update(read for path in self._cache.nodes for read in both(path))
+        try:
+            self._watches.fire(self._refresh.run(stale))
+        except BaseException:
+            with self._condition:
+                self._stale |= stale
+                self._expired |= expired
+                self._reload |= reload
+            raise
+        self._loaded.set()
+        self._changes.call_back()
+        if expired:
+            for callback in self._session_callbacks:
+                call(callback)
+        unmade = self._changes.to_resend()
+        with self._condition:
+            group = [*unmade, *self._waiting]
+            self._waiting.clear()
+        touched = self._changes.send_all(group)
+        with self._condition:
+            self._stale |= touched
+        self._read_uncached()
+
+    def _read_uncached(self) -> None:
+        """Carry out the `read_through` calls. If the connection is lost, they stay queued."""
+        with self._condition:
+            reads = list(self._uncached_reads)
+        for read in reads:
+            found: list[Node | None] | None = []
+            problem: TreeError | None = None
+            try:
+                asked = pipelined(read.wanted, partial(self._session.read, watched=False), self._settings.max_in_flight)
+                found = [self._session.node(path, pending, self._timeout_s) for path, pending in asked]
+            except Unanswered:
+                raise
+            except Exception as error:
+                found, problem = None, TreeUnavailable("/", f"reading from ZooKeeper failed: {named(error)}")
+            with self._condition:
+                self._uncached_reads.popleft()
+            call(read.done, found, problem)

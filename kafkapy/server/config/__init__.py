@@ -1,0 +1,1 @@
+"""The broker's settings: their table, checks, files, dynamic changes, and conversion for its parts."""

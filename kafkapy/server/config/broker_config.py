@@ -1,0 +1,210 @@
+"""The broker's settings: read from server.properties and overrides, parsed, checked, with dynamic settings on top.
+
+`config["num.partitions"]` returns the value of any setting. The settings that the broker uses are also attributes, with
+underscores for dots. An instance never changes: `with_dynamic` returns a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kafkapy.log.config import LogConfig
+from kafkapy.log.versions import format_can_be_chosen, newest_format
+from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.config import rules as config_rules
+from kafkapy.server.config.keys import BROKER_KEYS, DEFAULT_VALUES, key_of, listener_base, rivals, shown
+from kafkapy.server.config.listeners import Listener, parse_listeners, parse_per_ip, parse_protocol_map
+from kafkapy.server.config.properties import PropertiesError, load_properties, parse_properties
+
+__all__ = ["BrokerConfig", "ConfigError", "PropertiesError"]
+
+
+class BrokerConfig:
+    """The checked settings of one broker.
+
+    static_values, dynamic_default and dynamic_broker are the texts as they were set, by source. `unknown` are the names
+    that are no settings, `inert` those of settings without effect in this broker. broker_id is -1 until the broker has
+    generated its id. `listeners` has no KRaft controller listeners.
+    """
+
+    auto_create_topics_enable: bool
+    background_threads: int
+    broker_id: int
+    broker_id_generation_enable: bool
+    broker_rack: str | None
+    connections_max_idle_ms: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    kafkapy_append_pool_threads: int
+    kafkapy_decompressed_max_bytes: int
+    kafkapy_disk_pool_threads: int
+    kafkapy_log_level: str
+    kafkapy_log_max_open_files: int
+    kafkapy_metrics_listen: str
+    kafkapy_read_ahead_bytes: int
+    kafkapy_read_ahead_max_bytes: int
+    kafkapy_read_threads_per_disk: int
+    kafkapy_retention_policy: str
+    kafkapy_stall_threshold_ms: float
+    kafkapy_zero_copy_enable: bool
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_initial_task_delay_ms: int
+    log_retention_check_interval_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_incremental_fetch_session_cache_slots: int
+    message_max_bytes: int
+    num_network_threads: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    reserved_broker_max_id: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+
+    def __init__(
+        self,
+        static_values: Mapping[str, Any] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic_broker: Mapping[str, str] | None = None,
+    ) -> None:
+        """Parse and check all settings. Raise ConfigError for the first wrong one."""
+        self.static_values: dict[str, str] = {name: _text(value) for name, value in (static_values or {}).items()}
+        _pair_ids(self.static_values)
+        self.dynamic_default: dict[str, str] = dict(dynamic_default or {})
+        self.dynamic_broker: dict[str, str] = dict(dynamic_broker or {})
+        given = _merge(self.static_values, self.dynamic_default, self.dynamic_broker)
+        self.values: dict[str, Any] = dict(DEFAULT_VALUES)
+        self.unknown: list[str] = []
+        self.inert: list[str] = []
+        for name, text in given.items():
+            self._take(name, text)
+        self._given = given
+        for name in _ATTRIBUTES:
+            setattr(self, name, self.values[name.replace("_", ".")])
+        self._derive()
+        config_rules.check(self)
+
+    @classmethod
+    def load(cls, path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
+        """Return the settings of a .properties file with overrides. Raise OSError, PropertiesError or ConfigError."""
+        settings: dict[str, Any] = dict(load_properties(path)) if path is not None else {}
+        return cls(_override(settings, overrides or {}))
+
+    @classmethod
+    def from_text(cls, text: str, overrides: Mapping[str, Any] | None = None) -> BrokerConfig:
+        """Return the settings of a .properties text with overrides. Raise PropertiesError or ConfigError."""
+        return cls(_override(dict(parse_properties(text)), overrides or {}))
+
+    def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:
+        """Return these settings with other dynamic ones, cluster-wide and of this broker. Raise ConfigError."""
+        return BrokerConfig(self.static_values, default, broker)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the parsed value of a setting. Raise KeyError for an unknown name."""
+        return self.values[name]
+
+    def is_set(self, name: str) -> bool:
+        """Return True if the setting was given a value, False if it has its default."""
+        return name in self._given
+
+    def warnings(self) -> list[str]:
+        """Return lines to log at the start: unknown settings, settings without effect, and ignored message formats."""
+        lines = []
+        if self.unknown:
+            lines.append("unknown settings, ignored: " + ", ".join(sorted(self.unknown)))
+        if self.inert:
+            lines.append("settings without effect in this broker: " + ", ".join(sorted(self.inert)))
+        chosen, protocol_version = self["log.message.format.version"], self["inter.broker.protocol.version"]
+        if newest_format(chosen) < 2 and not format_can_be_chosen(protocol_version):
+            lines.append(
+                f"log.message.format.version={chosen} is ignored: it cannot be chosen any more with "
+                f"inter.broker.protocol.version={protocol_version}"
+            )
+        return lines
+
+    def _take(self, name: str, text: str) -> None:
+        key = key_of(name)
+        if key is None:
+            self.unknown.append(name)
+            return
+        base = listener_base(name)
+        value = key.parse(text)
+        if base is None and name in BROKER_KEYS:
+            self.values[name] = value
+        if base is not None or not key.effect:
+            self.inert.append(name)
+
+    def _derive(self) -> None:
+        """Set the attributes that are computed from several settings."""
+        directories = self.values["log.dirs"] if self.values["log.dirs"] is not None else self.values["log.dir"] or ""
+        self.log_dirs: tuple[Path, ...] = tuple(Path(part.strip()) for part in directories.split(",") if part.strip())
+        self.log_config: LogConfig = LogConfig.from_broker(self.values)
+        self.max_connections_per_ip_overrides: dict[str, int] = parse_per_ip(
+            "max.connections.per.ip.overrides", self.values["max.connections.per.ip.overrides"]
+        )
+        self._derive_listeners()
+
+    def _derive_listeners(self) -> None:
+        protocols = parse_protocol_map("listener.security.protocol.map", self.values["listener.security.protocol.map"])
+        controllers = {name.strip().upper() for name in (self.values["controller.listener.names"] or "").split(",")}
+        for name in controllers:
+            protocols.setdefault(name, "PLAINTEXT")
+        listeners = parse_listeners("listeners", self.values["listeners"], protocols)
+        advertised = listeners
+        if self.values["advertised.listeners"] is not None:
+            advertised = parse_listeners(
+                "advertised.listeners", self.values["advertised.listeners"], protocols, distinct_ports=False
+            )
+        self.listeners: tuple[Listener, ...] = tuple(one for one in listeners if one.name not in controllers)
+        self.advertised_listeners: tuple[Listener, ...] = tuple(
+            one for one in advertised if one.name not in controllers
+        )
+        name = self.values["inter.broker.listener.name"] or self.values["security.inter.broker.protocol"]
+        self.inter_broker_listener: str = name.upper()
+
+    def __repr__(self) -> str:
+        settings = {name: shown(name, text) for name, text in self._given.items()}
+        return f"BrokerConfig({settings!r})"
+
+
+_ATTRIBUTES = tuple(BrokerConfig.__annotations__)
+
+
+def _text(value: Any) -> str:
+    """Return the text of a setting that was given as a Python value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value)
+
+
+def _pair_ids(settings: dict[str, str]) -> None:
+    """Copy broker.id to node.id, or the reverse, where only one is set: both name the same setting."""
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in settings:
+            settings.setdefault(other, settings[name])
+
+
+def _override(settings: dict[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Put overrides over settings and return the result. An override also removes the other keys of its group: an
+    overriding log.roll.hours removes log.roll.ms, which would take precedence."""
+    for name in overrides:
+        for rival in rivals(name):
+            settings.pop(rival, None)
+    settings.update(overrides)
+    return settings
+
+
+def _merge(static: Mapping[str, str], default: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
+    return _override(_override(dict(static), default), broker)

@@ -1,0 +1,106 @@
+"""The broker settings that may change while the broker runs, and their valid values (DynamicBrokerConfig).
+
+Dynamic settings are stored in the metadata tree, for one broker or cluster-wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkapy.runtime.config_def import ConfigError, UpdateMode
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, key_of, listener_base, shown
+
+# Key stores and trust stores can be replaced for one listener only.
+_PER_LISTENER = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+_LISTENER_DEFAULTS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+_THREAD_POOLS = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+
+def problem(name: str, text: str, *, per_broker: bool) -> str | None:
+    """Return why a setting cannot be changed to this value while the broker runs, worded as a ConfigError's rule.
+
+    Return None if it can be changed. Unknown names are allowed, as in Kafka, where plugins may use them.
+    """
+    key = key_of(name)
+    if key is None:
+        return None
+    base = listener_base(name)
+    if base is None:
+        if key.mode == UpdateMode.READ_ONLY:
+            return "cannot be changed while the broker runs"
+        if name in _PER_LISTENER:
+            return f"can only be changed for one listener, as listener.name.NAME.{name}"
+        one_broker_only = key.mode == UpdateMode.PER_BROKER
+    else:
+        one_broker_only = base not in _LISTENER_DEFAULTS
+    if one_broker_only and not per_broker:
+        return "can only be changed for one broker; name the broker"
+    if key.sensitive:
+        return "is a password, which this broker does not store"
+    try:
+        key.parse(text)
+    except ConfigError as error:
+        return error.rule
+    return None
+
+
+def usable(values: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the stored dynamic settings that can be used, and the reasons against each of the others, by name."""
+    good, bad = {}, {}
+    for name, text in values.items():
+        rule = problem(name, text, per_broker=per_broker)
+        if rule is None:
+            good[name] = text
+        else:
+            bad[name] = rule
+    return good, bad
+
+
+def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:
+    """Return the settings after `values` replace this broker's dynamic settings, or the cluster's. Raise ConfigError.
+
+    Settings that exist only as dynamic ones are checked but are not in the result's `values`.
+    """
+    for name, text in values.items():
+        rule = problem(name, text, per_broker=per_broker)
+        if rule is not None:
+            raise ConfigError(name, shown(name, text), rule)
+    if per_broker:
+        new = config.with_dynamic(config.dynamic_default, values)
+    else:
+        new = config.with_dynamic(values, config.dynamic_broker)
+    for name in _THREAD_POOLS:
+        before, after = config[name], new[name]
+        if after != before and not before // 2 <= after <= before * 2:
+            raise ConfigError(name, after, f"must be from half to double of the {before} of now")
+        if after < 1 <= before:
+            raise ConfigError(name, after, "must be at least 1")
+    return new
+
+
+def is_dynamic(name: str) -> bool:
+    """Return True if DescribeConfigs shows the setting as changeable. Settings of one listener are shown as fixed."""
+    key = key_of(name)
+    if key is None or listener_base(name) is not None or name in DYNAMIC_ONLY_KEYS:
+        return False
+    return key.mode != UpdateMode.READ_ONLY

@@ -1,0 +1,144 @@
+"""Every broker setting of Apache Kafka 3.9, and kafkapy's own, one table per family.
+
+BROKER_KEYS has all of them by name. Names, types, defaults, rules, importance and update modes are Kafka's
+(AbstractKafkaConfig, DynamicBrokerConfig), except for those in DEFAULTS_HERE and READ_ONLY_HERE.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkapy.runtime.config_def import HIDDEN, LONG_MAX, ConfigKey, ConfigType, Range, UpdateMode, key_table
+from kafkapy.server.config.keys import (
+    coordinator,
+    general,
+    kraft,
+    log,
+    metrics,
+    network,
+    own,
+    remote,
+    replication,
+    security,
+    ssl,
+    zookeeper,
+)
+from kafkapy.server.config.keys.row import MEDIUM, Row
+
+FAMILIES = (general, network, log, replication, coordinator, security, ssl, metrics, zookeeper, kraft, remote, own)
+
+# One network thread is fastest because Python threads share the GIL. A cluster of one broker has one replica.
+DEFAULTS_HERE: dict[str, Any] = {
+    "num.network.threads": 1,
+    # Kafka: 102400, which one sendfile call fills. Twice as much gives a consumer a third more throughput, at less CPU.
+    "socket.send.buffer.bytes": 204800,
+    # Kafka: 102400. A receive buffer sized by the kernel halves the CPU time of large produce requests.
+    "socket.receive.buffer.bytes": -1,
+    # Kafka: 50. When 1,000 clients connect at once, more than half find the backlog full and retry a second later.
+    "socket.listen.backlog.size": 4096,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.replication.factor": 1,
+}
+
+# Kafka can change these settings at run time; this broker has to be restarted.
+READ_ONLY_HERE = frozenset(
+    {
+        "advertised.listeners",
+        "background.threads",
+        "listener.security.protocol.map",
+        "listeners",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+    }
+)
+
+_MODES = {"C": UpdateMode.CLUSTER_WIDE, "B": UpdateMode.PER_BROKER}
+
+
+def _key(row: Row) -> ConfigKey:
+    name, type, default, validator, importance, flags, doc = row
+    mode = UpdateMode.READ_ONLY
+    if name not in READ_ONLY_HERE:
+        mode = _MODES.get(flags.replace("E", "").replace("I", ""), mode)
+    default = DEFAULTS_HERE.get(name, default)
+    return ConfigKey(
+        name, type, default, validator, importance, doc, mode=mode, effect="E" in flags, internal="I" in flags
+    )
+
+
+BROKER_KEYS: dict[str, ConfigKey] = key_table(_key(row) for family in FAMILIES for row in family.ROWS)
+
+# Settings that exist only as dynamic ones (DynamicConfig.Broker).
+DYNAMIC_ONLY_KEYS: dict[str, ConfigKey] = key_table(
+    ConfigKey(name, ConfigType.LONG, LONG_MAX, Range(0), MEDIUM, doc, mode=UpdateMode.CLUSTER_WIDE, effect=False)
+    for name, doc in (
+        ("leader.replication.throttled.rate", "Most bytes a second that throttled replicas send to followers."),
+        ("follower.replication.throttled.rate", "Most bytes a second that throttled replicas take from leaders."),
+        ("replica.alter.log.dirs.io.max.bytes.per.second", "Most bytes a second moved between log directories."),
+    )
+)
+
+DEFAULT_VALUES: dict[str, Any] = {name: key.default for name, key in BROKER_KEYS.items()}
+
+# Keys for the same setting; the first that is set takes precedence (DynamicBrokerConfig.brokerConfigSynonyms).
+_GROUPS = (
+    ("broker.id", "node.id"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_RIVALS: dict[str, tuple[str, ...]] = {name: group for group in _GROUPS for name in group}
+# log.flush.scheduler.interval.ms is the fallback of log.flush.interval.ms, but is also a setting by itself. broker.id
+# and node.id are not synonyms here: both always have a value.
+_SYNONYMS: dict[str, tuple[str, ...]] = {
+    **{name: group for group in _GROUPS[1:] for name in group},
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+}
+
+LISTENER_PREFIX = "listener.name."
+_MECHANISM_KEYS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+
+def listener_base(name: str) -> str | None:
+    """Return the setting in `listener.name.NAME[.MECHANISM].SETTING`; None if the name has another form."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    _, dot, base = name[len(LISTENER_PREFIX) :].partition(".")
+    if not dot:
+        return None
+    return next((key for key in _MECHANISM_KEYS if base.endswith(key)), base)
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """Return the keys that may provide the value of `name`, in order of precedence."""
+    base = listener_base(name)
+    if base is not None:
+        return (name, base)
+    return _SYNONYMS.get(name, (name,))
+
+
+def rivals(name: str) -> tuple[str, ...]:
+    """Return the keys that are ignored once `name` is set by a source of higher precedence."""
+    return _RIVALS.get(name, ())
+
+
+def key_of(name: str) -> ConfigKey | None:
+    """Return the definition of a broker setting, also of one for a single listener; None for an unknown name."""
+    key = BROKER_KEYS.get(name) or DYNAMIC_ONLY_KEYS.get(name)
+    if key is None:
+        base = listener_base(name)
+        key = BROKER_KEYS.get(base) if base is not None else None
+    return key
+
+
+def shown(name: str, text: str) -> str:
+    """Return a setting's text for log lines and messages. A password, or an unknown setting's value, is hidden."""
+    key = key_of(name)
+    return HIDDEN if key is None or key.sensitive else text

@@ -1,0 +1,57 @@
+"""Broker settings: Tiered storage, which this broker does not have."""
+
+from __future__ import annotations
+
+from kafkapy.runtime.config_def import LONG_MAX, Range, RangeOr
+from kafkapy.runtime.config_def import ConfigType as T
+from kafkapy.server.config.keys.row import LOW, MEDIUM, NON_EMPTY, Row
+
+ROWS: tuple[Row, ...] = (
+    ("remote.log.storage.system.enable", T.BOOLEAN, False, None, MEDIUM, "",
+     "Whether older segments may go to remote storage."),
+    ("remote.fetch.max.wait.ms", T.INT, 500, Range(1), MEDIUM, "C", "Longest wait of a fetch for remote storage."),
+    ("remote.log.index.file.cache.total.size.bytes", T.LONG, 1073741824, Range(1), LOW, "C",
+     "Disk space for indexes fetched from remote storage."),
+    ("remote.log.manager.copier.thread.pool.size", T.INT, -1, RangeOr(1, None, -1), MEDIUM, "",
+     "Threads that copy segments to remote storage."),
+    ("remote.log.manager.expiration.thread.pool.size", T.INT, -1, RangeOr(1, None, -1), MEDIUM, "",
+     "Threads that remove segments from remote storage."),
+    ("remote.log.manager.thread.pool.size", T.INT, 10, Range(1), MEDIUM, "", "Threads for work on remote storage."),
+    ("remote.log.manager.copy.max.bytes.per.second", T.LONG, LONG_MAX, Range(1), MEDIUM, "C",
+     "Most bytes copied to remote storage in a second."),
+    ("remote.log.manager.copy.quota.window.num", T.INT, 11, Range(1), MEDIUM, "",
+     "Samples kept for the quota on copying."),
+    ("remote.log.manager.copy.quota.window.size.seconds", T.INT, 1, Range(1), MEDIUM, "",
+     "Length of one sample for the quota on copying."),
+    ("remote.log.manager.fetch.max.bytes.per.second", T.LONG, LONG_MAX, Range(1), MEDIUM, "C",
+     "Most bytes fetched from remote storage in a second."),
+    ("remote.log.manager.fetch.quota.window.num", T.INT, 11, Range(1), MEDIUM, "",
+     "Samples kept for the quota on fetching."),
+    ("remote.log.manager.fetch.quota.window.size.seconds", T.INT, 1, Range(1), MEDIUM, "",
+     "Length of one sample for the quota on fetching."),
+    ("remote.log.manager.task.interval.ms", T.LONG, 30000, Range(1), LOW, "",
+     "Time between two rounds of work on remote storage."),
+    ("remote.log.manager.task.retry.backoff.ms", T.LONG, 500, Range(1), LOW, "I",
+     "First wait after failed work on remote storage."),
+    ("remote.log.manager.task.retry.backoff.max.ms", T.LONG, 30000, Range(1), LOW, "I",
+     "Longest wait after failed work on remote storage."),
+    ("remote.log.manager.task.retry.jitter", T.DOUBLE, 0.2, Range(0, 0.5), LOW, "I", "Random share of those waits."),
+    ("remote.log.metadata.custom.metadata.max.bytes", T.INT, 128, Range(0), LOW, "",
+     "Bytes that a storage plugin may note about a segment."),
+    ("remote.log.metadata.manager.class.name", T.STRING,
+     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", NON_EMPTY, MEDIUM, "",
+     "Java class that keeps track of remote segments."),
+    ("remote.log.metadata.manager.class.path", T.STRING, None, None, MEDIUM, "", "Where that class is found."),
+    ("remote.log.metadata.manager.impl.prefix", T.STRING, "rlmm.config.", NON_EMPTY, MEDIUM, "",
+     "Prefix of that class's own settings."),
+    ("remote.log.metadata.manager.listener.name", T.STRING, None, NON_EMPTY, MEDIUM, "",
+     "Listener that class connects to."),
+    ("remote.log.reader.max.pending.tasks", T.INT, 100, Range(1), MEDIUM, "",
+     "Reads from remote storage that may wait."),
+    ("remote.log.reader.threads", T.INT, 10, Range(1), MEDIUM, "", "Threads that read from remote storage."),
+    ("remote.log.storage.manager.class.name", T.STRING, None, NON_EMPTY, MEDIUM, "",
+     "Java class that stores segments remotely."),
+    ("remote.log.storage.manager.class.path", T.STRING, None, None, MEDIUM, "", "Where that class is found."),
+    ("remote.log.storage.manager.impl.prefix", T.STRING, "rsm.config.", NON_EMPTY, MEDIUM, "",
+     "Prefix of that class's own settings."),
+)  # fmt: skip

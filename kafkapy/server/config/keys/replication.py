@@ -1,0 +1,53 @@
+"""Broker settings: replicas, leaders, quotas on replication and the controller."""
+
+from __future__ import annotations
+
+from kafkapy.log.versions import LATEST, METADATA_VERSION_RULE
+from kafkapy.runtime.config_def import ConfigType as T
+from kafkapy.runtime.config_def import Range
+from kafkapy.server.config.keys.row import HIGH, LOW, MEDIUM, Row
+
+ROWS: tuple[Row, ...] = (
+    ("replica.lag.time.max.ms", T.LONG, 30000, None, HIGH, "",
+     "How long a follower may lag before it leaves the in-sync replicas."),
+    ("replica.fetch.min.bytes", T.INT, 1, None, HIGH, "", "Bytes a follower waits for in one fetch."),
+    ("replica.fetch.max.bytes", T.INT, 1048576, Range(0), MEDIUM, "",
+     "Bytes a follower takes from one partition in one fetch."),
+    ("replica.fetch.response.max.bytes", T.INT, 10485760, Range(0), MEDIUM, "", "Bytes a follower takes in one fetch."),
+    ("replica.fetch.wait.max.ms", T.INT, 500, None, HIGH, "", "Longest wait of a follower's fetch."),
+    ("replica.fetch.backoff.ms", T.INT, 1000, Range(0), MEDIUM, "", "Wait of a follower after a failed fetch."),
+    ("replica.socket.timeout.ms", T.INT, 30000, None, HIGH, "", "Network timeout of a follower."),
+    ("replica.socket.receive.buffer.bytes", T.INT, 65536, None, HIGH, "", "SO_RCVBUF of a follower's connection."),
+    ("replica.high.watermark.checkpoint.interval.ms", T.LONG, 5000, None, HIGH, "E",
+     "Time between two writes of the high watermark file."),
+    ("replica.selector.class", T.STRING, None, None, MEDIUM, "",
+     "Java class that chooses the replica a consumer reads from."),
+    ("num.replica.fetchers", T.INT, 1, None, HIGH, "C", "Threads that fetch from one leader."),
+    ("auto.leader.rebalance.enable", T.BOOLEAN, True, None, HIGH, "",
+     "Whether leadership returns to the preferred replicas by itself."),
+    ("leader.imbalance.check.interval.seconds", T.LONG, 300, Range(1), HIGH, "",
+     "Time between two looks for imbalanced leadership."),
+    ("leader.imbalance.per.broker.percentage", T.INT, 10, None, HIGH, "",
+     "Share of partitions not led by their preferred replica that is put up with."),
+    ("unclean.leader.election.enable", T.BOOLEAN, False, None, HIGH, "C",
+     "Whether a replica that is not in sync may become leader, which may lose records."),
+    ("unclean.leader.election.interval.ms", T.LONG, 300000, Range(1), MEDIUM, "I",
+     "Time between two looks for partitions that need an unclean election."),
+    ("controller.socket.timeout.ms", T.INT, 30000, None, MEDIUM, "",
+     "Network timeout between the controller and the brokers."),
+    ("fetch.purgatory.purge.interval.requests", T.INT, 1000, None, MEDIUM, "",
+     "Finished entries kept in the fetch purgatory before it is tidied."),
+    ("producer.purgatory.purge.interval.requests", T.INT, 1000, None, MEDIUM, "",
+     "Finished entries kept in the produce purgatory before it is tidied."),
+    ("delete.records.purgatory.purge.interval.requests", T.INT, 1, None, MEDIUM, "",
+     "Finished entries kept in the DeleteRecords purgatory before it is tidied."),
+    ("inter.broker.protocol.version", T.STRING, LATEST, METADATA_VERSION_RULE, MEDIUM, "E",
+     "Protocol version that the brokers speak among themselves; before 3.0 the message formats can be chosen."),
+    ("replication.quota.window.num", T.INT, 11, Range(1), LOW, "", "Samples kept for replication quotas."),
+    ("replication.quota.window.size.seconds", T.INT, 1, Range(1), LOW, "",
+     "Length of one sample for replication quotas."),
+    ("alter.log.dirs.replication.quota.window.num", T.INT, 11, Range(1), LOW, "",
+     "Samples kept for quotas on moves between log directories."),
+    ("alter.log.dirs.replication.quota.window.size.seconds", T.INT, 1, Range(1), LOW, "",
+     "Length of one sample for those quotas."),
+)  # fmt: skip

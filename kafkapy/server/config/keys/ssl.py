@@ -1,0 +1,38 @@
+"""Broker settings: TLS."""
+
+from __future__ import annotations
+
+from kafkapy.runtime.config_def import ConfigType as T
+from kafkapy.runtime.config_def import OneOf
+from kafkapy.server.config.keys.row import LOW, MEDIUM, Row
+
+ROWS: tuple[Row, ...] = (
+    ("ssl.allow.dn.changes", T.BOOLEAN, False, None, LOW, "",
+     "Whether a new key store may have another distinguished name."),
+    ("ssl.allow.san.changes", T.BOOLEAN, False, None, LOW, "",
+     "Whether a new key store may have other alternative names."),
+    ("ssl.cipher.suites", T.LIST, [], None, MEDIUM, "B", "Cipher suites to offer; empty means the library's."),
+    ("ssl.client.auth", T.STRING, "none", OneOf("required", "requested", "none"), MEDIUM, "B",
+     "Whether clients must, may or need not show a certificate."),
+    ("ssl.enabled.protocols", T.LIST, ["TLSv1.2", "TLSv1.3"], None, MEDIUM, "B", "TLS versions to offer."),
+    ("ssl.endpoint.identification.algorithm", T.STRING, "https", None, LOW, "B",
+     "How a server's name is checked against its certificate; empty switches it off."),
+    ("ssl.engine.factory.class", T.CLASS, None, None, LOW, "B", "Java class that makes TLS engines."),
+    ("ssl.key.password", T.PASSWORD, None, None, MEDIUM, "B", "Password of the private key."),
+    ("ssl.keymanager.algorithm", T.STRING, "SunX509", None, MEDIUM, "B", "Algorithm of the key manager."),
+    ("ssl.keystore.certificate.chain", T.PASSWORD, None, None, MEDIUM, "B", "Certificate chain in PEM."),
+    ("ssl.keystore.key", T.PASSWORD, None, None, MEDIUM, "B", "Private key in PEM."),
+    ("ssl.keystore.location", T.STRING, None, None, MEDIUM, "B", "File of the key store."),
+    ("ssl.keystore.password", T.PASSWORD, None, None, MEDIUM, "B", "Password of the key store."),
+    ("ssl.keystore.type", T.STRING, "JKS", None, MEDIUM, "B", "Format of the key store."),
+    ("ssl.principal.mapping.rules", T.STRING, "DEFAULT", None, LOW, "",
+     "Rules that turn distinguished names into user names."),
+    ("ssl.protocol", T.STRING, "TLSv1.3", None, MEDIUM, "B", "TLS version of the context."),
+    ("ssl.provider", T.STRING, None, None, MEDIUM, "B", "Java security provider for TLS."),
+    ("ssl.secure.random.implementation", T.STRING, None, None, LOW, "B", "Random generator for TLS."),
+    ("ssl.trustmanager.algorithm", T.STRING, "PKIX", None, MEDIUM, "B", "Algorithm of the trust manager."),
+    ("ssl.truststore.certificates", T.PASSWORD, None, None, MEDIUM, "B", "Trusted certificates in PEM."),
+    ("ssl.truststore.location", T.STRING, None, None, MEDIUM, "B", "File of the trust store."),
+    ("ssl.truststore.password", T.PASSWORD, None, None, MEDIUM, "B", "Password of the trust store."),
+    ("ssl.truststore.type", T.STRING, "JKS", None, MEDIUM, "B", "Format of the trust store."),
+)  # fmt: skip

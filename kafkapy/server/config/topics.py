@@ -1,0 +1,72 @@
+"""The settings of topics: stored in the metadata tree, and applied to the logs of this broker (KIP-133)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.config import LogConfig
+from kafkapy.metadata.tree import wait
+from kafkapy.server.config.alter import check_topic, stored_topic
+
+if TYPE_CHECKING:
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.config.topics")
+
+Overrides = dict[str, str]
+
+
+class TopicSettings:
+    """Reads and changes topic settings. All methods except `of` and `check` may wait for the metadata tree."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._changing = threading.Lock()
+
+    def of(self, topic: str) -> LogConfig:
+        """Return the settings of an existing topic's logs, or raise KafkaError INVALID_CONFIG."""
+        return stored_topic(self._services.config, self._services.configs.topic(topic))
+
+    def check(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Return the settings of logs with these overrides, or raise KafkaError INVALID_CONFIG."""
+        return check_topic(self._services.config, overrides)
+
+    def alter(self, topic: str, change: Callable[[Overrides], Overrides], *, validate_only: bool) -> None:
+        """Replace a topic's overrides with `change(overrides)`; raise KafkaError if they are invalid."""
+        services = self._services
+        with self._changing:
+            if not topic:
+                raise KafkaError(Errors.INVALID_REQUEST, "a topic's settings need its name")
+            if topic not in services.topics:
+                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}")
+            overrides = change(services.configs.topic(topic))
+            config = self.check(overrides)
+            if validate_only:
+                return
+            wait(services.configs.set_topic, topic, overrides)
+            services.replicas.update_config(topic, config)
+        ignored = config.format_ignored()
+        if ignored is not None:
+            log.warning("topic %s: %s", topic, ignored)
+        log.info("settings of topic %s are now: %s", topic, overrides or "defaults")
+
+    def reload(self, topic: str) -> None:
+        """Apply settings that another program may have changed; raise KafkaError if they are invalid."""
+        with self._changing:
+            if topic in self._services.topics:
+                self._services.replicas.update_config(topic, self.of(topic))
+
+    def refresh_all(self) -> None:
+        """Apply the settings of all topics again, after a change of the broker's defaults."""
+        with self._changing:
+            for topic in self._services.topics.names():
+                try:
+                    self._services.replicas.update_config(topic, self.of(topic))
+                except KafkaError as error:
+                    log.error(
+                        "the logs of topic %s keep their settings; the stored ones are bad: %s", topic, error.message
+                    )

@@ -1,0 +1,1 @@
+"""Fetch sessions, and the choice of the pool that reads for a request."""

@@ -1,0 +1,252 @@
+"""The cache of incremental fetch sessions (KIP-227): they hold a consumer's partitions, so it sends only changes.
+
+Source: kafka.server.FetchSession and FetchManager. In practice one connection uses a session, but Kafka lets any
+connection name it, so each session has a lock.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from kafkapy.errors import Errors
+from kafkapy.replica.partition import READ_UNCOMMITTED
+from kafkapy.server.fetching.session import INITIAL_EPOCH, FetchPartition, FetchSession, Key
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+MAX_INT32 = 2**31 - 1
+# Of all sessions together. Kafka limits only the number of sessions, but one request can open a session with a million
+# partitions, which take 400 MB here.
+MAX_PARTITIONS = 1_000_000
+
+
+class FetchContext:
+    """One fetch: the partitions to read, and the choice of the results that go into the response."""
+
+    __slots__ = ("_answering", "_cache", "_epoch", "_uses_topic_ids", "error_code", "partitions", "session")
+
+    def __init__(
+        self,
+        partitions: list[FetchPartition],
+        *,
+        error_code: int = Errors.NONE,
+        session: FetchSession | None = None,
+        cache: FetchSessionCache | None = None,
+        uses_topic_ids: bool = False,
+    ) -> None:
+        self.partitions = partitions
+        self.error_code = error_code
+        self.session = session
+        self._epoch = session.epoch if session is not None else INITIAL_EPOCH
+        self._cache = cache
+        self._uses_topic_ids = uses_topic_ids
+        self._answering = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Return True if the fetch has no partitions and no session, so that there is nothing to wait for."""
+        return self.session is None and not self.partitions
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the fetch's session has ended, or another request has continued the session."""
+        session = self.session
+        return session is not None and (session.closed or session.epoch != self._epoch)
+
+    def due_now(self, *, to_answer: bool = False) -> list[FetchPartition]:
+        """Return the session's due partitions. Return [] if the fetch is over, or after a call with `to_answer`, which
+        is for the read for the response.
+
+        In both cases the marks stay, for the request that has continued the session or for the next one.
+        """
+        session = self.session
+        assert session is not None
+        with session.lock:
+            if self._answering or self.is_over:
+                return []
+            self._answering = to_answer
+            return session.take()
+
+    def respond(self, reads: list[Any], now: float) -> tuple[int, int, list[tuple[FetchPartition, Any]]]:
+        """Return (error code, session id, [(partition, read)] to send). Call this once per fetch."""
+        pairs = list(zip(self.partitions, reads, strict=True))
+        session = self.session
+        if session is None:
+            if self._cache is None:
+                return self.error_code, NO_SESSION, pairs
+            for asked, read in pairs:
+                asked.told_high_watermark = -1 if read.error_code else read.high_watermark
+                asked.told_log_start = read.log_start_offset
+            return Errors.NONE, self._cache.create(self.partitions, self._uses_topic_ids, now), pairs
+        told = []
+        with session.lock:
+            if session.epoch != self._epoch:  # another request continued the session while this one waited
+                return Errors.INVALID_FETCH_SESSION_EPOCH, session.id, []
+            for asked, read in pairs:
+                if asked.news(read):
+                    told.append((asked, read))
+                    if read.records is not None and len(read.records) > 0:
+                        session.to_the_end(asked)
+                if asked.is_settled(read, session.isolation):
+                    session.due.discard(asked)
+        return Errors.NONE, session.id, told
+
+
+class FetchSessionCache:
+    """At most `slots` sessions (max.incremental.fetch.session.cache.slots), with at most `max_partitions` in all.
+
+    When the cache is full, a new session replaces the least recently used one if that was not used for more than
+    `eviction_seconds`. Otherwise it replaces the smallest session that was created more than `eviction_seconds` ago, if
+    the new one has at least as many partitions. Without a session, a consumer's fetches are full fetches.
+
+    `wake(session)` is called without a lock when a fetch that waits in the session may be able to complete.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        eviction_seconds: float = 120.0,
+        max_partitions: int = MAX_PARTITIONS,
+        wake: Callable[[FetchSession], object] = lambda _: None,
+    ) -> None:
+        self.slots = slots
+        self.max_partitions = max_partitions
+        self.eviction_seconds = eviction_seconds
+        self.evictions = 0
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # least recently used first
+        self._ended: list[FetchSession] = []  # ended sessions whose waiting fetch has yet to be woken
+        self._held = 0  # partitions in all sessions
+        self._random = random.Random()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        with self._lock:
+            return iter(list(self._sessions.values()))
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions in all sessions."""
+        return self._held
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        asked: list[FetchPartition],
+        forgotten: list[Key],
+        *,
+        uses_topic_ids: bool,
+        now: float,
+        isolation: int = READ_UNCOMMITTED,
+        everything: bool = False,
+    ) -> FetchContext:
+        """Return the context of a full fetch, an incremental fetch, or a session error (an empty context).
+
+        `everything`: an incremental fetch reads all partitions of its session, not only the due ones.
+        """
+        with self._lock:
+            if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+                self._drop(session_id)
+                cache = None if epoch == FINAL_EPOCH else self
+                context = FetchContext(asked, cache=cache, uses_topic_ids=uses_topic_ids)
+            else:
+                session = self._sessions.get(session_id)
+                if session is None:
+                    return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND)
+                if session.epoch != epoch:
+                    return FetchContext([], error_code=Errors.INVALID_FETCH_SESSION_EPOCH)
+                if session.uses_topic_ids != uses_topic_ids:
+                    return FetchContext([], error_code=Errors.FETCH_SESSION_TOPIC_ID_ERROR)
+                context = self._go_on(session, asked, forgotten, now, isolation, everything)
+        if self._ended:
+            self._wake_ended()
+        return context
+
+    def _go_on(
+        self,
+        session: FetchSession,
+        asked: list[FetchPartition],
+        forgotten: list[Key],
+        now: float,
+        isolation: int,
+        everything: bool,
+    ) -> FetchContext:
+        with session.lock:
+            partitions = session.partitions
+            before = len(partitions)
+            for one in asked:
+                session.add(one.key(session.uses_topic_ids), one)
+            for key in forgotten:
+                session.forget(key)
+            self._held += len(partitions) - before
+            if partitions and self._held <= self.max_partitions:
+                session.last_used = now
+                session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
+                self._sessions.move_to_end(session.id)
+                if everything or isolation != session.isolation:
+                    session.isolation = isolation
+                    session.due.update(partitions.values())
+                return FetchContext(session.take(), session=session)
+        self._drop(session.id)
+        return FetchContext([], error_code=Errors.FETCH_SESSION_ID_NOT_FOUND if partitions else Errors.NONE)
+
+    def create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
+        """Create a session and return its id; NO_SESSION if the cache has no room for a session of this size."""
+        with self._lock:
+            session_id = self._create(partitions, uses_topic_ids, now)
+        if self._ended:
+            self._wake_ended()
+        return session_id
+
+    def _create(self, partitions: list[FetchPartition], uses_topic_ids: bool, now: float) -> int:
+        keyed = {one.key(uses_topic_ids): one for one in partitions}
+        if len(keyed) > self.max_partitions:
+            return NO_SESSION
+        while len(self._sessions) >= self.slots or self._held + len(keyed) > self.max_partitions:
+            if not self._evict(len(keyed), now):
+                return NO_SESSION
+        session_id = NO_SESSION
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randint(1, MAX_INT32)
+        self._held += len(keyed)
+        self._sessions[session_id] = FetchSession(session_id, keyed, uses_topic_ids, now, self._wake)
+        return session_id
+
+    def _evict(self, size: int, now: float) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now - oldest.last_used > self.eviction_seconds:
+            victim = oldest
+        else:
+            settled = [one for one in self._sessions.values() if now - one.created > self.eviction_seconds]
+            if not settled:
+                return False
+            victim = min(settled, key=lambda one: (len(one.partitions), one.id))
+            if size < len(victim.partitions):
+                return False
+        self._drop(victim.id)
+        self.evictions += 1
+        return True
+
+    def _drop(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            with session.lock:
+                session.close()
+            self._held -= len(session.partitions)
+            self._ended.append(session)
+
+    def _wake_ended(self) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, []
+        for session in ended:
+            self._wake(session)

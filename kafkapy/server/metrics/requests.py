@@ -1,0 +1,96 @@
+"""Counts requests, errors and bytes, and measures times. With metrics off, only integers are incremented."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from kafkapy.errors import name_of
+from kafkapy.network.replies import Reply, Timed
+from kafkapy.protocol.message import Message
+from kafkapy.runtime.counters import Histogram, Registry
+from kafkapy.server.call import MeteredPending
+from kafkapy.server.metrics.error_codes import error_codes
+
+
+class RequestMeters:
+    """Request times by API, and bytes by topic.
+
+    A request's time has four stages: queue (before the handler is called), local (in the handler), delayed (in a
+    purgatory or on a pool) and send (until the socket has taken the response).
+    """
+
+    def __init__(self, registry: Registry, *, timed: bool) -> None:
+        self._registry = registry
+        self.timed = timed
+        self.clock: Callable[[], float] = time.monotonic if timed else float  # float() returns 0.0 at little cost
+        self.requests: dict[str, int] = {}
+        self.errors: dict[tuple[str, str], int] = {}
+        self.topic_bytes_in: dict[str, int] = {}
+        self.topic_bytes_out: dict[str, int] = {}
+        self._histograms: dict[tuple[str, str], Histogram] = {}
+        # An increment of a dict value reads and writes: without a lock, two network threads could lose one.
+        self._lock = threading.Lock()
+
+    def bytes_in(self, topic: str, size: int) -> None:
+        """Count record bytes that were produced to a topic."""
+        with self._lock:
+            self.topic_bytes_in[topic] = self.topic_bytes_in.get(topic, 0) + size
+
+    def bytes_out(self, topic: str, size: int) -> None:
+        """Count record bytes that were fetched from a topic."""
+        with self._lock:
+            self.topic_bytes_out[topic] = self.topic_bytes_out.get(topic, 0) + size
+
+    def forget(self, topic: str) -> None:
+        """Remove the byte counters of a deleted topic."""
+        with self._lock:
+            self.topic_bytes_in.pop(topic, None)
+            self.topic_bytes_out.pop(topic, None)
+
+    def error(self, api: str, code: int) -> None:
+        """Count an error code that was sent in a response."""
+        key = (api, name_of(code))
+        with self._lock:
+            self.errors[key] = self.errors.get(key, 0) + 1
+
+    def answered(self, api: str, message: Message) -> None:
+        """Count the error codes in a response, if metrics are on: finding them takes a walk through the message."""
+        if self.timed:
+            for code in error_codes(message):
+                self.error(api, code)
+
+    def handled(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
+        """Count `count` requests that `reply` answers. Return the reply, wrapped for timing if metrics are on."""
+        self.count(api, count)
+        return self.time(api, count, gathered, started, reply) if self.timed else reply
+
+    def count(self, api: str, count: int) -> None:
+        """Count `count` requests."""
+        with self._lock:
+            self.requests[api] = self.requests.get(api, 0) + count
+
+    def time(self, api: str, count: int, gathered: float, started: float, reply: Reply) -> Reply:
+        """Observe the queue and local times, and return the reply wrapped to time the rest. Only if `timed`."""
+        now = self.clock()
+        self._observe(api, "queue", started - gathered, count)
+        self._observe(api, "local", now - started, count)
+        if isinstance(reply, MeteredPending):
+            reply.on_complete = lambda: self._observe(api, "delayed", self.clock() - now, count)
+            reply.timed = lambda answer: self._send_timed(api, count, self.clock(), answer)
+            return reply
+        return self._send_timed(api, count, now, reply)
+
+    def _send_timed(self, api: str, count: int, since: float, reply: Reply) -> Reply:
+        if not isinstance(reply, list):
+            return reply
+        return Timed(reply, lambda: self._observe(api, "send", self.clock() - since, count))
+
+    def _observe(self, api: str, stage: str, seconds: float, count: int) -> None:
+        histogram = self._histograms.get((api, stage))
+        if histogram is None:
+            histogram = self._histograms[(api, stage)] = self._registry.histogram(
+                "request_seconds", "Time of requests by API and stage", {"api": api, "stage": stage}
+            )
+        histogram.observe(seconds, count)

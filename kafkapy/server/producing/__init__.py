@@ -1,0 +1,1 @@
+"""Produce requests: joining their records into appends, and the checks of transactional ones."""

@@ -1,0 +1,304 @@
+"""The record sets of the Produce requests that are handled together, and the responses to these requests.
+
+All record sets of a partition are appended in one call, in the order of the requests, and each has its own result. The
+responses of a connection are sent when the last of its partitions has its results.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkapy._ext.hotpath import ProduceRequest, encode_produce_response
+from kafkapy.errors import Errors, KafkaError, name_of
+from kafkapy.log.results import AppendResult
+from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
+from kafkapy.network.replies import CLOSE, NO_REPLY, Reply, Send
+from kafkapy.replica.partition import Partition, Verdict
+from kafkapy.server.admission import Action
+from kafkapy.server.call import Call, MeteredPending
+from kafkapy.server.producing import form as produced_form
+from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkapy.server.metrics.requests import RequestMeters
+    from kafkapy.server.producing.transactions import Refusals
+    from kafkapy.server.services import Services
+
+log = logging.getLogger("kafkapy.server.produce")
+
+ALL = -1  # acks of a request that waits for all in-sync replicas
+
+# (index, error code, base offset, log append time, log start offset, record errors or None, message or None)
+Answer = tuple[int, int, int, int, int, Any, Any]
+# The place of one record set's answer: the connection's requests, the answers of the topic in the request, the position
+# in that list, the partition's index, and the request. A tuple is created three times as fast as an object.
+Slot = tuple["Asked", list[Answer | None], int, int, ProduceRequest]
+
+ADMIN_CLIENT = "__admin_client"  # the client id that Kafka allows to write to internal topics, for operators' tools
+SUPPORTS_UNKNOWN_PRODUCER = 4  # older clients get NOT_LEADER_OR_FOLLOWER for KAFKA_STORAGE_ERROR
+FAILURES_SHOWN = 10
+LONGEST_NAME = 249
+
+
+def write_to(topic: str) -> Action:
+    """Return the action that the principal must be allowed to do to write records to this topic."""
+    return Action("WRITE", "TOPIC", topic)
+
+
+class Gather:
+    """The record sets of the requests that are handled together, by partition. `add` requests, then `append`."""
+
+    def __init__(self, broker: Services) -> None:
+        self._broker = broker
+        self._sets: dict[Partition, _Sets] = {}
+        self._known: dict[tuple[str, int, int], _Sets] = {}  # by topic, index and acks
+
+    def add(self, asked: Asked, refused: Refusals | None = None) -> None:
+        """Add the requests of a connection. The record sets in `refused` are not appended; they get these errors."""
+        for number, call in enumerate(asked.calls):
+            frame: ProduceRequest = call.request
+            topics: list[tuple[str, list[Answer | None]]] = []
+            for topic, partitions in frame.topics:
+                answers: list[Answer | None] = [None] * len(partitions)
+                topics.append((topic, answers))
+                denied = call.denied and write_to(topic) in call.denied
+                for place, (index, records) in enumerate(partitions):
+                    slot = (asked, answers, place, index, frame)
+                    try:
+                        if denied:
+                            raise KafkaError(
+                                Errors.TOPIC_AUTHORIZATION_FAILED,
+                                f"{call.connection.principal} may not write to {topic}",
+                            )
+                        if refused and (number, topic, index) in refused:
+                            raise refused[number, topic, index]
+                        self._take(frame, topic, index, records, slot)
+                    except KafkaError as error:
+                        asked.fill(slot, error)
+            asked.answers.append(topics)
+
+    def _take(self, frame: ProduceRequest, topic: str, index: int, records: memoryview | None, slot: Slot) -> None:
+        known = self._known.get((topic, index, frame.acks)) or self._know(topic, index, frame.acks)
+        version = frame.api_version
+        # Nearly all record sets have message format 2 and need no second look.
+        if version < ZSTD_SINCE or not records or len(records) <= AT_MAGIC or records[AT_MAGIC] != 2:
+            if records is not None and produced_form.is_nothing(version, records):
+                slot[0].fill(slot, AppendResult(-1, -1, -1, known.partition.log.log_start_offset))
+                return
+            produced_form.check(version, records, f"{topic}-{index}")
+            assert records is not None
+        if topic in INTERNAL_TOPICS and frame.client_id != ADMIN_CLIENT:
+            raise KafkaError(Errors.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {topic}")
+        if not known.asked or known.asked[-1] is not slot[0]:
+            slot[0].more()
+            known.asked.append(slot[0])
+        known.sets.append(records)
+        known.slots.append(slot)
+
+    def _know(self, topic: str, index: int, acks: int) -> _Sets:
+        """Return the partition's record sets. Raise KafkaError if nothing can be appended to it with these acks."""
+        if acks not in (-1, 0, 1):
+            raise KafkaError(Errors.INVALID_REQUIRED_ACKS, f"acks={acks}: must be -1, 0 or 1")
+        partition = self._broker.replicas.get(topic, index)
+        refusal = partition.refusal(acks)
+        if refusal is not None:
+            raise refusal
+        known = self._sets.get(partition)
+        if known is None:
+            self._sets[partition] = known = _Sets(partition)
+        self._known[topic, index, acks] = known
+        return known
+
+    def append(self) -> None:
+        """Append to each partition. The results come now or later, from any thread (see `_Sets.answered`)."""
+        for of in self._sets.values():
+            if of.sets:
+                self._append_to(of)
+
+    def _append_to(self, of: _Sets) -> None:
+        """Append the record sets of one partition. An unexpected exception is an error of this partition only; the
+        other partitions are appended to."""
+        try:
+            self._broker.meters.bytes_in(of.partition.topic, sum(map(len, of.sets)))
+            verdicts = of.partition.append(of.sets, of.answered)
+        except Exception as error:
+            log.exception("appending to %s failed", of.partition)
+            verdicts = [KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))] * len(of.sets)
+        if verdicts is not None:
+            of.answered(verdicts)
+
+
+class _Sets:
+    """One partition of a gather: its record sets, the place of each set's answer, and the connections' requests."""
+
+    __slots__ = ("asked", "partition", "sets", "slots")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.sets: list[memoryview] = []
+        self.slots: list[Slot] = []
+        self.asked: list[Asked] = []
+
+    def answered(self, verdicts: list[Verdict]) -> None:
+        """Take the partition's results, one per record set. Called once, from any thread."""
+        try:
+            partition_log = self.partition.log
+            replicated = partition_log.high_watermark
+            # Nearly always true with one replica, and then no result needs a look.
+            all_replicated = replicated >= partition_log.end[0]
+            for slot, verdict in zip(self.slots, verdicts, strict=True):
+                asked = slot[0]
+                if (
+                    all_replicated
+                    or isinstance(verdict, KafkaError)
+                    or verdict.last_offset < replicated
+                    or slot[4].acks != ALL
+                ):
+                    asked.fill(slot, verdict)
+                else:
+                    asked.not_replicated(self.partition, slot, verdict)
+        except Exception:  # without an answer the connections would wait forever, and keep their receive buffers
+            log.exception("the answers of %s cannot be made", self.partition)
+            for asked in self.asked:
+                asked.failed = True
+        for asked in self.asked:
+            asked.less()
+
+
+def _refused(index: int, error: KafkaError, version: int) -> Answer:
+    code = error.code
+    if code == Errors.KAFKA_STORAGE_ERROR and version < SUPPORTS_UNKNOWN_PRODUCER:
+        code = Errors.NOT_LEADER_OR_FOLLOWER
+    return (index, code, -1, -1, -1, getattr(error, "record_errors", None), error.message)
+
+
+class Asked:
+    """The requests of one connection in a gather, with their answers.
+
+    If `pending` is given, the caller calls `less` after the append, otherwise `release`.
+    """
+
+    def __init__(self, meters: RequestMeters, calls: Sequence[Call], pending: MeteredPending | None = None) -> None:
+        self._meters = meters
+        self.calls = calls
+        # one list of (topic, answers) per request, in the order of the requests
+        self.answers: list[list[tuple[str, list[Any]]]] = []
+        # One False for each partition that has yet to answer, and one True, the first, for the handler. Each of them
+        # pops one entry when it is done. list.pop needs no lock, and whichever thread pops the True is the last one.
+        self._awaited = [True]
+        self.failed = False  # close the connection instead of sending answers
+        self._pending = pending
+        self._unreplicated: list[tuple[Partition, Slot, AppendResult]] = []
+
+    def fill(self, slot: Slot, verdict: Verdict) -> None:
+        """Write the answer for this result into its slot."""
+        _, answers, place, index, frame = slot
+        if isinstance(verdict, KafkaError):
+            self._meters.error("Produce", verdict.code)
+            answers[place] = _refused(index, verdict, frame.api_version)
+        else:
+            base_offset, _, append_time, start_offset, _ = verdict
+            answers[place] = (index, 0, base_offset, append_time, start_offset, None, None)
+
+    def more(self) -> None:
+        """Wait for one more partition. Call this before the first partition can answer."""
+        self._awaited.append(False)
+
+    def less(self) -> None:
+        """Wait for one partition less. The last call sends the responses."""
+        if self._awaited.pop() and self._pending is not None:
+            if self._unreplicated and not self.failed:
+                self._pending.give_back_buffer()
+                self._await_replicas(self._pending)
+            else:
+                self._pending.complete(self._reply())
+
+    def not_replicated(self, partition: Partition, slot: Slot, result: AppendResult) -> None:
+        """Delay the answer in `slot` until the high watermark has reached the appended records (acks=all), or until the
+        request's time-out.
+
+        Call this before the partition's `less`.
+        """
+        self._unreplicated.append((partition, slot, result))
+
+    def _await_replicas(self, pending: MeteredPending) -> None:
+        """Send the responses when the last slot is filled. All appends are done, so the frames are not needed."""
+        waits, self._unreplicated = self._unreplicated, []
+        self._awaited = [True] + [False] * (len(waits) - 1)
+
+        def replicated(slot: Slot, result: AppendResult, error: KafkaError | None) -> None:
+            self.fill(slot, result if error is None else error)
+            if self._awaited.pop():
+                pending.complete(self._reply())
+
+        for partition, slot, result in waits:
+            done = partial(replicated, slot, result)
+            partition.when_replicated(result.last_offset + 1, slot[4].timeout_ms / 1000, done)
+
+    def release(self) -> list[Reply]:
+        """Return the replies if every partition has answered, otherwise a Pending for the responses."""
+        if self.failed:
+            return [CLOSE]
+        if len(self._awaited) > 1:
+            # A race with the last partition, which may answer at any time: it sends the responses through `_pending`.
+            # So `_pending` is set before this thread pops its entry, because only the last pop sends.
+            self._pending = pending_of(self.calls)
+        if not self._awaited.pop():
+            assert self._pending is not None
+            return [self._pending]
+        if self._unreplicated and not self.failed:
+            pending = pending_of(self.calls, keeps_buffer=False)
+            self._await_replicas(pending)
+            return [pending]
+        first = self._reply()
+        return [first] + [NO_REPLY] * (len(self.calls) - 1) if first is not CLOSE else [CLOSE]
+
+    def encode(self) -> Reply:
+        """Return the responses of all requests in order. Return CLOSE if a request with acks=0 has failed."""
+        parts: Send = []
+        for call, topics in zip(self.calls, self.answers, strict=True):
+            if call.request.acks:
+                parts.append(encode_produce_response(call.version, call.correlation_id, topics, call.throttle_time_ms))
+            elif why := _failures(topics):
+                log.info(
+                    "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
+                    call.client_id,
+                    why,
+                )
+                return CLOSE
+        return parts or NO_REPLY
+
+    def _reply(self) -> Reply:
+        if self.failed:
+            return CLOSE
+        try:
+            return self.encode()
+        except Exception:  # without an answer the connection would wait forever, and keep its receive buffer
+            log.exception("the answer to produce of %r cannot be made", self.calls[0].client_id)
+            return CLOSE
+
+
+def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:
+    failed = [
+        (topic, answer)
+        for topic, answers in topics
+        for answer in answers
+        if answer is not None and answer[1] != Errors.NONE
+    ]
+    # For the log: a request can name very many partitions, and longer names than a topic can have.
+    shown = [f"{topic[:LONGEST_NAME]}-{answer[0]}: {name_of(answer[1])}" for topic, answer in failed[:FAILURES_SHOWN]]
+    if len(failed) > FAILURES_SHOWN:
+        shown.append(f"and {len(failed) - FAILURES_SHOWN} more")
+    return ", ".join(shown)
+
+
+def pending_of(calls: Sequence[Call], *, keeps_buffer: bool = True) -> MeteredPending:
+    """Return a Pending for the responses of all calls. `keeps_buffer`: the records are still in the receive buffer."""
+    pending = MeteredPending(calls[0].connection)
+    pending.covers = len(calls)
+    pending.keeps_buffer = keeps_buffer
+    return pending
