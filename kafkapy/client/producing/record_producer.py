@@ -5,7 +5,6 @@ broker detects the duplicate by its sequence numbers (KIP-98).
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -14,8 +13,8 @@ from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
 from kafkapy.client.producing.outbox import Outbox
 from kafkapy.client.producing.partitioner import StickyChoice, partition_of_key
 from kafkapy.client.producing.pending_batch import Delivery, PendingBatch
+from kafkapy.client.producing.producer_id import ProducerSequences
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.protocol.apis import INIT_PRODUCER_ID
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.encoded import EncodedBatch
 
@@ -76,8 +75,7 @@ class RecordProducer:
         self._counts: dict[str, int] = {}  # topic -> number of partitions
         self._failed: ProduceFailed | None = None
         self._failure_raised = False
-        self._producer: tuple[int, int] | None = None  # id and epoch
-        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+        self._sequences = ProducerSequences()
 
     def __enter__(self: P) -> P:
         return self
@@ -208,19 +206,17 @@ class RecordProducer:
 
     def before_sending(self, batches: Sequence[PendingBatch]) -> None:
         """Get a producer id before the first batch of an idempotent producer."""
-        if self._idempotent and self._producer is None:
-            self._producer = self._new_producer_id()
+        if self._idempotent:
+            self._sequences.acquire(self.cluster)
 
     def encode(self, batch: PendingBatch) -> bytes | bytearray:
         """Return the batch's bytes. They are encoded once, because the broker detects only identical retries."""
         if batch.data is None:
-            producer_id, epoch = self._producer or (-1, -1)
             if self._idempotent:
-                batch.sequence = self._sequences[batch.where]
-                self._sequences[batch.where] = (batch.sequence + batch.count) & 0x7FFFFFFF
+                batch.sequence = self._sequences.next_sequence(batch.where, batch.count)
             batch.data = batch.records.build(
-                producer_id=producer_id,
-                producer_epoch=epoch,
+                producer_id=self._sequences.current.id,
+                producer_epoch=self._sequences.current.epoch,
                 base_sequence=batch.sequence,
                 transactional=self.transactional_id is not None,
             )
@@ -243,15 +239,3 @@ class RecordProducer:
         batch.delivery.error = batch.delivery.error or failure
         self._failed = self._failed or failure
         self._open.clear()
-
-    def _new_producer_id(self) -> tuple[int, int]:
-        """Return a producer id and epoch from any broker."""
-        request = INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=2147483647)
-
-        def ask() -> tuple[int, int]:
-            response = self.cluster.any_connection().call(INIT_PRODUCER_ID, request)
-            if response.error_code:
-                raise KafkaError(response.error_code)
-            return response.producer_id, response.producer_epoch
-
-        return self.cluster.retry(ask)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from kafkapy.client.administration.txn_admin import TransactionAdmin, TransactionDescription
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ProducerFenced, TransactionFailed
-from kafkapy.client.producing.transaction_link import ProducerId, TransactionLink
+from kafkapy.client.producing.producer_id import ProducerId
+from kafkapy.client.producing.transaction_link import TransactionLink
 from kafkapy.errors import Errors
 
 

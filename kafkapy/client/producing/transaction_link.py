@@ -4,7 +4,7 @@ Source: Kafka's TransactionManager and its request handlers; KIP-98, KIP-360, KI
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import (
@@ -17,6 +17,7 @@ from kafkapy.client.errors import (
 from kafkapy.client.groups.coordinator_link import CoordinatorLink
 from kafkapy.client.groups.coordinators import GROUP, TRANSACTION
 from kafkapy.client.groups.group_types import GroupMetadata, OffsetAndMetadata
+from kafkapy.client.producing.producer_id import ProducerId
 from kafkapy.client.responses import grouped
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import (
@@ -30,13 +31,6 @@ from kafkapy.protocol.apis import (
 CLIENTS_UNTIL = 3  # AddPartitionsToTxn of higher versions is for brokers only (KIP-890)
 RECOVERS_FROM = 3  # the first version of InitProducerId that can raise the current epoch (KIP-360)
 MEMBERS_FROM = 3  # the first version of TxnOffsetCommit with generation and member id (KIP-447)
-
-
-class ProducerId(NamedTuple):
-    """A producer id and its epoch."""
-
-    id: int
-    epoch: int
 
 
 class TransactionLink:

@@ -25,7 +25,7 @@ from kafkapy.client.groups.group_types import GroupMetadata, Offsets, with_metad
 from kafkapy.client.producing.pending_batch import Delivery, PendingBatch
 from kafkapy.client.producing.record_producer import Headers, RecordProducer
 from kafkapy.client.producing.transaction_ends import TransactionIdentity
-from kafkapy.client.producing.transaction_link import ProducerId, TransactionLink, error_for
+from kafkapy.client.producing.transaction_link import TransactionLink, error_for
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.encoded import EncodedBatch
 
@@ -75,7 +75,6 @@ class TransactionalProducer(RecordProducer):
         self._link = TransactionLink(self.cluster, transactional_id)
         self._state = State.NEW
         self._failure: TransactionFailed | None = None
-        self._id = ProducerId(-1, -1)
         self._added: set[TopicPartition] = set()
         self._begun: bool | None = False  # whether the coordinator knows the transaction; None: perhaps
         self._must_recover = False  # sequence numbers may have gaps, so the epoch has to be raised after the abort
@@ -99,7 +98,7 @@ class TransactionalProducer(RecordProducer):
         """
         self._expect(State.NEW, "init")
         with self._recording_failures():
-            self._use(self._link.init(self._transaction_timeout_s))
+            self._sequences.reset(self._link.init(self._transaction_timeout_s))
         self._state = State.READY
 
     def begin(self) -> None:
@@ -155,7 +154,7 @@ class TransactionalProducer(RecordProducer):
         member = GroupMetadata(group) if isinstance(group, str) else group
         self._begun = self._begun or None
         with self._recording_failures():
-            self._link.send_offsets(self._id, wanted, member)
+            self._link.send_offsets(self._sequences.current, wanted, member)
         self._begun = True
 
     def commit(self) -> None:
@@ -185,7 +184,7 @@ class TransactionalProducer(RecordProducer):
         """The transactional id, producer id and epoch. Raises ValueError before `init` or `begin`."""
         if self._state is State.NEW:
             self._expect(State.READY, "identity")
-        return TransactionIdentity(self.transactional_id, *self._id)
+        return TransactionIdentity(self.transactional_id, *self._sequences.current)
 
     def leave_open(self) -> TransactionIdentity | None:
         """Send everything and leave the transaction open, to be ended with `end_transaction` by any process.
@@ -241,7 +240,7 @@ class TransactionalProducer(RecordProducer):
             self._begun = False
         if self._must_recover:
             with self._recording_failures():
-                self._use(self._link.init(self._transaction_timeout_s, self._id))
+                self._sequences.reset(self._link.init(self._transaction_timeout_s, self._sequences.current))
             self._must_recover = False
         self._added.clear()
         self._failure = None
@@ -251,7 +250,7 @@ class TransactionalProducer(RecordProducer):
     def _end_at_coordinator(self, *, commit: bool) -> None:
         """Send EndTxn, unless the error says that there is nothing to abort."""
         try:
-            self._link.end(self._id, commit=commit)
+            self._link.end(self._sequences.current, commit=commit)
         except TransactionFailed as error:
             if error.code == Errors.INVALID_PRODUCER_ID_MAPPING and not commit:
                 # The transactional id has expired, which never happens while a transaction is open: there is nothing to
@@ -260,12 +259,6 @@ class TransactionalProducer(RecordProducer):
             elif error.code != Errors.INVALID_TXN_STATE or self._begun:
                 raise
             # INVALID_TXN_STATE while `_begun` is None: the coordinator never learned of the transaction.
-
-    def _use(self, producer: ProducerId) -> None:
-        """Use a new producer id or epoch; sequence numbers start at 0."""
-        self._id = producer
-        self._producer = producer
-        self._sequences.clear()
 
     def _expect(self, state: State, what: str) -> None:
         """Raise the failure that prevents this call, or ValueError if the call is not allowed in the current state."""
@@ -314,7 +307,7 @@ class TransactionalProducer(RecordProducer):
         new = self._outbox.waiting_partitions() - self._added
         if new:
             self._begun = self._begun or None
-            self._link.add_partitions(self._id, sorted(new))
+            self._link.add_partitions(self._sequences.current, sorted(new))
             self._begun = True
             self._added |= new
 

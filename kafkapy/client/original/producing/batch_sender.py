@@ -13,8 +13,9 @@ from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.original.producing.producer_batch import Item, ProducerBatch
 from kafkapy.client.original.producing.producer_config import ProducerConfig
 from kafkapy.client.producing.outbox import TOO_LARGE
+from kafkapy.client.producing.producer_id import ProducerSequences
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
-from kafkapy.protocol.apis import INIT_PRODUCER_ID, PRODUCE
+from kafkapy.protocol.apis import PRODUCE
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.legacy import build_set
 
@@ -115,14 +116,12 @@ class KafkaBatchSender(BatchSender):
         super().__init__(cluster)
         self._cluster = cluster
         self._config = config
-        self._producer: tuple[int, int] | None = None  # id and epoch
-        self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
+        self._sequences = ProducerSequences()
 
     def give_up(self, batch: ProducerBatch) -> None:
         """Get a new producer id for later batches, as the broker would refuse the gap in the sequence numbers."""
         if batch.numbers is not None:
-            self._producer = None
-            self._sequences.clear()
+            self._sequences.reset()
 
     def _to_leaders(self, by_leader: Mapping[int, list[ProducerBatch]]) -> None:
         sent: list[tuple[Connection, list[ProducerBatch]]] = []
@@ -142,8 +141,8 @@ class KafkaBatchSender(BatchSender):
         """Send a Produce request to a broker and return the connection."""
         connection = self._cluster.connection(node)
         version = connection.version_of(PRODUCE)
-        if self._config.idempotent and self._producer is None:
-            self._producer = self._new_producer_id()
+        if self._config.idempotent:
+            self._sequences.acquire(self._cluster)
         topics: defaultdict[str, list[Any]] = defaultdict(list)
         for batch in batches:
             topic, partition = batch.where
@@ -172,10 +171,9 @@ class KafkaBatchSender(BatchSender):
         append = builder.append
         for _, key, value in batch.items:
             append(now, key, value)
-        if self._producer is not None and batch.numbers is None:
-            sequence = self._sequences[batch.where]
-            batch.numbers = (*self._producer, sequence)
-            self._sequences[batch.where] = (sequence + len(batch.items)) & 0x7FFFFFFF
+        if self._config.idempotent and batch.numbers is None:
+            sequence = self._sequences.next_sequence(batch.where, len(batch.items))
+            batch.numbers = (*self._sequences.current, sequence)
         producer_id, epoch, sequence = batch.numbers or (-1, -1, -1)
         batch.data = builder.build(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
         return batch.data
@@ -193,18 +191,6 @@ class KafkaBatchSender(BatchSender):
             if code not in (Errors.NONE, Errors.DUPLICATE_SEQUENCE_NUMBER):
                 topic, partition = batch.where
                 batch.error = KafkaError(code, f"{topic}-{partition}: {message or message_of(code)}")
-
-    def _new_producer_id(self) -> tuple[int, int]:
-        """Return a producer id and epoch from any broker."""
-        request = INIT_PRODUCER_ID.Request(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
-
-        def ask() -> tuple[int, int]:
-            response = self._cluster.any_connection().call(INIT_PRODUCER_ID, request)
-            if response.error_code:
-                raise KafkaError(response.error_code)
-            return response.producer_id, response.producer_epoch
-
-        return self._cluster.retry(ask)
 
 
 def may_retry(error: Exception | None) -> bool:
