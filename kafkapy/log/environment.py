@@ -85,7 +85,9 @@ class Environment:
         self.failure: LogDirFailure | None = None
         self.cleaner_offsets = CleanerOffsets(files, log_dir)
         self.upkeep = threading.Condition(threading.Lock())  # shared by all logs of the directory: see Upkeep
-        self.shortage = ShortageReport(log_dir, clock)
+        self.shortage = ShortageReport(
+            log_dir, clock, lambda fn, delay_s: scheduler.schedule("full-disk-check", fn, delay_s)
+        )
         self._on_failure = on_failure
         self.on_flush_ms = on_flush_ms
 

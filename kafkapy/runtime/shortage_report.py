@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from kafkapy.runtime.threads import NoThread
 
 if TYPE_CHECKING:
     from kafkapy.runtime.clock import Clock
@@ -14,7 +17,7 @@ log = logging.getLogger("kafkapy.runtime.shortage")
 
 REPEAT_S = 60.0
 # A full disk still accepts data that fits into allocated blocks, and small records where large ones do not fit. So the
-# shortage counts as over when a write succeeds and none was refused for this long.
+# shortage counts as over when a write has succeeded since the last refusal, and none was refused for this long.
 QUIET_S = 5.0
 
 
@@ -24,23 +27,43 @@ class ShortageReport:
     There is one report for everything in a directory: logs of clients and coordinators, checkpoints, metadata.
     """
 
-    __slots__ = ("_began", "_clock", "_directory", "_last", "_lock", "_logged_at", "_refused", "_unreported", "lasts")
+    __slots__ = (
+        "_began",
+        "_call_later",
+        "_check_is_due",
+        "_clock",
+        "_directory",
+        "_last",
+        "_lock",
+        "_logged_at",
+        "_refused",
+        "_succeeded",
+        "_unreported",
+        "lasts",
+    )
 
-    def __init__(self, directory: str, clock: Clock) -> None:
+    def __init__(
+        self, directory: str, clock: Clock, call_later: Callable[[Callable[[], object], float], object] | None = None
+    ) -> None:
+        """`call_later(fn, delay_s)` schedules a call. Without it, the end is only noticed by a write."""
         self.lasts = False  # True during a shortage; only then `written` has to be called
         self._directory = directory
         self._clock = clock
+        self._call_later = call_later
         self._lock = threading.Lock()
         self._began = 0.0
         self._last = 0.0  # time of the last refused write
         self._logged_at = 0.0  # time of the last log line
         self._refused = 0
         self._unreported = 0  # writes refused since the last log line
+        self._succeeded = False  # True if a write has succeeded since the last refused one
+        self._check_is_due = False  # True if a call of `_check` is scheduled
 
     def refused(self, doing: str, reason: str, count: int = 1) -> None:
         """Report that `count` writes failed with `reason`; `doing` describes them, as in "appending to t-0"."""
         with self._lock:
             now = self._last = self._clock.monotonic()
+            self._succeeded = False
             began = not self.lasts
             if began:
                 self.lasts = True
@@ -74,13 +97,25 @@ class ShortageReport:
             )
 
     def written(self) -> None:
-        """Report that a write has succeeded. Needs to be called only while `lasts`."""
+        """Report that a write has succeeded. Needs to be called only while `lasts`.
+
+        If a write was refused less than QUIET_S ago, the end is logged later, even if nobody writes anything then.
+        """
         with self._lock:
-            now = self._clock.monotonic()
-            if not self.lasts or now - self._last < QUIET_S:
+            if not self.lasts:
                 return
-            self.lasts = False
+            wait_s = self._last + QUIET_S - self._clock.monotonic()
+            if wait_s > 0:
+                self._succeeded = True
+                if self._check_is_due or self._call_later is None:
+                    return
+                self._check_is_due = True
+            else:
+                self.lasts = False
             refused, lasted = self._refused, self._last - self._began
+        if wait_s > 0:
+            self._schedule_check(wait_s)
+            return
         log.warning(
             "%s can be written again; bytes free: %s; writes refused: %d, in %.0f s",
             self._directory,
@@ -88,6 +123,21 @@ class ShortageReport:
             refused,
             lasted,
         )
+
+    def _schedule_check(self, delay_s: float) -> None:
+        assert self._call_later is not None
+        try:
+            self._call_later(self._check, delay_s)
+        except NoThread:  # the write that was reported must not fail for this
+            self._check_is_due = False
+
+    def _check(self) -> None:
+        """Log the end, unless a write was refused since the last one that succeeded."""
+        with self._lock:
+            self._check_is_due = False
+            succeeded = self._succeeded
+        if succeeded:
+            self.written()
 
 
 def free_bytes(directory: str) -> str:

@@ -20,6 +20,7 @@ from kafkapy.log.retention.policy import KafkaRetention
 from kafkapy.log.settings import LogSettings
 from kafkapy.log.storage.files import Files
 from kafkapy.runtime.clock import ManualClock
+from kafkapy.runtime.shortage_report import QUIET_S
 
 from .support import NOW, FailingFiles, ManualScheduler, batch, values_of
 
@@ -441,6 +442,54 @@ def test_a_full_disk_at_a_checkpoint_keeps_the_old_one(dirs):
     assert broker.failed == []
     broker.manager.checkpoint()
     assert (dirs[0] / HIGH_WATERMARKS).read_text() == "0\n1\nt 0 1\n"
+    broker.manager.close()
+
+
+def test_a_full_disk_is_over_when_a_refused_checkpoint_can_be_written(dirs, caplog):
+    files = FailingFiles(only={"write"})
+    broker = Broker(dirs[0], files=files)
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    log.append([batch("a")], 0)
+    log.set_high_watermark(1)
+    files.count, files.fail_at = 0, 1
+    broker.manager.checkpoint()
+    broker.clock.advance(QUIET_S)
+    broker.manager.checkpoint()
+    assert [("cannot be" in line, "can be written again" in line) for line in caplog.messages] == [
+        (True, False),
+        (False, True),
+    ]
+    broker.manager.close()
+
+
+def test_a_checkpoint_that_fits_does_not_end_the_shortage_of_records(dirs, caplog):
+    files = FailingFiles(only={"write"})
+    broker = Broker(dirs[0], files=files)
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    files.count, files.fail_at = 0, 1
+    (refused,) = log.append([batch("a")], 0)
+    assert refused.code == Errors.KAFKA_STORAGE_ERROR
+    broker.clock.advance(QUIET_S)
+    broker.manager.checkpoint()
+    assert (dirs[0] / HIGH_WATERMARKS).read_text() == "0\n1\nt 0 0\n"
+    assert "can be written again" not in caplog.text
+    log.append([batch("a")], 0)
+    assert "can be written again" in caplog.text
+    broker.manager.close()
+
+
+def test_a_full_disk_is_over_some_seconds_after_the_producers_have_caught_up(dirs, caplog):
+    files = FailingFiles(only={"write"})
+    broker = Broker(dirs[0], files=files)
+    log = broker.manager.create("t", 0, TOPIC_ID, CONFIG)
+    files.count, files.fail_at = 0, 1
+    (refused,) = log.append([batch("a")], 0)
+    assert refused.code == Errors.KAFKA_STORAGE_ERROR
+    log.append([batch("a")], 0)
+    assert "can be written again" not in caplog.text
+    broker.clock.advance(QUIET_S)
+    broker.scheduler.run("full-disk-check")
+    assert "can be written again" in caplog.text
     broker.manager.close()
 
 

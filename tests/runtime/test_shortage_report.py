@@ -1,12 +1,14 @@
 """A full disk is reported when it begins, once a minute, and when it is over."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.shortage_report import QUIET_S, REPEAT_S, ShortageReport, free_bytes
+from kafkapy.runtime.threads import NoThread
 
 FULL = "No space left on device"
 
@@ -15,7 +17,19 @@ class Bench:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self._caplog = caplog
         self.clock = ManualClock()
-        self.report = ShortageReport("/data", self.clock)
+        self.scheduled: list[tuple[float, Callable[[], object]]] = []
+        self.report = ShortageReport("/data", self.clock, self.call_later)
+
+    def call_later(self, fn: Callable[[], object], delay_s: float) -> None:
+        self.scheduled.append((self.clock.monotonic() + delay_s, fn))
+
+    def advance(self, seconds: float) -> None:
+        """Lets time go by, and makes the calls that are due then."""
+        self.clock.advance(seconds)
+        due = [call for call in self.scheduled if call[0] <= self.clock.monotonic()]
+        for call in due:
+            self.scheduled.remove(call)
+            call[1]()
 
     def refuse(self, times: int = 1, doing: str = "appending to t-0") -> None:
         for _ in range(times):
@@ -87,6 +101,53 @@ def test_writes_that_still_fit_do_not_end_it(bench: Bench) -> None:
         bench.report.written()
     assert len(bench.said()) == 1 + 100 * QUIET_S / 2 // REPEAT_S
     assert bench.report.lasts
+
+
+def test_the_end_is_shown_though_nobody_writes_any_more(bench: Bench) -> None:
+    bench.refuse(3)
+    bench.clock.advance(1)
+    for _ in range(100):  # there is room, and everybody catches up at once
+        bench.report.written()
+    assert len(bench.scheduled) == 1
+    assert [level for level, _ in bench.said()] == ["ERROR"]
+    bench.advance(QUIET_S - 1)
+    assert bench.said() == [("WARNING", "/data can be written again; bytes free: 4096; writes refused: 3, in 0 s")]
+    assert not bench.report.lasts
+
+
+def test_a_refusal_after_the_last_write_keeps_it_going(bench: Bench) -> None:
+    bench.refuse()
+    bench.report.written()
+    bench.clock.advance(QUIET_S / 2)
+    bench.refuse()
+    bench.said()
+    bench.advance(QUIET_S * 2)
+    assert (bench.said(), bench.report.lasts) == ([], True)
+
+
+def test_the_quiet_time_begins_at_the_last_refusal(bench: Bench) -> None:
+    bench.refuse()
+    bench.report.written()
+    bench.clock.advance(QUIET_S / 2)
+    bench.refuse()
+    bench.report.written()
+    bench.said()
+    bench.advance(QUIET_S / 2)
+    assert bench.said() == []
+    bench.advance(QUIET_S / 2)
+    assert [level for level, _ in bench.said()] == ["WARNING"]
+
+
+def test_a_write_does_not_fail_because_no_thread_can_be_started(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_thread(fn: Callable[[], object], delay_s: float) -> None:
+        raise NoThread("scheduler-0", "out of memory")
+
+    monkeypatch.setattr(bench.report, "_call_later", no_thread)
+    bench.refuse()
+    bench.report.written()
+    bench.clock.advance(QUIET_S)
+    bench.report.written()
+    assert [level for level, _ in bench.said()] == ["ERROR", "WARNING"]
 
 
 def test_the_next_shortage_is_another_one(bench: Bench) -> None:

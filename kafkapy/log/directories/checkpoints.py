@@ -76,6 +76,7 @@ class OffsetCheckpoint:
         self._files = files
         self.path = os.path.join(log_dir, name)
         self.stale: set[tuple[str, int]] = set()  # removed logs that may still be in the file
+        self.refused = False  # True if the last write failed because the disk is full
         self._written: bytes | None = None
 
     def read(self) -> dict[tuple[str, int], int]:

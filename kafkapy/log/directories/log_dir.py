@@ -172,6 +172,13 @@ class LogDir:
             if isinstance(refusal, LogDirFailure):
                 raise refusal from error
             _log.debug("%s", refusal.message)  # the shortage itself is already reported
+            checkpoint.refused = True
+        else:
+            # Only a checkpoint that was refused before says something about the shortage: these few bytes often fit
+            # where records do not.
+            if checkpoint.refused:
+                checkpoint.refused = False
+                self.env.shortage.written()
 
     def mark_clean(self) -> None:
         """Write the clean-shutdown marker. Raises OSError."""
