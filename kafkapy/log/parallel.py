@@ -37,7 +37,7 @@ def run_all(jobs: Iterable[Callable[[], object]], threads: int, name: str) -> No
         try:
             helper.start()
         except NoThread as error:
-            _log.warning("%s goes on with %d of %d threads: %s", name, number, threads, error)
+            _log.warning("%s continues with %d of %d threads: %s", name, number, threads, error)
             break
         helpers.append(helper)
     work()

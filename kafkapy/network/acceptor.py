@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from kafkapy._ext import syscalls
 from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.metrics import METRICS
 from kafkapy.network.processor import Processor
 from kafkapy.network.settings import Listener, NetworkSettings
-from kafkapy.runtime.counters import Registry
+from kafkapy.runtime.counters import Counter, Registry
 from kafkapy.runtime.logs import fields
 from kafkapy.runtime.threads import Thread
 
@@ -48,13 +49,9 @@ class Acceptor:
         self._stopping = False
         self._watched: set[int] = set()
         self._thread = Thread(self._run, "kafkapy-acceptor")
-        self._accepted = counters.counter("network_connections_accepted", "Connections that were let in")
-        self._rejected = counters.counter(
-            "network_connections_rejected", "Connections that were closed at once, their address having its share"
-        )
-        self._paused = counters.counter(
-            "network_acceptor_pauses", "Times that a listener was left alone for want of connections or descriptors"
-        )
+        self._accepted = counters.register(METRICS["network_connections_accepted"], Counter())
+        self._rejected = counters.register(METRICS["network_connections_rejected"], Counter())
+        self._paused = counters.register(METRICS["network_acceptor_pauses"], Counter())
 
     def start(self) -> None:
         self._epoll.register(self._event, select.EPOLLIN)
@@ -95,7 +92,7 @@ class Acceptor:
                     if fd in self._sockets and not self._stopping:
                         exhausted |= not self._accept_from(*self._sockets[fd])
             except Exception:
-                log.exception("the acceptor failed and goes on")
+                log.exception("an iteration of the acceptor's loop failed")
                 exhausted = True
 
     def _watch_those_with_room(self, descriptors_left: bool) -> None:

@@ -198,7 +198,7 @@ class Processor:
                 self._close_idle()
                 self._trim_buffers()
             except Exception:
-                log.exception("the network thread %d failed and goes on", self.index)
+                log.exception("network thread %d: an iteration of its loop failed", self.index)
         self._close_all()
 
     def _poll(self) -> None:
@@ -320,7 +320,7 @@ class Processor:
                 try:
                     call()
                 except Exception:
-                    log.exception("what was to be told of a closed connection failed", extra=conn.who)
+                    log.exception("a callback for a closed connection failed", extra=conn.who)
 
     def mute(self, conn: Connection, until: float) -> None:
         """Receive nothing from the connection until the monotonic time `until`. Its replies are still sent."""

@@ -140,7 +140,9 @@ def _fill(target: Tree, source: Mapping[str, NodeData]) -> None:
         target.commit(operations)
     left = difference(source, persistent_nodes(target))
     if left:
-        raise RelocationError(f"somebody else changes the metadata at the same time: {_first(left)} is not as it was")
+        raise RelocationError(
+            f"another program is changing the metadata at the same time: {_first(left)} is not as it was"
+        )
 
 
 def _plan(source: Mapping[str, NodeData], target: Mapping[str, NodeData]) -> Moved:

@@ -121,8 +121,8 @@ def load(
     """Load topics into Parquet files, a directory for each topic and date (UTC), each record exactly once.
 
     Run it again to load new records. It may be killed at any moment: the next run continues, no row is lost or
-    duplicated, and readers of the Parquet files see complete files only. The state is kept in DIR.kafkapy, beside DIR,
-    and so are values that do not fit --json or --avro (rejected/: topic, partition, offset, reason).
+    duplicated, and readers of the Parquet files see complete files only. The state is kept in DIR.kafkapy, next to
+    DIR, and so are values that do not fit --json or --avro (rejected/: topic, partition, offset, reason).
 
     Times are as in 2024-01-31T12:00:00Z, or @MILLISECONDS.
 

@@ -1,4 +1,4 @@
-"""The system starts no more threads: what has some goes on with them, what has none says so and can be tried again."""
+"""The system starts no more threads: a pool with some threads continues with them, one with none can be tried again."""
 
 import logging
 import threading
@@ -215,7 +215,7 @@ def test_jobs_are_done_by_the_threads_that_there_are(caplog: pytest.LogCaptureFi
         run_all([lambda number=number: done.append(number) for number in range(10)], 4, "closing")  # type: ignore[misc]
     assert sorted(done) == list(range(10))
     (said,) = warnings(caplog)
-    assert said.startswith("closing goes on with 2 of 4 threads: ")
+    assert said.startswith("closing continues with 2 of 4 threads: ")
 
 
 def test_logs_are_loaded_by_the_threads_that_there_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

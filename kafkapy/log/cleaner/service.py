@@ -80,7 +80,7 @@ class LogCleaner:
         """
         if settings == self.settings:
             return True
-        _log.info("the cleaner begins anew with %s", settings)
+        _log.info("the cleaner restarts with %s", settings)
         self.stop()
         self.settings = settings
         self.throttle.set_rate(settings.max_bytes_per_second)
@@ -140,7 +140,7 @@ class LogCleaner:
                 self.postpone(log, refusal.message)
         # for instance damage: an error in one log must not keep the others from being cleaned
         except Exception as reason:
-            _log.exception("it cannot be told what there is to clean of %s", log.name)
+            _log.exception("cannot determine what to clean of %s", log.name)
             self.mark_uncleanable(log, f"{type(reason).__name__}: {reason}")
         return None
 

@@ -40,7 +40,7 @@ def _repair(log: PartitionLog, segment: Segment) -> None:
         return
     found = segment.files.scan(segment.handle(), 0, size, segment.base_offset, segment.index_interval, False)
     if found.stopped_by is not None:
-        _log.error("%s: %s; it cannot be made anew: %s", segment.path(names.LOG), damage, found.stopped_by)
+        _log.error("%s: %s; it cannot be rebuilt: %s", segment.path(names.LOG), damage, found.stopped_by)
         return
     room = max(len(found.offset_entries) // 8 + 1, len(found.time_stamps) // 8 + 2) * TimeIndex.width
     place = _Beside(segment)
@@ -67,7 +67,7 @@ def _repair(log: PartitionLog, segment: Segment) -> None:
             old.let_go()
             old.open(index.count * index.width)
     segment.indexes_changed()
-    _log.warning("%s: %s; the indexes are made anew from %d batches", segment.path(names.LOG), damage, found.batches)
+    _log.warning("%s: %s; rebuilt the indexes from %d batches", segment.path(names.LOG), damage, found.batches)
 
 
 class _Beside:

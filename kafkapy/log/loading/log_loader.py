@@ -293,8 +293,8 @@ class LogLoader:
         if found is not None and found[0] + found[1] < segment.size:
             raise KafkaError(
                 Errors.KAFKA_STORAGE_ERROR,
-                f"{self._directory} has segments that overlap: {segment.file_name} goes on behind offset {end}, where "
-                f"the log ends: move those away that do not belong to it",
+                f"{self._directory} has segments that overlap: {segment.file_name} has records after offset {end}, "
+                f"where the log ends: move the segments away that do not belong to it",
             )
 
     def _drop_damaged(self, later: tuple[Segment, ...]) -> None:

@@ -47,8 +47,8 @@ def transactions_since(place: Place, start: int) -> Transactions:
     first, began = _known_begin(segments, start)
     aborted: list[Aborted] = []
     for segment, following in zip(segments[first:], [*segments[first + 1 :], None], strict=True):
-        told = None if following is None else _told(segment, following)
-        found = told or _scanned(segment, began)
+        known = None if following is None else _from_index(segment, following)
+        found = known or _scanned(segment, began)
         aborted += found.aborted
         began = found.open
     return Transactions([one for one in aborted if one[2] >= start], began)
@@ -76,7 +76,7 @@ def _open_before(segment: Segment) -> dict[int, int] | None:
     return {one.producer_id: one.current_txn_first_offset for one in producers if one.current_txn_first_offset >= 0}
 
 
-def _told(segment: Segment, following: Segment) -> Transactions | None:
+def _from_index(segment: Segment, following: Segment) -> Transactions | None:
     """Return the transactions of a sealed segment from its files, None if they are missing or damaged."""
     ended = _indexed(segment, following.base_offset) if segment.path.with_suffix(OFFSET_INDEX).exists() else None
     began = None if ended is None else _open_before(following)

@@ -108,9 +108,9 @@ class SegmentFiles(NamedFile):
 
     def damaged(self) -> None:
         """Call the `on_damage` callback, only the first time. An index calls this when a search finds damage."""
-        told, self.on_damage = self.on_damage, None
-        if told is not None:
-            told(self)
+        on_damage, self.on_damage = self.on_damage, None
+        if on_damage is not None:
+            on_damage(self)
 
     # --- durability
 

@@ -98,9 +98,9 @@ def _epochs(
 def _topic_id(name: str, partitions: Mapping[int, FoundPartition], known: KnownTopic | None) -> bytes | None:
     ids = {one.topic_id: one.directory for one in partitions.values() if one.topic_id is not None}
     if len(ids) > 1:
-        told = " and ".join(f"{encode_id(topic_id)} in {directory}" for topic_id, directory in list(ids.items())[:2])
+        some = " and ".join(f"{encode_id(topic_id)} in {directory}" for topic_id, directory in list(ids.items())[:2])
         raise AdoptionError(
-            f"the partitions of {name} are of different topics of that name ({told}): move those of the one that was "
+            f"the partitions of {name} are of different topics of that name ({some}): move those of the one that was "
             "deleted away"
         )
     stored = next(iter(ids), None)
@@ -108,7 +108,7 @@ def _topic_id(name: str, partitions: Mapping[int, FoundPartition], known: KnownT
     if stored is not None and in_zookeeper is not None and stored != in_zookeeper:
         raise AdoptionError(
             f"{ids[stored]} is of a topic {name} with the id {encode_id(stored)}, but in ZooKeeper {name} has the id "
-            f"{encode_id(in_zookeeper)}: is it another cluster, or was the topic deleted and made anew?"
+            f"{encode_id(in_zookeeper)}: is it another cluster, or was the topic deleted and created again?"
         )
     return stored or in_zookeeper
 

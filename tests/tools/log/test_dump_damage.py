@@ -181,7 +181,7 @@ def test_a_time_index_is_read_beside_a_damaged_offset_index(kafkapy, partition, 
 def test_an_index_needs_its_log_beside_it(kafkapy, partition):
     (partition / f"{NAME}.log").unlink()
     code, _, err = kafkapy("log", "dump", partition / f"{NAME}.index")
-    assert (code, f"{NAME}.log is not beside it" in err) == (1, True)
+    assert (code, f"{NAME}.log is not in the same directory" in err) == (1, True)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

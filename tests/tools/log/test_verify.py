@@ -95,8 +95,8 @@ def test_every_damage_of_the_recovery_set_is_told_where_it_is(kafkapy):
         f"bad-index-0/{NAME}.index: the entry at position 0 has relative offset -1 and position -1.",
         f"bad-index-0/{NAME}.index: the entry at position 8 has relative offset -1 and position -1.",
         "bad-index-0/00000000000000000024.timeindex: has 13 bytes, which are not whole entries of 12 bytes.",
-        f"no-index-0/{NAME}.index: is missing beside {NAME}.log.",
-        "no-index-0/00000000000000000016.index: is missing beside 00000000000000000016.log.",
+        f"no-index-0/{NAME}.index: is missing, {NAME}.log exists.",
+        "no-index-0/00000000000000000016.index: is missing, 00000000000000000016.log exists.",
         f"torn-tail-0/{last}: 915 bytes at position 0 are no whole batch.",
         f"zero-tail-0/{last}: the batch at position 922 has a length of 0 bytes, which is that of no entry: "
         "the rest of the file cannot be read.",

@@ -126,5 +126,5 @@ def _last_entry(path: Path, layout: Struct) -> tuple[int, ...] | None:
 def _log_beside(path: Path) -> Path:
     log = path.with_suffix(".log")
     if not log.exists():
-        raise ToolError(f"{path} cannot be checked: {log.name} is not beside it.")
+        raise ToolError(f"{path} cannot be checked: {log.name} is not in the same directory.")
     return log

@@ -88,7 +88,7 @@ def _check_names(directory: Path, segments: list[tuple[int, Path]], report: Repo
     for _, path in segments:
         index = path.with_suffix(names.OFFSET_INDEX)
         if path.stat().st_size and not index.exists():
-            report.add(index, f"is missing beside {path.name}")
+            report.add(index, f"is missing, {path.name} exists")
     bases = {base for base, _ in segments}
     for path in sorted(directory.iterdir()):
         offset = names.offset_of(path.name) if path.suffix in names.INDEXES else None

@@ -129,12 +129,12 @@ def _check_beside(path: Path, report: Report) -> None:
     if path.suffix in names.INDEXES[:2]:
         log = path.with_suffix(names.LOG)
         if not log.exists():
-            raise ToolError(f"{path} cannot be checked: {log.name} is not beside it.")
+            raise ToolError(f"{path} cannot be checked: {log.name} is not in the same directory.")
         segments = [(base_offset_of(log), log)]
     else:
         segments = segments_in(directory)
         if not segments:
-            raise ToolError(f"{path} cannot be checked: there are no .log files beside it.")
+            raise ToolError(f"{path} cannot be checked: there are no .log files in the same directory.")
     elsewhere: list[Problem] = []
 
     def found(problem: Problem) -> None:
