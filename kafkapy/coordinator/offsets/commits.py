@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkapy._ext.offset_commit import encode_key, encode_value
 from kafkapy.coordinator.coordinator_log import coordinator_error
-from kafkapy.coordinator.offsets.store import GroupOffset, TopicPartition
+from kafkapy.coordinator.offsets.store import GroupOffset, PendingCommit
 from kafkapy.coordinator.shard import TOO_LARGE, Effects
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol.strings import fits
@@ -73,19 +73,12 @@ def commit(machine: GroupMachine, prepared: Prepared, done: Codes) -> Effects | 
     if not records:
         done(codes)
         return None
-    store, group_id, producer = machine.offsets, request.group_id, request.producer
-    staged: list[TopicPartition] = []
-    if producer is None:
-        store.commit_begins(group_id, accepted)
-    else:
-        staged = [(offset.topic, offset.partition) for offset in accepted]
-        store.staging_begins(producer.id, group_id, staged)
+    store, producer = machine.offsets, request.producer
+    pending = PendingCommit(request.group_id, accepted, producer.id if producer is not None else None)
+    store.commit_begins(pending)
 
     def then(error: KafkaError | None) -> None:
-        if producer is None:
-            store.commit_ends(group_id, accepted)
-        elif error is not None:
-            store.staging_failed(producer.id, group_id, staged)
+        store.commit_ends(pending, applied=error is None)
         if error is None:
             machine.counts.commits += len(records)
             done(codes)

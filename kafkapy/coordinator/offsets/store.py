@@ -7,7 +7,6 @@ Source: Kafka's GroupMetadata (pendingOffsetCommits and pendingTransactionalOffs
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,18 +30,33 @@ class GroupOffset(NamedTuple):
     committed: CommittedOffset
 
 
+class PendingCommit:
+    """A commit being appended. `producer_id` is the producer whose transaction it is part of, or None."""
+
+    __slots__ = ("deleted", "group_id", "offsets", "producer_id")
+
+    def __init__(self, group_id: str, offsets: Sequence[GroupOffset], producer_id: int | None = None) -> None:
+        self.group_id = group_id
+        self.offsets = offsets
+        self.producer_id = producer_id
+        # The partitions whose offsets were deleted while this commit, part of a transaction, was being appended.
+        self.deleted: set[TopicPartition] = set()
+
+    def partitions(self) -> Iterable[TopicPartition]:
+        return ((topic, partition) for topic, partition, _ in self.offsets)
+
+
 class OffsetStore:
     """The offsets of one shard. Methods are called under the shard's lock, or by its load."""
 
     def __init__(self) -> None:
         self.table = OffsetTable()
         # By group: the commits being appended.
-        self._commits: dict[str, list[Sequence[GroupOffset]]] = {}
+        self._commits: dict[str, list[PendingCommit]] = {}
         # By group and partition: in how many open transactions an offset is staged.
         self._staged: dict[str, dict[TopicPartition, int]] = {}
-        # By producer: each staged (group, partition) with its number of commits in the log or being appended. If one of
-        # two appends fails, the offset is still staged by the other.
-        self._transactions: dict[int, Counter[tuple[str, TopicPartition]]] = {}
+        # By producer: what is staged in its transaction.
+        self._transactions: dict[int, set[tuple[str, TopicPartition]]] = {}
 
     def __len__(self) -> int:
         return len(self.table)
@@ -87,7 +101,8 @@ class OffsetStore:
         """Return the number of the group's offsets, including those of commits in progress."""
         count = self.table.count(group_id)
         if self._commits or self._staged:
-            count += sum(map(len, self._commits.get(group_id, ()))) + len(self._staged.get(group_id, ()))
+            count += sum(len(commit.offsets) for commit in self._commits.get(group_id, ()))
+            count += len(self._staged.get(group_id, ()))
         return count
 
     def unstable(self, group_id: str) -> Collection[TopicPartition]:
@@ -96,7 +111,7 @@ class OffsetStore:
         commits = self._commits.get(group_id)
         if not commits:
             return staged
-        return {*staged, *((offset.topic, offset.partition) for each in commits for offset in each)}
+        return {*staged, *(partition for commit in commits for partition in commit.partitions())}
 
     def of_topic(self, topic: str, begin: int) -> tuple[list[tuple[str, int]], int]:
         """Return a page of the (group, partition) pairs with an offset in the topic, committed, staged or being
@@ -105,58 +120,61 @@ class OffsetStore:
         if begin == 0:
             for group_id, commits in self._commits.items():
                 found += [
-                    (group_id, offset.partition) for commit in commits for offset in commit if offset.topic == topic
+                    (group_id, offset.partition)
+                    for commit in commits
+                    for offset in commit.offsets
+                    if offset.topic == topic
                 ]
         return found, after
 
     def tombstones(self, group_id: str) -> list[Record]:
-        """Return tombstones for all offsets of the group, including those being appended."""
+        """Return tombstones for all offsets of the group, including those being appended outside a transaction."""
         doomed = dict.fromkeys((topic, partition) for topic, partition, _ in self.table.of_group(group_id))
-        for commit in self._commits.get(group_id, ()):
-            doomed.update(((offset.topic, offset.partition), None) for offset in commit)
+        doomed.update(dict.fromkeys(self._being_committed(group_id)))
         return [(encode_key(group_id, *partition), None) for partition in doomed]
 
     def tombstones_of(self, group_id: str, partitions: Iterable[TopicPartition]) -> list[Record]:
-        """Return tombstones for those of the partitions that have an offset, or one being appended."""
+        """Return tombstones for those of the partitions that have an offset, or one being appended outside a
+        transaction.
+
+        An offset that is only staged in an open transaction gets no tombstone. It would be useless: a load applies the
+        offset at the marker, which comes later in the log. So an offset whose deletion came before its commit marker is
+        back after a load, as in Kafka, where GroupMetadata.removeOffsets also forgets such an offset in memory, and
+        cleanupGroupMetadata writes tombstones for committed offsets only.
+        """
         get = self.table.get
-        in_progress = {
-            (offset.topic, offset.partition) for commit in self._commits.get(group_id, ()) for offset in commit
-        }
+        being_committed = set(self._being_committed(group_id))
         return [
             (encode_key(group_id, topic, partition), None)
             for topic, partition in partitions
-            if get(group_id, topic, partition) is not None or (topic, partition) in in_progress
+            if get(group_id, topic, partition) is not None or (topic, partition) in being_committed
         ]
+
+    def _being_committed(self, group_id: str) -> Iterable[TopicPartition]:
+        commits = self._commits.get(group_id, ())
+        return (partition for commit in commits if commit.producer_id is None for partition in commit.partitions())
 
     # --- commits in progress
 
-    def commit_begins(self, group_id: str, offsets: Sequence[GroupOffset]) -> None:
-        self._commits.setdefault(group_id, []).append(offsets)
+    def commit_begins(self, commit: PendingCommit) -> None:
+        """Add a commit whose append is about to begin."""
+        self._commits.setdefault(commit.group_id, []).append(commit)
 
-    def commit_ends(self, group_id: str, offsets: Sequence[GroupOffset]) -> None:
-        """Remove a commit that is applied or has failed from the commits in progress."""
-        commits = self._commits[group_id]
-        commits.remove(offsets)
+    def commit_ends(self, commit: PendingCommit, *, applied: bool) -> None:
+        """Remove a commit that has just been applied to the table or has failed, and stage its offsets if it is part of
+        a transaction."""
+        commits = self._commits[commit.group_id]
+        commits.remove(commit)
         if not commits:
-            del self._commits[group_id]
+            del self._commits[commit.group_id]
+        if applied and commit.producer_id is not None:
+            for partition in commit.partitions():
+                self._stage(commit.producer_id, commit.group_id, partition)
+            # The table has them staged now. Everything staged there so far was committed before the deletion.
+            for partition in commit.deleted:
+                self.table.unstage(commit.group_id, *partition)
 
     # --- transactions
-
-    def staging_begins(self, producer_id: int, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Stage the offsets of a transactional commit that is being appended."""
-        for partition in partitions:
-            self._stage(producer_id, group_id, partition)
-
-    def staging_failed(self, producer_id: int, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Undo `staging_begins` after the append has failed."""
-        staged = self._transactions.get(producer_id)
-        if staged is None:  # the transaction has ended meanwhile
-            return
-        for partition in partitions:
-            if staged[group_id, partition] > 1:
-                staged[group_id, partition] -= 1
-            else:
-                self._unstage(producer_id, group_id, partition)
 
     def transaction_ended(self, producer_id: int, committed: bool) -> None:
         """Apply or discard the offsets staged in the producer's transaction."""
@@ -166,29 +184,27 @@ class OffsetStore:
 
     def unstage(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Remove deleted offsets from open transactions, which would otherwise restore them on commit."""
-        staged_here = self._staged.get(group_id)
-        if staged_here is None:
-            return
-        doomed = {(group_id, partition) for partition in partitions if partition in staged_here}
-        if not doomed:
-            return
-        for _, partition in doomed:
+        doomed = set(partitions)
+        for commit in self._commits.get(group_id, ()):
+            if commit.producer_id is not None:
+                commit.deleted |= doomed
+                commit.offsets = [one for one in commit.offsets if (one.topic, one.partition) not in doomed]
+        for partition in doomed & self._staged.get(group_id, {}).keys():
             self.table.unstage(group_id, *partition)
-        for producer_id in list(self._transactions):
-            for _, partition in doomed:
+            for producer_id in list(self._transactions):
                 self._unstage(producer_id, group_id, partition)
 
     def _stage(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
-        staged = self._transactions.setdefault(producer_id, Counter())
+        staged = self._transactions.setdefault(producer_id, set())
         if (group_id, partition) not in staged:
+            staged.add((group_id, partition))
             self._mark(group_id, partition)
-        staged[group_id, partition] += 1
 
     def _unstage(self, producer_id: int, group_id: str, partition: TopicPartition) -> None:
-        staged = self._transactions.get(producer_id)
-        if staged is None or (group_id, partition) not in staged:
+        staged = self._transactions[producer_id]
+        if (group_id, partition) not in staged:
             return
-        del staged[group_id, partition]
+        staged.remove((group_id, partition))
         self._unmark(group_id, partition)
         if not staged:
             del self._transactions[producer_id]

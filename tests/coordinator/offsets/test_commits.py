@@ -1,5 +1,6 @@
 """Commits whose append waits or fails, and the resulting log."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -292,6 +293,44 @@ def test_a_pending_commit_is_deleted_with_its_topic(world: World) -> None:
     world.log.release()
     assert told == [[NONE, NONE]]
     assert world.committed() == {("u", 0): 1}
+
+
+def delete_topic(world: World) -> None:
+    world.offsets.topic_deleted("t", {0})
+
+
+def delete_offsets(world: World) -> None:
+    assert delete(world, ("t", 0)) == (NONE, [NONE])
+
+
+@pytest.mark.parametrize("deletion", [delete_topic, delete_offsets])
+def test_a_pending_commit_of_a_transaction_is_deleted_too(world: World, deletion: Callable[[World], None]) -> None:
+    world.log.held = True
+    told = world.begin_commit(world.offset("t", 0, 5), world.offset("u", 0, 6), producer=Producer(5, 0))
+    deletion(world)
+    assert world.codes("g", ("t", 0), ("u", 0)) == [NONE, Errors.UNSTABLE_OFFSET_COMMIT]
+    again = world.begin_commit(world.offset("t", 0, 1), producer=Producer(6, 0))  # of the topic created again
+    world.log.release()
+    assert (told, again) == ([[NONE, NONE]], [[NONE]])
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == {("u", 0): 6}
+    assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT]
+    world.offsets.transaction_ended(7, 6, True)
+    assert world.committed() == {("t", 0): 1, ("u", 0): 6}
+    assert [value for _, value in world.log.records if value is None] == []  # only committed offsets get tombstones
+
+
+def test_a_commit_in_the_next_transaction_is_unstable_when_the_marker_of_the_last_one_comes_late(world: World) -> None:
+    world.log.held = True
+    world.begin_commit(world.offset("t", 0, 1), producer=Producer(5, 0))
+    world.offsets.transaction_ended(7, 5, True)
+    world.begin_commit(world.offset("t", 0, 2), producer=Producer(5, 0))
+    world.log.release()
+    assert world.committed() == {("t", 0): 1}
+    assert world.codes("g", ("t", 0)) == [Errors.UNSTABLE_OFFSET_COMMIT]
+    world.offsets.transaction_ended(7, 5, True)
+    assert world.committed() == {("t", 0): 2}
+    assert world.codes("g", ("t", 0)) == [NONE]
 
 
 def test_offsets_of_a_deleted_topic_are_not_read_while_their_deletion_waits_for_the_disk(world: World) -> None:

@@ -14,7 +14,7 @@ from kafkapy.coordinator.offset_records import (
     encode_offset,
     encode_offset_key,
 )
-from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore
+from kafkapy.coordinator.offsets.store import GroupOffset, OffsetStore, PendingCommit
 from kafkapy.coordinator.shard import Producer, Record
 from kafkapy.record.batch import BatchBuilder
 from kafkapy.record.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -65,6 +65,20 @@ def loaded(log: Log) -> OffsetStore:
     assert store.replay(memoryview(log.data), lambda key, value: others.append((key, value))) == log.end
     store.loaded()
     return store
+
+
+def pending(*partitions: int, producer: int | None = None) -> PendingCommit:
+    """A commit of group g for these partitions of t."""
+    offsets = [GroupOffset("t", partition, CommittedOffset(1)) for partition in partitions]
+    return PendingCommit("g", offsets, producer)
+
+
+def staged(store: OffsetStore, *offsets: tuple[int, int]) -> None:
+    """Commit (partition, offset) pairs of t in producer 5's transaction."""
+    commit = pending(*(partition for partition, _ in offsets), producer=5)
+    store.commit_begins(commit)
+    store.apply([committed("g", "t", partition, offset) for partition, offset in offsets], Producer(5, 0))
+    store.commit_ends(commit, applied=True)
 
 
 def offsets_of(store: OffsetStore, group: str = "g") -> dict[tuple[str, int], int]:
@@ -135,8 +149,7 @@ def test_the_later_record_wins_and_not_the_later_marker() -> None:
     assert offsets_of(loaded(log)) == {("t", 0): 2, ("t", 1): 1}
 
     store = OffsetStore()
-    store.staging_begins(5, "g", [("t", 0)])
-    store.apply([committed("g", "t", 0, 1)], Producer(5, 0))
+    staged(store, (0, 1))
     store.apply([committed("g", "t", 0, 2)], None)
     store.transaction_ended(5, True)
     assert offsets_of(store) == {("t", 0): 2}
@@ -163,8 +176,7 @@ def test_a_tombstone_in_a_transaction_removes_only_its_staged_offsets() -> None:
 def test_an_offset_committed_twice_in_a_transaction_counts_once_with_the_last_value() -> None:
     store = OffsetStore()
     for offset in range(1000):
-        store.staging_begins(5, "g", [("t", 0)])
-        store.apply([committed("g", "t", 0, offset)], Producer(5, 0))
+        staged(store, (0, offset))
     assert store.table.staged() == [(5, "g", "t", 0)]
     store.transaction_ended(5, True)
     assert offsets_of(store) == {("t", 0): 999}
@@ -181,25 +193,25 @@ def test_a_marker_without_offsets_and_a_second_marker_change_nothing() -> None:
 
 def test_a_pending_commit_is_unstable_until_it_ends() -> None:
     store = OffsetStore()
-    first, second = [GroupOffset("t", 0, CommittedOffset(1))], [GroupOffset("t", 0, CommittedOffset(2))]
-    store.commit_begins("g", first)
-    store.commit_begins("g", second)
+    first, second = pending(0), pending(0)
+    store.commit_begins(first)
+    store.commit_begins(second)
     assert ("t", 0) in store.unstable("g")
     assert ("t", 1) not in store.unstable("g")
     assert store.count("g") > 0
-    store.commit_ends("g", first)
+    store.commit_ends(first, applied=True)
     assert ("t", 0) in store.unstable("g")
-    store.commit_ends("g", second)
+    store.commit_ends(second, applied=True)
     assert ("t", 0) not in store.unstable("g")
     assert store.count("g") == 0
 
 
 def test_a_failed_commit_in_a_transaction_keeps_its_earlier_commits() -> None:
     store = OffsetStore()
-    store.staging_begins(5, "g", [("t", 0)])
-    store.apply([committed("g", "t", 0, 1)], Producer(5, 0))
-    store.staging_begins(5, "g", [("t", 0), ("t", 1)])
-    store.staging_failed(5, "g", [("t", 0), ("t", 1)])
+    staged(store, (0, 1))
+    failing = pending(0, 1, producer=5)
+    store.commit_begins(failing)
+    store.commit_ends(failing, applied=False)
     assert ("t", 0) in store.unstable("g")
     assert ("t", 1) not in store.unstable("g")
     store.transaction_ended(5, True)
@@ -209,8 +221,7 @@ def test_a_failed_commit_in_a_transaction_keeps_its_earlier_commits() -> None:
 
 def test_a_deleted_offset_is_not_restored_by_a_marker() -> None:
     store = OffsetStore()
-    store.staging_begins(5, "g", [("t", 0), ("t", 1)])
-    store.apply([committed("g", "t", 0, 1), committed("g", "t", 1, 1)], Producer(5, 0))
+    staged(store, (0, 1), (1, 1))
     store.unstage("g", [("t", 0)])
     assert ("t", 0) not in store.unstable("g")
     store.transaction_ended(5, True)
