@@ -199,6 +199,23 @@ def test_a_log_can_begin_anew_at_the_offset_of_its_first_segment(tmp_path):
     assert values_of(bench.load()) == [(0, b"a")]
 
 
+def test_the_files_of_an_emptied_log_are_removed_after_the_list_of_segments_is_replaced(tmp_path):
+    """With file.delete.delay.ms=0 a pool thread may remove them at once, while others read and flush the log."""
+    bench = Bench(tmp_path, file_delete_delay_ms=0)
+    log = filled(bench, 3)
+    listed_when_removed = []
+
+    def run_at_once(name, fn, delay_s=0.0):
+        if name.startswith("delete-segments"):
+            listed_when_removed.append(log.segments.base_offsets)
+        fn()
+
+    bench.scheduler.schedule = run_at_once
+    log.truncate_fully(20)
+    assert listed_when_removed == [[20]]
+    assert not [name for name in bench.names() if name.endswith(".deleted")]
+
+
 def test_a_flush_under_way_says_nothing_of_records_that_came_after_a_truncation(tmp_path):
     class TruncatesMeanwhile(Files):
         def sync(self, file):

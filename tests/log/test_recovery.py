@@ -326,3 +326,26 @@ def test_a_damaged_segment_without_an_index_ends_the_log(tmp_path):
     again = Bench(tmp_path, **SETTINGS).load(clean=False, recovery_point=third.base_offset + 1)
     assert again.segments.base_offsets == log.segments.base_offsets[:3]
     assert third.base_offset < again.log_end_offset < log.segments.base_offsets[3]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_a_recovery_point_at_the_end_of_the_log_does_not_vouch_for_its_last_indexes(tmp_path, suffix, is_rolled):
+    """All records were flushed before the kill. With `is_rolled` the last ones are right before an empty segment."""
+    settings = {"index_interval_bytes": 100}
+    log = Bench(tmp_path, **settings).load()
+    for number in range(30):
+        log.append([batch(number, timestamp=NOW + number)], 0)
+    log.close()
+    index = tmp_path / "t-0" / f"{0:020d}{suffix}"
+    intact = index.read_bytes()
+    index.write_bytes(bytes(len(intact)))
+    if is_rolled:
+        for empty in (".log", ".index", ".timeindex"):
+            (tmp_path / "t-0" / f"{30:020d}{empty}").touch()
+    again = Bench(tmp_path, **settings).load(clean=False, recovery_point=30)
+    assert again.segments.base_offsets == ([0, 30] if is_rolled else [0])
+    assert (again.log_end_offset, again.recovery_point) == (30, 30)
+    assert again.segments.items[0].damage() is None
+    again.close()
+    assert index.read_bytes() == intact

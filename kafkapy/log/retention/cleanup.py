@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkapy.log.producers.producer_rebuild import rebuild_producer_state
 from kafkapy.log.retention.policy import RetentionPolicy, Rule
-from kafkapy.log.segments.deletion import delete_segments
+from kafkapy.log.segments.deletion import delete_segments, mark_deleted, remove_later
 from kafkapy.log.segments.segment import Segment
 from kafkapy.log.segments.segment_list import SegmentList
 
@@ -89,13 +89,14 @@ def truncate_fully(log: PartitionLog, offset: int) -> None:
     # that still has the old list could then open the new file by that name. So all files are opened and pinned now.
     for segment in gone:
         segment.pin_all()
-    delete_segments(log.env, gone, log.snapshots, log.config.file_delete_delay_ms, f"{log.name} is emptied")
+    marked = mark_deleted(gone, log.snapshots, f"{log.name} is emptied")
     new = Segment.create(log.env.files, log.directory, offset, log.config, log.clock)
     log.leader_epochs.clear()
     log.snapshots.delete_all()
     log.env.files.sync_dir(log.directory)
     log.producers.clear(offset)
     log.restart_locked(new)
+    remove_later(log.env, gone, marked, log.config.file_delete_delay_ms)
     _rebuild_producers(log)
 
 

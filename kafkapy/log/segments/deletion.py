@@ -26,8 +26,16 @@ def delete_segments(
 
     Raises OSError if a rename fails.
     """
+    remove_later(env, gone, mark_deleted(gone, snapshots, why), delay_ms)
+
+
+def mark_deleted(gone: Sequence[Segment], snapshots: SnapshotFiles, why: str) -> list[str]:
+    """Rename the files of these segments to `.deleted`, and return the new paths of the renamed snapshots.
+
+    Raises OSError.
+    """
     if not gone:
-        return
+        return []
     shown = ", ".join(map(repr, gone[:_SHOWN]))
     more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
     _log.info("deleting %s%s: %s", shown, more, why)
@@ -37,11 +45,21 @@ def delete_segments(
         snapshot = snapshots.mark_deleted(segment.base_offset)
         if snapshot is not None:
             marked.append(snapshot)
+    return marked
+
+
+def remove_later(env: Environment, gone: Sequence[Segment], snapshots: Sequence[str], delay_ms: int) -> None:
+    """Remove the renamed files after the delay, without which another thread may remove them at once.
+
+    So the segments must have left the list: whoever misses the file of a listed segment takes the directory offline.
+    """
+    if not gone:
+        return
 
     def remove() -> None:
         for segment in gone:
             segment.delete()
-        for path in marked:
+        for path in snapshots:
             env.files.unlink(path)
 
     env.later(f"delete-segments in {gone[0].directory}", remove, delay_ms)
