@@ -58,7 +58,7 @@ class Changes:
             except TreeError as error:
                 self._answered.append((change, None, error))
                 if not isinstance(error, TreeUnavailable):  # a retry has to see the nodes that made this change fail
-                    touched.update(read for operation in change.operations for read in both(_known_path(operation)))
+                    touched.update(_reads_of(change.operations))
             except Unanswered:
                 if change.tries < _MAX_TRIES:
                     self._unsure.append((change._replace(tries=change.tries + 1), since))
@@ -71,6 +71,8 @@ class Changes:
                 self._answered.append(
                     (change, None, TreeUnavailable("/", f"ZooKeeper refuses the change: {named(error)}"))
                 )
+                # It was sent, so ZooKeeper may have made it. A later change must not be visible without it.
+                touched.update(_reads_of(change.operations))
             else:
                 self._answered.append((change, results, None))
                 touched.update(_touched(change.operations, results))
@@ -111,6 +113,12 @@ class Changes:
         if results is not None:
             call(change.done, results, None)
         return results is not None
+
+
+def _reads_of(operations: Sequence[Operation]) -> Iterator[Read]:
+    """Yield the reads of all nodes that a change without results names."""
+    for operation in operations:
+        yield from both(_known_path(operation))
 
 
 def _known_path(operation: Operation) -> str:

@@ -224,29 +224,40 @@ class Session:
             self._on_event(event.type, event.path)
 
     def _make_chroot(self) -> None:
-        """Create the chroot as Kafka does, through a separate session without a chroot."""
+        """Create the chroot as Kafka does, through a separate session without a chroot. After a lost connection, try
+        again for as long as a connection may take."""
         if not self._chroot:
             return
         client = connected(self._settings, self._settings.servers, _ignore)
+        deadline = time.monotonic() + self._settings.connection_timeout_ms / 1000
         try:
-            parts = self._chroot.strip("/").split("/")
-            for depth in range(1, len(parts) + 1):
-                path = "/" + "/".join(parts[:depth])
-                if client.exists(path) is None:
-                    if not self._settings.make_chroot:
-                        raise NoChroot(
-                            f"the chroot {self._chroot} does not exist in ZooKeeper at {self._settings.servers}"
-                        )
-                    try:
-                        client.create(path, None, acl=self._acl(path))  # data null, as in Kafka
-                    except NodeExistsError:
-                        pass  # created by another broker meanwhile
-        except KazooException as error:
+            while True:
+                try:
+                    self._make_missing_nodes(client)
+                    return
+                except Unanswered:
+                    if time.monotonic() >= deadline:
+                        raise
+                time.sleep(_PAUSE_S)
+        except (KazooException, KazooTimeoutError) as error:
             raise ZooKeeperError(
                 f"the chroot {self._chroot} cannot be created in ZooKeeper at {self._settings.servers}: {named(error)}"
             ) from None
         finally:
             close(client)
+
+    def _make_missing_nodes(self, client: Any) -> None:
+        """Create the nodes of the chroot that are missing."""
+        parts = self._chroot.strip("/").split("/")
+        for depth in range(1, len(parts) + 1):
+            path = "/" + "/".join(parts[:depth])
+            if client.exists(path) is None:
+                if not self._settings.make_chroot:
+                    raise NoChroot(f"the chroot {self._chroot} does not exist in ZooKeeper at {self._settings.servers}")
+                try:
+                    client.create(path, None, acl=self._acl(path))  # data null, as in Kafka
+                except NodeExistsError:
+                    pass  # created by another broker meanwhile, or by an attempt whose answer was lost
 
 
 def _as_tree(operation: Operation, error: Exception) -> TreeError:
