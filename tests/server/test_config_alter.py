@@ -113,7 +113,7 @@ def test_broker_settings_can_be_changed_where_kafka_can_change_them() -> None:
     assert new.dynamic_default == {"log.retention.ms": "5"}
     check_broker(config, {"plugin.setting": "x"}, per_broker=True)
     check_broker(config, {"follower.replication.throttled.rate": "5"}, per_broker=True)
-    check_broker(config, {"listener.name.in.ssl.keystore.location": "/k"}, per_broker=True)
+    check_broker(config, {"listener.name.in.ssl.keystore.type": "JKS"}, per_broker=True)
     check_broker(config, {"listener.name.in.max.connections": "5"}, per_broker=False)
 
 

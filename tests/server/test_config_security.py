@@ -2,15 +2,19 @@
 
 import pytest
 
+from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.tree import wait
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.server.config.alter import check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.security import check
+from kafkapy.server.config.security import check, check_stored
 from kafkapy.tools.main import main
 from tests.server.conftest import start_broker
 
 EVERYTHING = "lets every client read, change and delete everything"
 NO_LOGIN = "lets every client in without a login"
 PLAIN = "everything as plain text"
+NO_POLICY = "makes every topic and every change that a client asks for"
 
 
 @pytest.mark.parametrize(
@@ -22,6 +26,8 @@ PLAIN = "everything as plain text"
         ("sasl.enabled.mechanisms", "SCRAM-SHA-256", NO_LOGIN),
         ("sasl.kerberos.service.name", "kafka", NO_LOGIN),
         ("sasl.of.a.newer.kafka", "1", NO_LOGIN),
+        ("create.topic.policy.class.name", "com.example.Policy", NO_POLICY),
+        ("alter.config.policy.class.name", "com.example.Policy", NO_POLICY),
         ("principal.builder.class", "com.example.Builder", NO_LOGIN),
         ("connections.max.reauth.ms", "3600000", NO_LOGIN),
         ("delegation.token.secret.key", "xyzzy", NO_LOGIN),
@@ -97,6 +103,71 @@ def test_one_sentence_names_all_of_them() -> None:
         "delete everything; remove it if that is acceptable, and the other settings of that kind: super.users, "
         "ssl.protocol"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meaning"),
+    [
+        ("ssl.client.auth", "required", PLAIN),
+        ("sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
+        ("principal.builder.class", "com.example.Builder", NO_LOGIN),
+        ("super.users", "User:admin", EVERYTHING),
+        ("listener.name.plaintext.ssl.client.auth", "required", PLAIN),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", NO_LOGIN),
+        ("listener.name.plaintext.ssl.keystore.password", "xyzzy", PLAIN),
+        ("sasl.of.a.newer.kafka", "xyzzy", NO_LOGIN),
+    ],
+)
+def test_such_a_setting_is_refused_while_the_broker_runs(name: str, value: str, meaning: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        check_broker(BrokerConfig(), {name: value}, per_broker=True)
+    assert refused.value.code == Errors.INVALID_REQUEST
+    assert refused.value.message.startswith(f"{name}=")
+    assert meaning in refused.value.message
+    assert "xyzzy" not in refused.value.message
+
+
+def test_such_a_setting_that_is_stored_refuses_the_start(tmp_path) -> None:
+    server = start_broker(tmp_path, broker_id=0)
+    wait(server.services.configs.set_broker, 0, {"sasl.enabled.mechanisms": "PLAIN", "message.max.bytes": "5"})
+    server.stop()
+    with pytest.raises(ConfigError) as refused:
+        start_broker(tmp_path, broker_id=0)
+    assert str(refused.value) == (
+        "sasl.enabled.mechanisms=PLAIN: authentication is not supported: this broker lets every client in without a "
+        "login; it is stored as a dynamic setting, in /config/brokers/0: remove it there if that is acceptable"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "is_refused"),
+    [
+        ("ssl.keystore.location", True),
+        ("listener.name.in.ssl.keystore.location", True),
+        ("listener.name.external.ssl.keystore.location", False),  # this broker does not have it; Kafka may, later
+        ("listener.name.internal.sasl.enabled.mechanisms", False),
+    ],
+)
+def test_what_is_stored_for_another_listener_does_not_refuse_the_start(name: str, is_refused: bool) -> None:
+    config = BrokerConfig({"listeners": "IN://h:1", "listener.security.protocol.map": "IN:PLAINTEXT",
+                           "inter.broker.listener.name": "IN"})  # fmt: skip
+    if is_refused:
+        with pytest.raises(ConfigError, match=name):
+            check_stored(config, {"/config/brokers/<default>": {name: "x"}})
+    else:
+        check_stored(config, {"/config/brokers/<default>": {name: "x"}})
+
+
+def test_such_a_setting_that_is_written_while_the_broker_runs_is_an_error_in_the_log(tmp_path, caplog) -> None:
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        wait(server.services.configs.set_broker, 0, {"sasl.enabled.mechanisms": "PLAIN", "message.max.bytes": "5"})
+        server.services.dynamic_config.reload()
+        assert server.services.config.message_max_bytes == 5
+        lines = [one.message for one in caplog.records if one.levelname == "ERROR"]
+        assert any("sasl.enabled.mechanisms=PLAIN: authentication is not supported" in line for line in lines)
+    finally:
+        server.stop()
 
 
 def test_a_refused_start_opens_nothing(tmp_path) -> None:

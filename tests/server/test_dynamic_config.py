@@ -4,8 +4,10 @@ import pytest
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.tree import wait
-from kafkapy.protocol.apis import DESCRIBE_CONFIGS
+from kafkapy.protocol.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kafkapy.server.config.alter import DELETE, SET, broker_operations
+from kafkapy.server.config.broker_config import BrokerConfig
+from kafkapy.server.config.dynamic_keys import fitting
 from tests.server.conftest import Wire, start_broker
 
 
@@ -154,6 +156,63 @@ def test_a_stored_setting_that_is_ignored_does_not_keep_others_from_being_change
         assert services.config.log_config.retention_ms == 7
         del stored["listener.name.in.ssl.keystore.password"]
         assert alter(("listener.name.in.ssl.keystore.password", DELETE, None)) == stored
+    finally:
+        server.stop()
+
+
+def test_a_stored_setting_that_clashes_is_ignored_alone(tmp_path, caplog):
+    server = start_broker(tmp_path, broker_id=0)
+    stored = {"log.cleaner.max.compaction.lag.ms": "50", "message.max.bytes": "5000"}
+    set_for_all(server, stored)
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0, log_cleaner_min_compaction_lag_ms=100)
+    try:
+        assert "log.cleaner.min.compaction.lag.ms=100: must be at most" in caplog.text
+        assert server.services.config.dynamic_default == {"message.max.bytes": "5000"}
+
+        def alter(*operations, validate_only=False):
+            server.services.dynamic_config.alter(
+                lambda now: broker_operations(now, operations), per_broker=False, validate_only=validate_only
+            )
+            return server.services.configs.broker_default()
+
+        stored["message.max.bytes"] = "6000"
+        assert alter(("message.max.bytes", SET, "6000")) == stored
+        assert server.services.config.message_max_bytes == 6000
+        with pytest.raises(KafkaError, match=r"compaction\.lag\.ms"):
+            alter(("log.cleaner.max.compaction.lag.ms", SET, "60"))
+        # what made it clash is changed: now it counts
+        stored["log.cleaner.min.compaction.lag.ms"] = "10"
+        assert alter(("log.cleaner.min.compaction.lag.ms", SET, "10")) == stored
+        assert server.services.config.log_config.max_compaction_lag_ms == 50
+        stored["log.cleaner.max.compaction.lag.ms"] = "70"
+        assert alter(("log.cleaner.max.compaction.lag.ms", SET, "70")) == stored
+    finally:
+        server.stop()
+
+
+def test_stored_settings_that_are_right_only_together_count_whatever_their_order():
+    config = BrokerConfig({"log.cleaner.min.compaction.lag.ms": "100"})
+    both = {"log.cleaner.max.compaction.lag.ms": "50", "log.cleaner.min.compaction.lag.ms": "10"}
+    bad = {"queued.max.request.bytes": "1", "log.retention.ms": "x"}
+    fits, errors = fitting(config, {"log.cleaner.max.compaction.lag.ms": "5", "message.max.bytes": "7"}, both | bad)
+    assert fits.dynamic_broker == both
+    assert fits.message_max_bytes == 7
+    assert fits.log_config.max_compaction_lag_ms == 50
+    assert sorted(errors) == ["log.retention.ms", "queued.max.request.bytes"]
+
+
+def test_the_message_of_a_refused_change_names_the_setting_once(tmp_path):
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        wire = Wire(server)
+        make = INCREMENTAL_ALTER_CONFIGS.Request
+        change = make.Resources.Configs(name="log.retention.ms", config_operation=SET, value="abc")
+        request = make(resources=[make.Resources(resource_type=4, resource_name="0", configs=[change])])
+        (answer,) = wire.call(INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+        assert answer.error_code == Errors.INVALID_REQUEST
+        assert answer.error_message == "log.retention.ms=abc: must be a whole number of 64 bits"
+        wire.close()
     finally:
         server.stop()
 

@@ -32,9 +32,12 @@ nobody knows, and settings that have no effect in this broker, are named in one 
 mark the latter with "no". A setting that protects a Kafka broker and is not supported here refuses the start with a
 sentence that says what it means: an authorizer (`authorizer.class.name`, `super.users`,
 `allow.everyone.if.no.acl.found`), TLS and SASL for clients (`ssl.*`, `sasl.*`, also for one listener,
-`principal.builder.class`, `connections.max.reauth.ms`, the secret of delegation tokens), a listener or
-`security.inter.broker.protocol` other than PLAINTEXT. An empty value and Kafka's default pass. Without
-`zookeeper.connect` this broker keeps its metadata itself.
+`principal.builder.class`, `connections.max.reauth.ms`, the secret of delegation tokens), a Java policy for topics or
+settings (`create.topic.policy.class.name`, `alter.config.policy.class.name`), a listener or
+`security.inter.broker.protocol` other than PLAINTEXT. An empty value and Kafka's default pass. The same settings are
+refused while the broker runs. If one is stored as a dynamic setting, because Apache Kafka had it there, it refuses the
+start too, unless it is for a listener that this broker does not have. Without `zookeeper.connect` this broker keeps its
+metadata itself.
 
 "Changes" says who may change a setting while the broker runs, through AlterConfigs and
 IncrementalAlterConfigs: nobody (read-only), one broker at a time (per-broker), or one broker or all at

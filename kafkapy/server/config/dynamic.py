@@ -7,13 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkapy.metadata.configs import ConfigRegistry
+from kafkapy.metadata import paths
+from kafkapy.metadata.configs import BROKERS, ConfigRegistry
 from kafkapy.metadata.tree import wait
-from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config.alter import check_broker
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.dynamic_keys import usable
+from kafkapy.server.config.dynamic_keys import fitting
 from kafkapy.server.config.keys import shown
+from kafkapy.server.config.security import check_stored
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
@@ -33,26 +34,41 @@ class DynamicConfig:
         self._changing = threading.Lock()
 
     def load(self) -> None:
-        """Apply the stored dynamic settings to `services.config`. Log and ignore those that cannot be used."""
-        broker, bad = usable(self._registry.broker(self._services.broker_id), per_broker=True)
-        default, bad_default = usable(self._registry.broker_default(), per_broker=False)
-        for name, rule in [*bad.items(), *bad_default.items()]:
-            log.warning("the stored dynamic setting %s is ignored: it %s", name, rule)
-        now = self._services.config
-        if (broker, default) != (now.dynamic_broker, now.dynamic_default):
-            try:
-                self._services.config = self._services.config.with_dynamic(default, broker)
-            except ConfigError as error:
-                log.error("the stored dynamic settings clash with the others and are ignored: %s", error)
+        """Apply the stored dynamic settings to `services.config`, at the start.
+
+        Log and ignore those that cannot be used. Raise ConfigError if one asks for protection that is not supported.
+        """
+        broker_id, registry = self._services.broker_id, self._registry
+        check_stored(
+            self._services.config,
+            {
+                paths.config(BROKERS, str(broker_id)): registry.broker(broker_id),
+                paths.config(BROKERS, paths.DEFAULT_ENTITY): registry.broker_default(),
+            },
+        )
+        self._apply_stored()
 
     def reload(self) -> None:
         """Apply stored settings that another program may have changed. Blocks."""
         with self._changing:
             before = self._services.config
-            self.load()
+            self._apply_stored()
             if self._services.config is not before:
                 self._on_change(self._services.config)
                 log.info("dynamic settings were changed by others, and count from now on")
+
+    def _apply_stored(self) -> None:
+        config, errors = self._with_stored()
+        for error in errors.values():
+            log.error("a stored dynamic setting is ignored: %s", error)
+        now = self._services.config
+        if (config.dynamic_broker, config.dynamic_default) != (now.dynamic_broker, now.dynamic_default):
+            self._services.config = config
+
+    def _with_stored(self) -> tuple[BrokerConfig, dict[str, str]]:
+        """Return the settings with the stored dynamic ones, and the errors of those that cannot be used, by name."""
+        registry = self._registry
+        return fitting(self._services.config, registry.broker_default(), registry.broker(self._services.broker_id))
 
     def alter(self, change: Change, *, per_broker: bool, validate_only: bool) -> None:
         """Replace this broker's dynamic settings, or the cluster's, with `change(settings)`. Blocks.
@@ -61,20 +77,21 @@ class DynamicConfig:
         """
         with self._changing:
             broker_id = self._services.broker_id
-            stored = self._registry.broker(broker_id) if per_broker else self._registry.broker_default()
-            current, ignored = usable(stored, per_broker=per_broker)
+            before, _ = self._with_stored()
+            current = before.dynamic_broker if per_broker else before.dynamic_default
             values = change(current)
-            config = check_broker(self._services.config, values, per_broker=per_broker)
+            check_broker(before, values, per_broker=per_broker)
             if validate_only:
                 return
             # Stored settings that are ignored, such as a password that Kafka has encrypted, are kept unless changed.
-            kept = {name: text for name, text in change(stored).items() if name in ignored and name not in values}
+            stored = self._registry.broker(broker_id) if per_broker else self._registry.broker_default()
+            kept = {name: text for name, text in change(stored).items() if name not in current and name not in values}
             values = {**kept, **values}
             if per_broker:
                 wait(self._registry.set_broker, broker_id, values)
             else:
                 wait(self._registry.set_broker_default, values)
-            self._services.config = config
-            self._on_change(config)
+            self._services.config, _ = self._with_stored()
+            self._on_change(self._services.config)
         now = {name: shown(name, text) for name, text in values.items()}
         log.info("dynamic settings of %s are now: %s", f"broker {broker_id}" if per_broker else "all brokers", now)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from kafkapy.runtime.config_def import ConfigError, UpdateMode
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.keys import DYNAMIC_ONLY_KEYS, key_of, listener_base, shown
+from kafkapy.server.config.security import protection
 
 # Key stores and trust stores can be replaced for one listener only.
 _PER_LISTENER = frozenset(
@@ -41,6 +42,9 @@ def problem(name: str, text: str, *, per_broker: bool) -> str | None:
 
     Return None if it can be changed. Unknown names are allowed, as in Kafka, where plugins may use them.
     """
+    unprotected = protection(name, text)
+    if unprotected is not None:
+        return unprotected
     key = key_of(name)
     if key is None:
         return None
@@ -74,6 +78,51 @@ def usable(values: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, st
         else:
             bad[name] = rule
     return good, bad
+
+
+def fitting(
+    config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str]
+) -> tuple[BrokerConfig, dict[str, str]]:
+    """Return the settings with the stored dynamic ones, cluster-wide and of this broker, and the errors of those that
+    cannot be used, by name.
+
+    A setting cannot be used if `problem` says so, or if it breaks a rule between settings. Of two dynamic settings that
+    contradict each other, the broker's own is used before a cluster-wide one, and then the first.
+    """
+    good_broker, bad = usable(broker, per_broker=True)
+    good_default, bad_default = usable(default, per_broker=False)
+    errors = {name: str(ConfigError(name, shown(name, default[name]), rule)) for name, rule in bad_default.items()}
+    errors |= {name: str(ConfigError(name, shown(name, broker[name]), rule)) for name, rule in bad.items()}
+    try:
+        return config.with_dynamic(good_default, good_broker), errors
+    except ConfigError:
+        fits, clashes = _one_by_one(config, good_default, good_broker)
+        return fits, errors | clashes
+
+
+def _one_by_one(
+    config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str]
+) -> tuple[BrokerConfig, dict[str, str]]:
+    """Return the settings with those dynamic ones that fit together, and the errors of the others, by name."""
+    fits = config.with_dynamic({}, {})
+    waiting = [(True, name, text) for name, text in broker.items()]
+    waiting += [(False, name, text) for name, text in default.items()]
+    while True:
+        errors: dict[str, str] = {}
+        left = []
+        for per_broker, name, text in waiting:
+            one = {name: text}
+            try:
+                if per_broker:
+                    fits = fits.with_dynamic(fits.dynamic_default, fits.dynamic_broker | one)
+                else:
+                    fits = fits.with_dynamic(fits.dynamic_default | one, fits.dynamic_broker)
+            except ConfigError as error:
+                errors[name] = str(error)
+                left.append((per_broker, name, text))
+        if len(left) == len(waiting):
+            return fits, errors
+        waiting = left  # again: a setting may only be right together with one that came after it
 
 
 def changed(config: BrokerConfig, values: Mapping[str, str], *, per_broker: bool) -> BrokerConfig:

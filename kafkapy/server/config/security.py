@@ -1,16 +1,17 @@
-"""Refuses to start with security settings that this broker does not support.
+"""Refuses settings that restrict or protect what clients do, where this broker does not support the restriction.
 
-A warning is not enough: with the server.properties of a secured broker, this broker would be open to everybody, and
-its clients would not notice.
+A warning is not enough: with the settings of a secured broker, this broker would be open to everybody, and its clients
+would not notice.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config.keys import key_of, listener_base, shown
+from kafkapy.server.config.keys import LISTENER_PREFIX, key_of, listener_base, shown
 from kafkapy.server.config.listeners import SUPPORTED_PROTOCOLS
 
 if TYPE_CHECKING:
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
 _AUTHORIZATION = "authorization is not supported: this broker lets every client read, change and delete everything"
 _AUTHENTICATION = "authentication is not supported: this broker lets every client in without a login"
 _ENCRYPTION = "TLS is not supported: this broker sends and takes everything as plain text, and lets every client in"
+_POLICIES = "policies in Java are not supported: this broker makes every topic and every change that a client asks for"
 _BY_NAME = {
     "authorizer.class.name": _AUTHORIZATION,
     "super.users": _AUTHORIZATION,
     "allow.everyone.if.no.acl.found": _AUTHORIZATION,
+    "create.topic.policy.class.name": _POLICIES,
+    "alter.config.policy.class.name": _POLICIES,
     "principal.builder.class": _AUTHENTICATION,
     "connections.max.reauth.ms": _AUTHENTICATION,
     "delegation.token.secret.key": _AUTHENTICATION,
@@ -37,14 +41,35 @@ def check(config: BrokerConfig) -> None:
 
     An empty value and Kafka's default are allowed: they ask for no protection.
     """
-    missing = {name: rule for name, text in config.static_values.items() if (rule := _protection(name, text))}
-    if not missing:
-        return
-    (name, rule), *others = missing.items()
-    advice = "; remove it if that is acceptable"
+    missing = _missing(config.static_values)
+    if missing:
+        _refuse(config.static_values, missing, "; remove it if that is acceptable")
+
+
+def check_stored(config: BrokerConfig, stored: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise ConfigError if a stored dynamic setting asks for protection that is not supported.
+
+    `stored` has the dynamic settings by the path of their node. Apache Kafka may have written them. Settings of a
+    listener that this broker does not have are allowed: they protect nothing here, and Kafka may need them again.
+    """
+    ours = tuple(f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in config.listeners)
+    for path, values in stored.items():
+        missing = [name for name in _missing(values) if listener_base(name) is None or name.lower().startswith(ours)]
+        if missing:
+            advice = f"; it is stored as a dynamic setting, in {path}: remove it there if that is acceptable"
+            _refuse(values, missing, advice)
+
+
+def _missing(values: Mapping[str, str]) -> list[str]:
+    """Return the names of the settings that ask for protection."""
+    return [name for name, text in values.items() if protection(name, text) is not None]
+
+
+def _refuse(values: Mapping[str, str], missing: Sequence[str], advice: str) -> NoReturn:
+    name, *others = missing
     if others:
-        advice += f", and the other settings of that kind: {', '.join(other for other, _ in others)}"
-    raise ConfigError(name, shown(name, config.static_values[name]), rule + advice)
+        advice += f", and the other settings of that kind: {', '.join(others)}"
+    raise ConfigError(name, shown(name, values[name]), f"{protection(name, values[name])}{advice}")
 
 
 def check_protocol(key: str, value: str, protocol: str) -> None:
@@ -58,7 +83,7 @@ def check_protocol(key: str, value: str, protocol: str) -> None:
         )
 
 
-def _protection(name: str, text: str) -> str | None:
+def protection(name: str, text: str) -> str | None:
     """Return what the broker does without the protection that a setting asks for; None if it asks for none."""
     base = listener_base(name)
     # In a listener's setting a SASL mechanism may come first: listener.name.NAME.scram-sha-256.sasl.jaas.config.
