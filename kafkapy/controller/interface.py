@@ -44,6 +44,10 @@ class Controller(Protocol):
         """Extend a topic to `count` partitions."""
         ...
 
+    def lead_refused(self, name: str) -> None:
+        """Elect leaders for partitions that were refused because of their topic's settings, which have changed."""
+        ...
+
     def delete(self, name: str) -> None:
         """Delete a topic. When this returns, clients do not see the topic any more."""
         ...

@@ -137,6 +137,20 @@ class TopicController:
             "%s-%d has replicas %s, and a move: %s", name, index, changed.assignment[index], changed.moves.get(index)
         )
 
+    def lead_refused(self, name: str) -> None:
+        if not self._refused(name):
+            return  # the lock may be held for a long change of another topic
+        with self._changing:
+            topic = self._topics.get(name)
+            if topic is not None:
+                self._states.lead(topic, self._refused(name), is_new=False)
+
+    def _refused(self, name: str) -> list[int]:
+        """Return the partitions of a topic that are not served because the topic's settings were invalid."""
+        topic = self._topics.get(name)
+        reasons = {} if topic is None else {one: self._brokers.why_not_led(name, one) for one in topic.assignment}
+        return [one for one, reason in reasons.items() if reason is not None and reason.code == Errors.INVALID_CONFIG]
+
     def delete(self, name: str) -> None:
         with self._changing:
             self._finish_deletion(wait(self._topics.mark_deleted, name))

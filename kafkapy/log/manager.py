@@ -27,6 +27,7 @@ from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.flushing.timed_flush import TimedFlush
 from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from kafkapy.log.loading.background_load import ConfigOf, IsStray, Loading
+from kafkapy.log.loading.load_progress import LoadWatch
 from kafkapy.log.making import make_log
 from kafkapy.log.manager_tasks import ManagerTasks
 from kafkapy.log.parallel import run_all
@@ -178,10 +179,9 @@ class LogManager:
         self.loading.make_way(key)
         with self._lock:
             log = self._logs.get(key)
+            if log is None and key in self._refused:
+                log = self._open_refused(key, config)
             if log is None:
-                refused = self._refused.get(key)
-                if refused is not None:
-                    raise KafkaError(refused.reason.code, refused.reason.message)
                 offline = [str(path) for path, error in self.directories() if error is not None]
                 if offline and not is_new:
                     raise KafkaError(
@@ -198,6 +198,25 @@ class LogManager:
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)
         self._timed_flush.wanted(log.config.flush_ms)
+        return log
+
+    def _open_refused(self, key: TopicPartition, config: LogConfig) -> PartitionLog:
+        """Open a log that was refused because of its topic's settings, which have changed. Called with the lock held.
+
+        Raises KafkaError if it was refused for another reason, or cannot be opened now.
+        """
+        log_dir, path, reason = self._refused[key]
+        if reason.code != Errors.INVALID_CONFIG:
+            raise KafkaError(reason.code, reason.message)
+        log_dir.env.check()
+        try:
+            log = self._logs[key] = self.loading.open(key, path, log_dir, config, LoadWatch())
+        except OSError as error:
+            raise log_dir.env.failed(f"loading {path}", error) from error
+        del self._refused[key]
+        log_dir.open_logs += 1
+        log_dir.not_loaded.discard(key)
+        log_dir.not_recovered.discard(key)
         return log
 
     def truncate_to(self, topic: str, partition: int, offset: int) -> bool:

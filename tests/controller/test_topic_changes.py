@@ -108,3 +108,44 @@ def test_a_topic_that_others_made_with_bad_settings_is_not_touched_until_they_ar
     finally:
         changes.stop()
         server.stop()
+
+
+def test_a_topic_whose_stored_settings_others_correct_is_served_again(tmp_path):
+    server = start_broker(tmp_path, broker_id=0)
+    server.services.controller.create("t", partitions=1)
+    wait(server.services.configs.set_topic, "t", {"segment.bytes": "none"})
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    services, tree = server.services, server._tree
+    changes = OutsideChanges(
+        tree,
+        ControllerFence(tree),
+        services.topics,
+        services.controller,
+        may_delete=lambda: True,
+        on_topic_settings=services.topic_settings.reload,
+        on_broker_settings=services.dynamic_config.reload,
+    )
+    try:
+        changes.start()
+        assert not services.replicas.holds("t", 0)
+        wait(services.configs.set_topic, "t", {"segment.bytes": "5000"})
+        eventually(lambda: services.replicas.holds("t", 0))
+        assert services.replicas.config_of("t", 0).segment_bytes == 5000
+    finally:
+        changes.stop()
+        server.stop()
+
+
+def test_a_topic_that_was_refused_for_its_settings_can_be_deleted(tmp_path):
+    server = start_broker(tmp_path, broker_id=0)
+    server.services.controller.create("t", partitions=1)
+    wait(server.services.configs.set_topic, "t", {"segment.bytes": "none"})
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        server.services.controller.delete("t")
+        server.services.controller.create("t", partitions=1)
+        assert server.services.replicas.holds("t", 0)
+    finally:
+        server.stop()

@@ -8,6 +8,7 @@ from kafkapy.protocol.apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
 from kafkapy.server.config.alter import DELETE, SET, broker_operations
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic_keys import fitting
+from tests.harness.raw import Connection, values
 from tests.server.conftest import Wire, start_broker
 
 
@@ -81,6 +82,28 @@ def test_one_topic_with_bad_settings_does_not_keep_a_change_from_the_others(tmp_
         assert "segment.bytes=none" in caplog.text
     finally:
         server.stop()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_topic_with_bad_settings_is_served_again_as_soon_as_they_are_corrected(tmp_path, clean):
+    server = with_a_lag(tmp_path)
+    with Connection(server.bootstrap_servers) as wire:
+        assert wire.produce("lag", 0, values(b"a", b"b"), version=7) == (Errors.NONE, 0)
+    store_for_topic(server, "lag", {"segment.bytes": "none", "retention.ms": "-1"})
+    server._stop(clean=clean)
+    server = start_broker(tmp_path, broker_id=0)
+    try:
+        assert server.wait_until_loaded(30)
+        with pytest.raises(KafkaError, match=r"segment\.bytes=none"):
+            server.services.replicas.get("lag", 0)
+        server.services.topic_settings.alter("lag", lambda now: now | {"segment.bytes": "10000"}, validate_only=False)
+        with Connection(server.bootstrap_servers) as wire:
+            assert wire.produce("lag", 0, values(b"c"), version=7) == (Errors.NONE, 2)
+        config = server.services.replicas.config_of("lag", 0)
+        assert (config.segment_bytes, config.retention_ms) == (10000, -1)
+    finally:
+        server.stop()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
 def test_a_topic_with_bad_settings_is_described_as_an_error(tmp_path):

@@ -181,11 +181,23 @@ class Loading:
 
     def _open(self, job: LoadJob, log_dir: LogDir, watch: LoadWatch) -> None:
         key = job.key
+        log = self.open(key, job.path, log_dir, self._config_of(key[0]), watch)
+        if self._is_stray(*key, log.topic_id):
+            log.close()  # recovered before it is renamed, so that the log is intact if an administrator restores it
+            log.abandon()
+            self._manager.set_aside(key, log_dir, job.path)
+        else:
+            self._manager.take_in(log)
+
+    def open(
+        self, key: TopicPartition, path: str, log_dir: LogDir, config: LogConfig, watch: LoadWatch
+    ) -> PartitionLog:
+        """Load a log, recovering it if necessary. Raises KafkaError, OSError, LoadStopped."""
         log = PartitionLog.load(
             log_dir.env,
-            job.path,
+            path,
             *key,
-            self._config_of(key[0]),
+            config,
             clean=log_dir.was_clean,
             log_start_offset=log_dir.start_offsets.get(key, 0),
             recovery_point=log_dir.recovery_points.get(key, 0),
@@ -198,12 +210,7 @@ class Loading:
             # now.
             log_dir.recovery_points[key] = log.recovery_point
             self._manager.checkpoint([log_dir])
-        if self._is_stray(*key, log.topic_id):
-            log.close()  # recovered before it is renamed, so that the log is intact if an administrator restores it
-            log.abandon()
-            self._manager.set_aside(key, log_dir, job.path)
-        else:
-            self._manager.take_in(log)
+        return log
 
     def _refuse(self, job: LoadJob, log_dir: LogDir, reason: KafkaError) -> None:
         try:

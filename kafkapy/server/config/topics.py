@@ -49,6 +49,10 @@ class TopicSettings:
                 return
             wait(services.configs.set_topic, topic, overrides)
             services.replicas.update_config(topic, config)
+        try:
+            services.controller.lead_refused(topic)
+        except KafkaError as error:  # the settings are stored already
+            log.error("topic %s is not served: %s", topic, error.message)
         ignored = config.format_ignored()
         if ignored is not None:
             log.warning("topic %s: %s", topic, ignored)
