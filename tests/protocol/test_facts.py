@@ -37,6 +37,10 @@ def versions_of(text: str, outer: Versions) -> Versions:
     return Versions(max(int(first), outer.first), min(end, outer.last))
 
 
+def is_never(field: Field) -> bool:
+    return field.versions.first > field.versions.last
+
+
 def default_of(fact: dict[str, Any]) -> object:
     text = str(fact.get("default", ""))
     if text == "null" or fact["type"] == "records":
@@ -65,7 +69,8 @@ def field_of(fact: dict[str, Any], outer: Versions, common: dict[str, Any]) -> F
         default=default_of(fact),
         tag=fact.get("tag"),
         ignorable=fact.get("ignorable", False),
-        fields=tuple(field_of(inner, versions, common) for inner in inside),
+        # a struct that several places share may have fields that no version of this place has
+        fields=tuple(one for one in (field_of(inner, versions, common) for inner in inside) if not is_never(one)),
     )
 
 

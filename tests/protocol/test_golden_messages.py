@@ -24,7 +24,7 @@ def golden() -> list[Any]:
 
 def camel_case(name: str) -> str:
     first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return first + "".join("KRaft" if word == "kraft" else word.capitalize() for word in rest)
 
 
 def uuid_text(value: bytes) -> str:

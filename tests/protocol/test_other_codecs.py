@@ -48,16 +48,20 @@ def all_versions() -> list[tuple[Api, str, int]]:
 
 IN_KIO = [case for case in all_versions() if kio_class(*case) is not None]
 # Compared with Kafka itself only (test_golden_messages): kafka-python says that DescribeLogDirs v0 has one partition a
-# topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers.
+# topic, where Kafka has a list, and its older layouts have no WriteTxnMarkers. No client has what brokers alone
+# send each other.
 NOT_IN_KAFKA_PYTHON = [
     ("DescribeLogDirs", "request", 0),
     ("WriteTxnMarkers", "request", 0),
     ("WriteTxnMarkers", "response", 0),
 ]
+BETWEEN_BROKERS = ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown", "AlterPartition")
 NOT_IN_KIO = [
     (api, side, version)
     for api, side, version in all_versions()
-    if kio_class(api, side, version) is None and (api.name, side, version) not in NOT_IN_KAFKA_PYTHON
+    if kio_class(api, side, version) is None
+    and api.name not in BETWEEN_BROKERS
+    and (api.name, side, version) not in NOT_IN_KAFKA_PYTHON
 ]
 
 
