@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kafkapy.client.fetched import Isolation
-from kafkapy.client.original.consuming.settings import ConsumerSettings, consumer_settings
+from kafkapy.client.original.consuming.settings import NAMES, ConsumerSettings, consumer_settings
+from kafkapy.client.properties import CONSUMER, ClientProperties
 from kafkapy.metadata.zookeeper.properties import SECURITY
-from kafkapy.mirror.properties import Properties
+from kafkapy.mirror.properties import mirror_properties
 from kafkapy.runtime.config_def import ConfigError
 
 Reset = Literal["earliest", "latest", "none"]
@@ -50,36 +51,21 @@ REFUSED = {
     "group.remote.assignor": "kafkapy's client supports the classic group protocol only",
     "exclude.internal.topics": "brokers refuse records for their internal topics",
 }
-WITHOUT_EFFECT = frozenset(
-    """
-    allow.auto.create.topics auto.commit.interval.ms auto.include.jmx.reporter check.crcs client.dns.lookup
-    connections.max.idle.ms default.api.timeout.ms enable.metrics.push internal.leave.group.on.close max.poll.records
-    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms
-    security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-    """.split()  # noqa: SIM905
-)
 # For a group in ZooKeeper.
 REFUSED_IN_ZOOKEEPER = {
-    **dict.fromkeys(("auto.commit.enable", "autocommit.enable"), _COMMITS),
+    "auto.commit.enable": _COMMITS,
     "exclude.internal.topics": REFUSED["exclude.internal.topics"],
 }
 WITHOUT_EFFECT_IN_ZOOKEEPER = frozenset(
     """
-    auto.commit.interval.ms autocommit.interval.ms consumer.timeout.ms offsets.channel.backoff.ms
-    offsets.commit.max.retries num.consumer.fetchers socket.receive.buffer.bytes socket.buffersize
-    zookeeper.sync.time.ms zk.synctime.ms backoff.increment.ms shallowiterator.enable
-    mirror.topics.whitelist mirror.topics.blacklist mirror.consumer.numthreads
+    auto.commit.interval.ms consumer.timeout.ms offsets.channel.backoff.ms offsets.commit.max.retries
+    num.consumer.fetchers socket.receive.buffer.bytes socket.buffersize zookeeper.sync.time.ms zk.synctime.ms
+    backoff.increment.ms shallowiterator.enable mirror.topics.whitelist mirror.topics.blacklist
+    mirror.consumer.numthreads
     """.split()  # noqa: SIM905
 )
-HONOURED_IN_ZOOKEEPER = frozenset(
-    """
-    zookeeper.connect zk.connect group.id groupid consumer.id consumerid client.id zookeeper.session.timeout.ms
-    zk.sessiontimeout.ms zookeeper.connection.timeout.ms zk.connectiontimeout.ms auto.offset.reset autooffset.reset
-    rebalance.max.retries rebalance.retries.max rebalance.backoff.ms partition.assignment.strategy
-    fetch.message.max.bytes fetch.size fetch.min.bytes fetch.wait.max.ms queued.max.message.chunks queuedchunks.max
-    refresh.leader.backoff.ms socket.timeout.ms offsets.storage offsets.channel.socket.timeout.ms dual.commit.enabled
-    """.split()  # noqa: SIM905
+HONOURED_IN_ZOOKEEPER = {present for present, *_ in NAMES}.union(SECURITY).difference(
+    REFUSED_IN_ZOOKEEPER, WITHOUT_EFFECT_IN_ZOOKEEPER
 )
 
 
@@ -130,8 +116,7 @@ class ZooKeeperSource:
         consumer_id = self.settings.consumer_id
         if consumer_id is None or streams == 1:
             return self
-        own = {name: value for name, value in self.properties.items() if name not in ("consumer.id", "consumerid")}
-        return replace(self, properties={**own, "consumer.id": f"{consumer_id}-{number}"})
+        return replace(self, properties={**self.properties, "consumer.id": f"{consumer_id}-{number}"})
 
 
 SourceSettings = GroupSource | ZooKeeperSource
@@ -139,18 +124,16 @@ SourceSettings = GroupSource | ZooKeeperSource
 
 def read_source(given: Mapping[str, str], file: str = "the consumer's properties") -> SourceSettings:
     """Return the settings of a source. Raises BadProperty."""
-    read = Properties(file, given)
-    old = "zookeeper.connect" in read or "zk.connect" in read
-    if old and "bootstrap.servers" in read:
-        raise read.bad("zookeeper.connect and bootstrap.servers exclude each other; remove one of them")
-    if not old and "bootstrap.servers" not in read:
-        raise read.bad("it names no cluster; set bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
-    return _in_zookeeper(read, given) if old else _in_kafka(read)
+    if "zookeeper.connect" in given or "zk.connect" in given:
+        return _in_zookeeper(mirror_properties(given, file, NAMES), file)
+    return _in_kafka(mirror_properties(given, file), file)
 
 
-def _in_kafka(read: Properties) -> GroupSource:
+def _in_kafka(read: ClientProperties, file: str) -> GroupSource:
     """Return the settings for a Kafka group."""
-    read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's consumer")
+    if "bootstrap.servers" not in read:
+        raise read.bad("it names no cluster; set bootstrap.servers, or zookeeper.connect for a group in ZooKeeper")
+    read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=CONSUMER, client="Kafka's consumer")
     read.check_security()
     session_s = read.seconds("session.timeout.ms", 45_000)
     heartbeat_s = read.seconds("heartbeat.interval.ms", 3_000)
@@ -160,8 +143,8 @@ def _in_kafka(read: Properties) -> GroupSource:
             f"{session_s * 1000:.0f}"
         )
     return GroupSource(
-        file=read.file,
-        bootstrap_servers=read.servers("bootstrap.servers"),
+        file=file,
+        bootstrap_servers=read.servers(),
         group_id=read.needed("group.id", "mirror"),
         client_id=read.text("client.id", "kafkapy-mirror"),
         auto_offset_reset=read.word("auto.offset.reset", RESETS, "earliest"),
@@ -181,7 +164,7 @@ def _in_kafka(read: Properties) -> GroupSource:
     )
 
 
-def _assignors(read: Properties) -> tuple[str, ...]:
+def _assignors(read: ClientProperties) -> tuple[str, ...]:
     """Return the assignors, given by the names of Java's classes or by their own names."""
     value = read.text("partition.assignment.strategy", "range,cooperative-sticky")
     words = [word.strip() for word in value.split(",") if word.strip()]
@@ -194,20 +177,20 @@ def _assignors(read: Properties) -> tuple[str, ...]:
     return tuple(ASSIGNORS[word.lower()] for word in words)
 
 
-def _in_zookeeper(read: Properties, given: Mapping[str, str]) -> ZooKeeperSource:
+def _in_zookeeper(read: ClientProperties, file: str) -> ZooKeeperSource:
     """Return the settings for a group in ZooKeeper."""
-    honoured = HONOURED_IN_ZOOKEEPER | SECURITY.keys()
+    if "bootstrap.servers" in read:
+        raise read.bad("zookeeper.connect and bootstrap.servers exclude each other; remove one of them")
     read.check_names(
-        honoured=honoured,
+        honoured=HONOURED_IN_ZOOKEEPER,
         refused=REFUSED_IN_ZOOKEEPER,
         without_effect=WITHOUT_EFFECT_IN_ZOOKEEPER,
         client="Kafka's consumer in ZooKeeper",
     )
-    own = {name: value for name, value in given.items() if name in honoured}
-    if "auto.offset.reset" not in own and "autooffset.reset" not in own:
-        own["auto.offset.reset"] = "smallest"
-    own["auto.commit.enable"] = "false"
+    read.check_security()
+    own = {name: read.text(name) for name in read if name in HONOURED_IN_ZOOKEEPER}
+    own = {"auto.offset.reset": "smallest", **own, "auto.commit.enable": "false"}
     try:
-        return ZooKeeperSource(read.file, consumer_settings(own), own)
+        return ZooKeeperSource(file, consumer_settings(own), own)
     except ConfigError as error:
         raise read.bad(str(error)) from None

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkapy.mirror.properties import LONGEST, Properties
+from kafkapy.client.properties import LONGEST, PRODUCER
+from kafkapy.mirror.properties import mirror_properties
 from kafkapy.record.compression import NAMES as CODECS
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
-SWITCH = {"true": True, "false": False}
-# Names of Kafka 0.8's producer, and their present names.
-OLD_NAMES = {
-    "metadata.broker.list": "bootstrap.servers",
-    "request.required.acks": "acks",
-    "compression.codec": "compression.type",
-    "message.send.max.retries": "retries",
-}
+# Properties that had another name in Kafka 0.8's producer, the present name first.
+NAMES = (
+    ("bootstrap.servers", "metadata.broker.list"),
+    ("acks", "request.required.acks"),
+    ("compression.type", "compression.codec"),
+    ("retries", "message.send.max.retries"),
+)
 HONOURED = frozenset(
     """
     acks batch.size bootstrap.servers client.id compression.type delivery.timeout.ms enable.idempotence linger.ms
@@ -37,19 +37,14 @@ REFUSED = {
     "partitioner.class": "keys choose a partition as Kafka's producer does; --keep-partitions keeps the source's",
     "interceptor.classes": "interceptors could change what is written",
 }
-WITHOUT_EFFECT = frozenset(
-    """
-    auto.include.jmx.reporter batch.num.messages buffer.memory client.dns.lookup compression.gzip.level
-    compression.lz4.level compression.zstd.level connections.max.idle.ms enable.metrics.push max.block.ms
-    max.in.flight.requests.per.connection metadata.max.age.ms metadata.max.idle.ms metadata.recovery.strategy
-    metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
-    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.ignore.keys producer.type
-    queue.buffering.max.messages queue.buffering.max.ms queue.enqueue.timeout.ms receive.buffer.bytes
-    reconnect.backoff.max.ms reconnect.backoff.ms retries retry.backoff.max.ms retry.backoff.ms security.providers
-    send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
-    topic.metadata.refresh.interval.ms
-    """.split()  # noqa: SIM905
-)
+WITHOUT_EFFECT = PRODUCER | {  # and those of Kafka 0.8's
+    "batch.num.messages",
+    "producer.type",
+    "queue.buffering.max.messages",
+    "queue.buffering.max.ms",
+    "queue.enqueue.timeout.ms",
+    "topic.metadata.refresh.interval.ms",
+}
 
 
 @dataclass(frozen=True)
@@ -81,16 +76,16 @@ class TargetSettings:
 
 def read_target(given: Mapping[str, str], file: str = "the producer's properties") -> TargetSettings:
     """Return the settings of the target. Raises BadProperty."""
-    read = Properties(file, _with_present_names(given, file))
+    read = mirror_properties(given, file, NAMES)
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's producer")
     read.check_security()
     acks = read.word("acks", ACKS, "all")
-    idempotent = read.word("enable.idempotence", SWITCH, "true" if acks == -1 else "false")
+    idempotent = read.flag("enable.idempotence", acks == -1)
     if idempotent and acks != -1:
         raise read.bad(f"enable.idempotence needs acks=all, not {read.text('acks')!r}")
     return TargetSettings(
         file=file,
-        bootstrap_servers=read.servers("bootstrap.servers"),
+        bootstrap_servers=read.servers(),
         client_id=read.text("client.id", "kafkapy-mirror"),
         acks=acks,
         idempotent=idempotent,
@@ -102,16 +97,3 @@ def read_target(given: Mapping[str, str], file: str = "the producer's properties
         delivery_timeout_s=read.seconds("delivery.timeout.ms", LONGEST),
         transaction_timeout_s=read.seconds("transaction.timeout.ms", 60_000),
     )
-
-
-def _with_present_names(given: Mapping[str, str], file: str) -> dict[str, str]:
-    """Return the properties with old names replaced. Raise BadProperty for a property given twice."""
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        present = OLD_NAMES.get(name, name)
-        if present != name and present in given:
-            raise Properties(file, given).bad(
-                f"{name} is the old name of {present}, which is given too; remove one of them"
-            )
-        found[present] = value
-    return found

@@ -133,3 +133,16 @@ def test_what_has_no_effect_is_warned_of(caplog):
         "src: ssl.truststore.location has no effect on a mirror",
         "dst: retries has no effect on a mirror",
     ]
+
+
+def test_what_has_no_effect_on_a_member_in_zookeeper_is_warned_of_and_left_out(caplog):
+    source = read_source(
+        {**ZOOKEEPER, "consumer.timeout.ms": "soon", "autocommit.interval.ms": "7", "ssl.key": "x"}, "src"
+    )
+    assert isinstance(source, ZooKeeperSource)
+    assert not {"consumer.timeout.ms", "auto.commit.interval.ms", "ssl.key"} & source.properties.keys()
+    assert [record.getMessage() for record in caplog.records] == [
+        "src: consumer.timeout.ms has no effect on a mirror",
+        "src: autocommit.interval.ms has no effect on a mirror",
+        "src: ssl.key has no effect on a mirror",
+    ]

@@ -1,72 +1,59 @@
-"""Kafka client properties common to source and sink: known names, broker addresses, security."""
+"""The options `kafka.*` of source and sink: properties of Kafka's clients, with the words of Spark's own options."""
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
+from typing import TypeVar
 
-from kafkapy.client.cluster import parse_addresses
-from kafkapy.spark.options.given import BadOption, as_word, guess
-
-PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+from kafkapy.client.properties import LONGEST, ClientProperties
+from kafkapy.spark.options.given import BadOption, as_boolean, as_integer, as_word
 
 log = logging.getLogger("kafkapy.spark")
 _warned: set[str] = set()
 
+NO_SECURITY = "has no effect while kafka.security.protocol is PLAINTEXT"
 
-def bootstrap_servers(given: Mapping[str, str]) -> str:
-    """Return bootstrap.servers from the options `kafka.*`, given without that prefix. Raises BadOption."""
-    servers = given.get("bootstrap.servers", "").strip()
-    if not servers:
-        raise BadOption("the option kafka.bootstrap.servers is needed: a broker's address, as in 127.0.0.1:9092")
-    try:
-        parse_addresses(servers)
-    except ValueError as error:
-        raise BadOption(f"kafka.bootstrap.servers is {servers!r}: {error}") from None
-    return servers
+T = TypeVar("T")
 
 
-def check_names(
-    given: Iterable[str],
-    *,
-    honoured: Collection[str],
-    refused: Mapping[str, str],
-    without_effect: Collection[str],
-    client: str,
-    here: str,
-) -> None:
-    """Raise BadOption for names that are `refused` (name to reason) or unknown. Warn of those `without_effect`.
+class KafkaOptions(ClientProperties):
+    """The options `kafka.*`. All methods raise BadOption.
 
     Args:
-        given: Names of options `kafka.*`, without that prefix. check_security checks those of TLS and SASL.
-        client: The Java client, "consumer" or "producer". here: The user of the options, "source" or "sink".
+        given: The options without that prefix.
+        client: The Java client, "consumer" or "producer".
+        here: The user of the options, "source" or "sink".
     """
-    for name in given:
-        if name in refused:
-            raise BadOption(f"kafka.{name} cannot be set: {refused[name]}")
-        if name in honoured or name.startswith(("ssl.", "sasl.")):
-            continue
-        if name not in without_effect:
-            near = guess(name, [*honoured, *without_effect])
-            raise BadOption(
-                f"kafka.{name} is not a property of Kafka's {client}{f'; did you mean kafka.{near}?' if near else ''}"
-            )
-        warn_once(f"kafka.{name} has no effect on the {here} kafkapy, which does not use Kafka's Java {client}")
 
-
-def check_security(given: Mapping[str, str]) -> None:
-    """Raise BadOption for a security protocol other than PLAINTEXT. Warn of options for the others."""
-    protocol = as_word("kafka.security.protocol", given.get("security.protocol", PROTOCOLS[0]).strip(), PROTOCOLS)
-    if protocol != PROTOCOLS[0]:
-        raise BadOption(
-            f"kafka.security.protocol is {given['security.protocol']!r}: kafkapy's client supports PLAINTEXT only; "
-            "name a PLAINTEXT listener of the broker"
+    def __init__(self, given: Mapping[str, str], client: str, here: str) -> None:
+        super().__init__(
+            given,
+            prefix="kafka.",
+            error=BadOption,
+            no_effect=f"has no effect on the {here} kafkapy, which does not use Kafka's Java {client}",
         )
-    for name in given:
-        if name.startswith(("ssl.", "sasl.")):
-            warn_once(f"kafka.{name} has no effect while kafka.security.protocol is PLAINTEXT")
 
+    def warn(self, text: str) -> None:
+        """Log a warning, once in this process."""
+        if text not in _warned:
+            _warned.add(text)
+            log.warning("%s.", text)
 
-def warn_once(text: str) -> None:
-    """Log a warning, once in this process."""
-    if text not in _warned:
-        _warned.add(text)
-        log.warning("%s.", text)
+    def needed(self, name: str, example: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise BadOption(f"the option {self.called(name)} is needed: a broker's address, as in {example}")
+        return value
+
+    def number(self, name: str, default: int, *, least: int = 0, most: int = LONGEST) -> int:
+        if name not in self:
+            return default
+        number = as_integer(self.called(name), self.text(name), least=least)
+        if number > most:
+            raise BadOption(f"{self.called(name)} is {self.text(name)!r}: the maximum is {most}")
+        return number
+
+    def word(self, name: str, words: Mapping[str, T], default: str) -> T:
+        return words[as_word(self.called(name), self.text(name) if name in self else default, list(words))]
+
+    def flag(self, name: str, default: bool) -> bool:
+        return as_boolean(self.called(name), self.text(name)) if name in self else default

@@ -20,6 +20,7 @@ from kafkapy.client.errors import ClientError
 from kafkapy.client.fetched import ConsumerRecord
 from kafkapy.client.original.errors import ConsumerTimeout
 from kafkapy.client.original.filters import TopicFilter
+from kafkapy.client.properties import ClientProperties
 from kafkapy.errors import KafkaError, is_retriable
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.tools.common.errors import CallError, ToolError
@@ -32,32 +33,25 @@ if TYPE_CHECKING:
     from kafkapy.client.original.assignment import Partition
     from kafkapy.client.original.consuming.connector import ConsumerConnector
 
-# Kafka 0.7's names of the settings that the command sets itself.
-_OLD_NAMES = {
-    "zookeeper.connect": "zk.connect",
-    "group.id": "groupid",
-    "auto.offset.reset": "autooffset.reset",
-    "auto.commit.enable": "autocommit.enable",
-}
 _COMMIT_EVERY_S = 1.0
 _POLL_MS = 200  # how long the stream waits for a record before poll returns none
 _RELEASE_TIMEOUT_S = 10.0  # how long a rebalance waits until the line being printed is out and committed
 
 
 def consumer_properties(zookeeper: str, group: str | None, file: Path | None) -> dict[str, str]:
-    """Return the consumer's settings: those of the file, overridden by --zookeeper and --group. Old names of settings
-    that are set here are left out. Raises ToolError, PropertiesError."""
+    """Return the consumer's settings by their names since Kafka 0.8: those of the file, overridden by --zookeeper and
+    --group. Raises ToolError, PropertiesError."""
     found: dict[str, str] = {}
     if file is not None:
+        from kafkapy.client.original.consuming.settings import NAMES
         from kafkapy.server.config.properties import load_properties
 
         try:
-            found = load_properties(file)
+            given = load_properties(file)
         except OSError as error:
             raise ToolError(f"{file} cannot be read: {error.strerror}") from error
-    for name, old_name in _OLD_NAMES.items():
-        if old_name in found:
-            found.setdefault(name, found.pop(old_name))
+        read = ClientProperties(given, names=NAMES, where="--consumer-config: ", error=CallError)
+        found = {name: read.text(name) for name in read}
     found |= {"zookeeper.connect": zookeeper, "auto.commit.enable": "false", "consumer.timeout.ms": str(_POLL_MS)}
     return found if group is None else {**found, "group.id": group}
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kafkapy.client.original.property_names import NamedProperties
+from kafkapy.client.properties import ClientProperties
 from kafkapy.metadata.zookeeper.properties import SECURITY, read_security
 from kafkapy.runtime.config_def import ConfigError, parse_value
 
@@ -63,7 +63,7 @@ class ConsumerSettings(NamedTuple):
 
 
 # Type and names of each setting: the name since Kafka 0.8 first, then that of 0.7.
-_NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
+_FIELDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "zookeeper_connect": (_TEXT, ("zookeeper.connect", "zk.connect")),
     "group_id": (_TEXT, ("group.id", "groupid")),
     "consumer_id": (_TEXT, ("consumer.id", "consumerid")),
@@ -88,6 +88,7 @@ _NAMES: dict[str, tuple[str, tuple[str, ...]]] = {
     "offsets_channel_socket_timeout_ms": (_NUMBER, ("offsets.channel.socket.timeout.ms",)),
     "dual_commit_enabled": (_SWITCH, ("dual.commit.enabled",)),
 }
+NAMES = tuple(names for _, names in _FIELDS.values())
 _WORDS = {
     "auto_offset_reset": ("largest", "smallest"),
     "offsets_storage": ("zookeeper", "kafka"),
@@ -98,18 +99,25 @@ _IGNORED = ("offsets.channel.backoff.ms", "offsets.commit.max.retries", "num.con
 _MAY_BE_ZERO = ("fetch_wait_max_ms", "rebalance_backoff_ms")
 
 
+class _Properties(ClientProperties):
+    """The consumer's properties. Raises ConfigError."""
+
+    def given_twice(self, new: str, old: str, given: Mapping[str, Any]) -> Exception:
+        both = f"{new}={given[new]} and {old}={given[old]} are the same property"
+        return ConfigError(old, given[old], f"is the old name of {new}, which is given too: {both}")
+
+
 def consumer_settings(properties: Mapping[str, Any]) -> ConsumerSettings:
     """Return the settings in `properties`. Log a warning for unknown ones. Raises ConfigError."""
-    read = NamedProperties(properties, (names for _, names in _NAMES.values()))
+    read = _Properties(properties, names=NAMES)
     values: dict[str, Any] = {"trust": read_security(properties)}
-    for field, (kind, names) in _NAMES.items():
-        name, value = read.find(names[0])
-        if value is not None:
-            values[field] = _checked(field, name, kind, value)
+    for field, (kind, (name, *_)) in _FIELDS.items():
+        if name in read:
+            values[field] = _checked(field, read.called(name), kind, read.text(name))
     for field in ("zookeeper_connect", "group_id"):
         if not values.get(field):
-            raise ConfigError(_NAMES[field][1][0], values.get(field), "must be set")
-    for name in set(read.unknown) - SECURITY.keys() - set(_IGNORED):
+            raise ConfigError(_FIELDS[field][1][0], values.get(field), "must be set")
+    for name in set(read) - {present for present, *_ in NAMES} - SECURITY.keys() - set(_IGNORED):
         log.warning("the setting %s is not known to this consumer and has no effect", name)
     return ConsumerSettings(**values)
 

@@ -10,19 +10,17 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from kafkapy.client.cluster import parse_addresses
 from kafkapy.client.original.encoders import ENCODERS
 from kafkapy.client.original.partitioners import PARTITIONERS
-from kafkapy.client.original.property_names import NamedProperties
+from kafkapy.client.properties import ClientProperties
 from kafkapy.metadata.zookeeper.properties import SECURITY, read_security
 from kafkapy.record import compression
 from kafkapy.runtime.addresses import host_port
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 Properties = Mapping[str, Any]
 
@@ -69,7 +67,6 @@ WITHOUT_EFFECT = {
     "zookeeper.sync.time.ms",
 }
 _WITH_ID = re.compile(r"\d+:(.+:\d+)")
-_YES_NO = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -108,83 +105,51 @@ class ProducerConfig:
     trust: Mapping[str, Any]
 
 
-class _Reader:
-    """Looks properties up by any of their names and checks their values."""
-
-    def __init__(self, properties: Properties) -> None:
-        self._named = NamedProperties(properties, NAMES)
-        for name in self._named.unknown:
-            if name in WITHOUT_EFFECT:
-                log.info("The property %s has no effect here.", name)
-            elif name not in SECURITY:
-                log.warning("The property %s is not known to the producer; it is passed to its classes.", name)
-
-    def text(self, name: str, default: str = "") -> str:
-        """Return a property as text."""
-        return str(self._named.find(name)[1] or default).strip()
-
-    def number(self, name: str, default: int, least: int, most: int = 0x7FFFFFFF) -> int:
-        """Return a property as a number. Raise ValueError if it is not between `least` and `most`."""
-        known, value = self._named.find(name)
-        if value is None:
-            return default
-        try:
-            number = int(str(value))
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise ValueError(f"{known} is {value!r}; it must be a whole number from {least} to {most}")
-        return number
-
-    def one_of(self, name: str, words: Mapping[str, T], default: str) -> T:
-        """Return the value that `words` has for a property. Raise ValueError for other words."""
-        known, value = self._named.find(name)
-        word = default if value is None else str(value).strip().lower()
-        if word not in words:
-            raise ValueError(f"{known} is {value!r}; it can be {', '.join(words)}")
-        return words[word]
-
-
 def read_config(properties: Properties) -> ProducerConfig:
     """Return the settings in the properties. Raises ValueError, with the property and its value."""
-    read = _Reader(properties)
+    read = ClientProperties(properties, names=NAMES)
+    for name in sorted(set(read) - {present for present, *_ in NAMES} - SECURITY.keys()):
+        if name in WITHOUT_EFFECT:
+            log.info("The property %s has no effect here.", name)
+        else:
+            log.warning("The property %s is not known to the producer; it is passed to its classes.", name)
     listed, zookeeper = read.text("metadata.broker.list"), read.text("zookeeper.connect") or None
     if bool(listed) == bool(zookeeper):
         given = "both are" if listed else "none is"
         raise ValueError(f"one of metadata.broker.list (0.7: broker.list) and zk.connect is needed; {given} given")
-    idempotent = read.one_of("enable.idempotence", _YES_NO, "false")
+    idempotent = read.flag("enable.idempotence", False)
     codecs = {word: codec for codec, name in enumerate(compression.NAMES) for word in (name, str(codec))}
-    acks = read.one_of("request.required.acks", {"-1": -1, "all": -1, "0": 0, "1": 1}, "-1" if idempotent else "1")
+    acks = read.word("request.required.acks", {"-1": -1, "all": -1, "0": 0, "1": 1}, "-1" if idempotent else "1")
     if idempotent and acks != -1:
         raise ValueError(f"enable.idempotence needs request.required.acks=-1, not {acks}")
-    enqueue_ms = read.number("queue.enqueue.timeout.ms", -1, -0x80000000)
-    refresh_ms = read.number("topic.metadata.refresh.interval.ms", 600_000, -0x80000000)
-    queue_size = read.number("queue.buffering.max.messages", 10_000, 1)
-    batch_size = read.number("batch.num.messages", 200, 1)
+    enqueue_ms = read.number("queue.enqueue.timeout.ms", -1, least=-0x80000000)
+    refresh_ms = read.number("topic.metadata.refresh.interval.ms", 600_000, least=-0x80000000)
+    queue_size = read.number("queue.buffering.max.messages", 10_000)
+    batch_size = read.number("batch.num.messages", 200)
     if batch_size > queue_size:
         raise ValueError(f"batch.num.messages is {batch_size}, more than queue.buffering.max.messages: {queue_size}")
     return ProducerConfig(
         properties=properties,
         brokers=_brokers(listed) if listed else [],
         zookeeper=zookeeper,
-        session_timeout_ms=read.number("zookeeper.session.timeout.ms", 6000, 1),
-        connection_timeout_ms=read.number("zookeeper.connection.timeout.ms", 6000, 1),
-        is_async=read.one_of("producer.type", {"sync": False, "async": True}, "sync"),
-        queue_time_s=read.number("queue.buffering.max.ms", 5000, 0) / 1000,
+        session_timeout_ms=read.number("zookeeper.session.timeout.ms", 6000),
+        connection_timeout_ms=read.number("zookeeper.connection.timeout.ms", 6000),
+        is_async=read.word("producer.type", {"sync": False, "async": True}, "sync"),
+        queue_time_s=read.number("queue.buffering.max.ms", 5000, least=0) / 1000,
         queue_size=queue_size,
         enqueue_timeout_s=None if enqueue_ms < 0 else enqueue_ms / 1000,
         batch_size=batch_size,
-        codec=read.one_of("compression.codec", codecs, "none"),
+        codec=read.word("compression.codec", codecs, "none"),
         compressed_topics=frozenset(filter(None, map(str.strip, read.text("compressed.topics").split(",")))),
-        retries=read.number("message.send.max.retries", 3, 0),
-        backoff_s=read.number("retry.backoff.ms", 100, 0) / 1000,
+        retries=read.number("message.send.max.retries", 3, least=0),
+        backoff_s=read.number("retry.backoff.ms", 100, least=0) / 1000,
         acks=acks,
-        request_timeout_s=read.number("request.timeout.ms", 10_000, 1) / 1000,
+        request_timeout_s=read.number("request.timeout.ms", 10_000) / 1000,
         refresh_s=float("inf") if refresh_ms < 0 else refresh_ms / 1000,
         client_id=read.text("client.id", "kafkapy"),
         idempotent=idempotent,
-        brokers_07=read.one_of("kafkapy.broker.version", {"": False, "0.7": True}, ""),
-        max_message_size=read.number("max.message.size", 1_000_000, 1),
+        brokers_07=read.word("kafkapy.broker.version", {"": False, "0.7": True}, ""),
+        max_message_size=read.number("max.message.size", 1_000_000),
         trust=read_security(properties),
     )
 

@@ -20,6 +20,7 @@ from kafkapy.client.fetching.batch_fetcher import OffsetOutOfRange
 from kafkapy.client.original.kafka_07.simple_consumer import SimpleWire07
 from kafkapy.client.original.simple.messages import FetchRequest, MessageSet, MessageTooLarge
 from kafkapy.client.original.simple.wire import KafkaSimpleWire, SimpleWire
+from kafkapy.client.properties import ClientProperties
 from kafkapy.errors import Errors, KafkaError
 
 MAX_BUFFER = 64 << 20
@@ -62,7 +63,8 @@ class SimpleConsumer:
         properties: Mapping[str, Any] | None = None,
         broker_version: str = "",
     ) -> None:
-        self._reset = _reset_of(properties or {})
+        read = ClientProperties(properties or {}, names=[("auto.offset.reset", "autooffset.reset")])
+        self._reset = read.word("auto.offset.reset", _RESETS, "none")
         self._max_buffer = max_buffer
         self._wire: SimpleWire
         if broker_version == "0.7":
@@ -145,14 +147,3 @@ class SimpleConsumer:
         except (KafkaError, ConnectionFailed, IndexError):
             earliest = latest = -1
         return OffsetOutOfRange(*where, found.offset, earliest, latest)
-
-
-def _reset_of(properties: Mapping[str, Any]) -> int | None:
-    """Return the offset to reset to, EARLIEST or LATEST, or None."""
-    for name in ("auto.offset.reset", "autooffset.reset"):
-        word = properties.get(name)
-        if word is not None:
-            if word not in _RESETS:
-                raise ValueError(f"{name} is {word!r}; it can be smallest, largest or none")
-            return _RESETS[word]
-    return None

@@ -1,0 +1,207 @@
+"""The properties of Kafka's clients: which names there are, and reading them by name with checked values.
+
+A client honours a property, refuses it with a reason, or warns that it has no effect.
+Source: ConsumerConfig and ProducerConfig of Kafka 3.9; ProducerConfig of Kafka 0.8.2.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from kafkapy.client.cluster import parse_addresses
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LONGEST = (1 << 31) - 1
+
+# All names but those for TLS and SASL. What a client neither honours nor refuses has no effect on it.
+_COMMON = frozenset(
+    """
+    auto.include.jmx.reporter bootstrap.servers client.dns.lookup client.id connections.max.idle.ms
+    enable.metrics.push interceptor.classes metadata.max.age.ms metadata.recovery.strategy metric.reporters
+    metrics.num.samples metrics.recording.level metrics.sample.window.ms receive.buffer.bytes
+    reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.max.ms retry.backoff.ms
+    security.protocol security.providers send.buffer.bytes socket.connection.setup.timeout.max.ms
+    socket.connection.setup.timeout.ms
+    """.split()  # noqa: SIM905
+)
+CONSUMER = _COMMON | frozenset(
+    """
+    allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack default.api.timeout.ms
+    enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms fetch.min.bytes group.id
+    group.instance.id group.protocol group.remote.assignor heartbeat.interval.ms internal.leave.group.on.close
+    isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records
+    partition.assignment.strategy session.timeout.ms value.deserializer
+    """.split()  # noqa: SIM905
+)
+PRODUCER = _COMMON | frozenset(
+    """
+    acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type compression.zstd.level
+    delivery.timeout.ms enable.idempotence key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection
+    max.request.size metadata.max.idle.ms partitioner.adaptive.partitioning.enable
+    partitioner.availability.timeout.ms partitioner.class partitioner.ignore.keys retries transaction.timeout.ms
+    transactional.id value.serializer
+    """.split()  # noqa: SIM905
+)
+
+
+class ClientProperties:
+    """The properties given for one client. Each error message is one sentence.
+
+    Args:
+        given: Values by name. None: not given.
+        names: The properties that have several names, the present name first. The methods take the present name,
+            messages have the name that was given.
+        where: The beginning of each message, such as "consumer.properties: ".
+        prefix: What stands before each name where the user writes it, such as "kafka.".
+        error: Makes an error of a message.
+        cannot, no_effect: The words for refused names and for those without effect, such as "cannot be set for X".
+    Raises:
+        ValueError or what `error` makes, here and by the methods: a name or its value cannot be used.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Any],
+        *,
+        names: Iterable[tuple[str, ...]] = (),
+        where: str = "",
+        prefix: str = "",
+        error: Callable[[str], Exception] = ValueError,
+        cannot: str = "cannot be set",
+        no_effect: str = "has no effect",
+    ) -> None:
+        self._where = where
+        self._prefix = prefix
+        self._error = error
+        self._cannot = cannot
+        self._no_effect = no_effect
+        self._present = {name: group[0] for group in names for name in group}
+        self._names: dict[str, str] = {}  # present name -> name as given
+        self._values: dict[str, str] = {}
+        for name, value in given.items():
+            if value is not None:
+                present = self._present.get(name, name)
+                if present in self._names:
+                    new, old = sorted((name, self._names[present]), key=list(self._present).index)
+                    raise self.given_twice(new, old, given)
+                self._names[present] = name
+                self._values[present] = str(value).strip()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the present names of the given properties."""
+        return iter(self._values)
+
+    def bad(self, text: str) -> Exception:
+        """Return an error that says where the properties are from."""
+        return self._error(self._where + text)
+
+    def given_twice(self, new: str, old: str, given: Mapping[str, Any]) -> Exception:
+        """Return the error for a property given under two of its names."""
+        both = f"{new}={given[new]} and {old}={given[old]} are the same property"
+        return self.bad(f"{old} is the old name of {new}, which is given too; remove one of them: {both}")
+
+    def warn(self, text: str) -> None:
+        """Log a warning that says where the properties are from."""
+        log.warning("%s%s", self._where, text)
+
+    def called(self, name: str) -> str:
+        """Return a property's name as the user writes or wrote it."""
+        return self._prefix + self._names.get(name, name)
+
+    def check_names(
+        self,
+        *,
+        honoured: Collection[str],
+        refused: Mapping[str, str],
+        without_effect: Collection[str],
+        client: str,
+    ) -> None:
+        """Raise for names that are `refused` (name to reason) or unknown. Warn of those `without_effect`.
+
+        `client` is the client whose properties these are, for messages. `check_security` checks those of TLS and SASL.
+        """
+        for name in self._values:
+            called = self.called(name)
+            if name in refused:
+                raise self.bad(f"{called} {self._cannot}: {refused[name]}")
+            if name in honoured or is_security(name):
+                continue
+            if name not in without_effect:
+                known = {*honoured, *without_effect, *self._present}.difference(refused)
+                near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.7)
+                hint = f"; did you mean {self._prefix}{near[0]}?" if near else ""
+                raise self.bad(f"{called} is not a property of {client}{hint}")
+            self.warn(f"{called} {self._no_effect}")
+
+    def check_security(self, no_effect: str = "") -> None:
+        """Raise for a security protocol other than PLAINTEXT. Warn of properties for the others.
+
+        `no_effect` is what the warnings say instead of the words given to the constructor.
+        """
+        protocol = self.text("security.protocol", "PLAINTEXT")
+        if protocol.upper() != "PLAINTEXT":
+            raise self.bad(
+                f"{self.called('security.protocol')} is {protocol!r}: kafkapy's client supports PLAINTEXT only; name a "
+                "PLAINTEXT listener of the broker"
+            )
+        for name in filter(is_security, self._values):
+            self.warn(f"{self.called(name)} {no_effect or self._no_effect}")
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a property's value."""
+        return self._values.get(name) or default
+
+    def needed(self, name: str, example: str) -> str:
+        """Return a property's value. Raise if it is missing."""
+        value = self.text(name)
+        if not value:
+            raise self.bad(f"{self.called(name)} is missing; add it, as in {self.called(name)}={example}")
+        return value
+
+    def servers(self, name: str = "bootstrap.servers") -> str:
+        """Return a property with broker addresses, checked."""
+        value = self.needed(name, "127.0.0.1:9092")
+        try:
+            parse_addresses(value)
+        except ValueError as error:
+            raise self.bad(f"{self.called(name)} is {value!r}: {error}") from None
+        return value
+
+    def number(self, name: str, default: int, *, least: int = 1, most: int = LONGEST) -> int:
+        """Return a property as a number. Raise if it is not between `least` and `most`."""
+        if name not in self:
+            return default
+        value = self._values[name]
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20) or not least <= int(value) <= most:
+            raise self.bad(f"{self.called(name)} is {value!r}; it must be a whole number from {least} to {most}")
+        return int(value)
+
+    def seconds(self, name: str, default_ms: int, *, least: int = 1) -> float:
+        """Return a property in milliseconds as seconds."""
+        return self.number(name, default_ms, least=least) / 1000
+
+    def word(self, name: str, words: Mapping[str, T], default: str) -> T:
+        """Return the value that `words` has for a property. The case does not matter."""
+        value = self._values.get(name, default)
+        if value.lower() not in words:
+            raise self.bad(f"{self.called(name)} is {value!r}; it can be {', '.join(words)}")
+        return words[value.lower()]
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a property that is true or false."""
+        return self.word(name, {"true": True, "false": False}, str(default).lower())
+
+
+def is_security(name: str) -> bool:
+    """Return True if the property is for TLS or SASL."""
+    return name.startswith(("ssl.", "sasl."))
