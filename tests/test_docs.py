@@ -99,4 +99,10 @@ def test_the_checks_find_what_they_look_for() -> None:
     assert len(every) > 100
     assert "moving-in-and-out" in anchors(ROOT / "docs" / "zookeeper.md")
     assert "docs/examples/totals_in_sqlite.py" in LINK.findall(prose(ROOT / "README.md"))
-    assert "server/call.py" in REPOSITORY_PATH.findall(prose(ROOT / "docs" / "add-an-api.md"))
+    for page, name in (
+        ("add-an-api.md", "server/call.py"),
+        ("add-a-setting.md", "kafkapy/server/config/keys/row.py"),
+        ("add-a-metric.md", "kafkapy/runtime/counters.py"),
+    ):
+        assert name in REPOSITORY_PATH.findall(prose(ROOT / "docs" / page))
+        assert f"docs/{page}" in LINK.findall(prose(ROOT / "README.md"))

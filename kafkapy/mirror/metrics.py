@@ -1,51 +1,51 @@
-"""A mirror's metrics over HTTP in Prometheus format."""
+"""The metrics of a mirror, and their page in Prometheus format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from kafkapy.mirror.counts import Counts
+from kafkapy.runtime.counters import Labels, Metric, Registry, metric_table
 from kafkapy.runtime.metrics_page import MetricsPage
 
-PREFIX = "kafkapy_mirror_"
-COUNTERS = {
-    "records": "Records that the target has acknowledged",
-    "size": "Their bytes before compression",
-    "lost": "Records that the target did not take",
-    "commits": "Commits of offsets",
-    "failed_commits": "Commits of offsets that failed",
-    "fenced": "Partitions whose transactions another mirror has ended",
+METRICS = metric_table(
+    Metric("mirror_records", "counter", ("source",), "Records that the target has acknowledged."),
+    Metric("mirror_bytes", "counter", ("source",), "Bytes of these records before compression."),
+    Metric("mirror_lost", "counter", ("source",), "Records that the target refused.",
+           "kafka.tools:type=MirrorMaker,name=MirrorMaker-numDroppedMessages"),
+    Metric("mirror_commits", "counter", ("source",), "Commits of offsets."),
+    Metric("mirror_failed_commits", "counter", ("source",), "Commits of offsets that failed."),
+    Metric("mirror_fenced", "counter", ("source",), "Partitions whose producer was fenced by another mirror."),
+    Metric("mirror_lag", "gauge", ("source", "topic", "partition"),
+           "Offsets between the mirror's position in a partition and the partition's end.",
+           "kafka.consumer:type=consumer-fetch-manager-metrics: records-lag"),
+)  # fmt: skip
+
+# The attribute of Counts that a counter adds up over the streams of a source.
+_ATTRIBUTES = {
+    "mirror_records": "records",
+    "mirror_bytes": "size",
+    "mirror_lost": "lost",
+    "mirror_commits": "commits",
+    "mirror_failed_commits": "failed_commits",
+    "mirror_fenced": "fenced",
 }
-NAMES = {"size": "bytes"}
 
-Read = Callable[[], Sequence[tuple[str, Counts]]]
-
-
-def metrics_page(listen: tuple[str, int], read: Read) -> MetricsPage:
-    """Return a metrics page at `listen` (host, port) for the counts that `read` returns. Raises OSError."""
-    return MetricsPage(*listen, _Collector(read))
+Streams = Sequence[tuple[str, Counts]]  # each stream's source and counts
 
 
-class _Collector:
-    """Adds up the counts of streams by source when the metrics are read."""
+def metrics_page(listen: tuple[str, int], read: Callable[[], Streams]) -> MetricsPage:
+    """Start a metrics page at `listen` (host, port) for the counts that `read` returns. Raise OSError."""
+    registry = Registry()
+    registry.register_reader(METRICS.values(), lambda: _values(read()))
+    return MetricsPage(*listen, registry)
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
 
-    def collect(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        streams = self._read()
-        for name, help in COUNTERS.items():
-            family = CounterMetricFamily(PREFIX + NAMES.get(name, name), help, labels=["source"])
-            for source in dict.fromkeys(source for source, _ in streams):
-                family.add_metric([source], sum(getattr(counts, name) for its, counts in streams if its == source))
-            yield family
-        lag = GaugeMetricFamily(
-            PREFIX + "lag", "Offsets between position and end of the partition", labels=["source", "topic", "partition"]
-        )
-        for source, counts in streams:
-            for (topic, partition), behind in counts.lags.items():
-                lag.add_metric([source, topic, str(partition)], behind)
-        yield lag
+def _values(streams: Streams) -> Iterator[tuple[Metric, Labels, float]]:
+    for name, attribute in _ATTRIBUTES.items():
+        for source in dict.fromkeys(source for source, _ in streams):
+            values = (getattr(counts, attribute) for its, counts in streams if its == source)
+            yield METRICS[name], (source,), sum(values)
+    for source, counts in streams:
+        for (topic, partition), lag in counts.lags.items():
+            yield METRICS["mirror_lag"], (source, topic, str(partition)), lag

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
-from kafkapy.network.processor import Processor, Transport
+from kafkapy.network.outgoing import Opened
+from kafkapy.network.processor import Processor
 from kafkapy.network.replies import Handler
 from kafkapy.network.sends import PageCache, Residency
 from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.network.transports import MakeTransport
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
@@ -32,8 +36,8 @@ SWITCH_INTERVAL_S = 0.0005
 class SocketServer:
     """Receives frames on all listeners, calls the handler, and sends its replies.
 
-    `transports` has, by listener, the function that makes the receiver and the sender of a connection that is not
-    plain, such as TLS.
+    `transports` has, by listener, the function that creates the transports of connections that are not plain, such as
+    those of TLS.
 
     Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the pools after the server.
     """
@@ -48,7 +52,7 @@ class SocketServer:
         read_pools: ReadPools,
         clock: Clock = SYSTEM_CLOCK,
         pages: Residency | None = None,
-        transports: Mapping[str, Transport] | None = None,
+        transports: Mapping[str, MakeTransport] | None = None,
     ) -> None:
         self._listeners = list(listeners)
         self._settings = settings
@@ -68,10 +72,11 @@ class SocketServer:
             )
             for index in range(settings.num_network_threads)
         ]
+        self._next_opener = itertools.cycle(self._processors)
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
-        self._count()
+        metrics.register(counters, self._listeners, self.limits, self._processors)
 
     def bind(self) -> dict[str, int]:
         """Open all listeners and return their ports, by listener name. If that raises ListenError, none is open.
@@ -98,6 +103,17 @@ class SocketServer:
         self._acceptor.start()
         for listener, sock in self._sockets:
             log.info("listening", extra=fields(listener=listener.name, address=_shown(sock)))
+
+    def open(
+        self,
+        address: tuple[str, int],
+        handler: Handler,
+        done: Opened,
+        timeout_s: float,
+        transport: MakeTransport | None = None,
+    ) -> None:
+        """Connect to another server, on one of the processors. See `Processor.open`. Not after `stop`."""
+        next(self._next_opener).open(address, handler, done, timeout_s, transport)
 
     def stop_accepting(self) -> None:
         """Close the listeners. Open connections stay."""
@@ -144,35 +160,6 @@ class SocketServer:
     def connections(self) -> int:
         """Return the number of open connections."""
         return self.limits.total
-
-    def _count(self) -> None:
-        counters = self._counters
-        for listener in self._listeners:
-            counters.gauge(
-                "network_connections",
-                "Open connections",
-                lambda name=listener.name: self.limits.count(name),  # type: ignore[misc]
-                {"listener": listener.name},
-            )
-        for processor in self._processors:
-            labels = {"processor": str(processor.index)}
-            for name, help, attribute in (
-                ("network_bytes_in", "Bytes received", "bytes_in"),
-                ("network_bytes_out", "Bytes sent", "bytes_out"),
-                ("network_frames_in", "Requests received", "frames_in"),
-                ("network_turns", "Turns of the network thread's loop", "turns"),
-                ("network_idle_seconds", "Time the network thread had nothing to do", "sleeping_s"),
-                ("network_connections_closed_idle", "Connections closed for connections.max.idle.ms", "closed_idle"),
-                ("network_cold_reads", "Times a reply had to be read from disk first", "cold_reads"),
-                ("network_reads_ahead", "Reads from disk that no reply waited for yet", "reads_ahead"),
-            ):
-                counters.sampled(name, help, lambda p=processor, a=attribute: getattr(p, a), labels)  # type: ignore[misc]
-            counters.gauge(
-                "network_buffer_bytes",
-                "Memory of receive buffers that are kept for reuse",
-                lambda p=processor: p.pool.free_bytes,  # type: ignore[misc]
-                labels,
-            )
 
 
 def _shown(sock: socket.socket) -> str:

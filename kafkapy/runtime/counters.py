@@ -1,18 +1,20 @@
-"""Counters, gauges and histograms of the broker; server.metrics exports them.
+"""Metrics: their definitions, the registry of their values, counters and histograms.
+
+Each subsystem defines its metrics in one table, `METRICS` in its module `metrics`, and registers what gives their
+values. `metrics_page` shows them in Prometheus format.
 
 Counting is on the hot paths, so it is one addition without a lock. With the GIL that is exact. On a free-threaded
-build, a counter that several threads add to may lose additions; counters of a single thread, read through
-`Registry.sampled`, are always exact.
+build, a counter that several threads add to may lose additions; a number that one thread counts, and a function reads,
+is always exact.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Literal, NamedTuple, TypeVar
 
-Labels = tuple[tuple[str, str], ...]
 Kind = Literal["counter", "gauge", "histogram"]
 
 # 25 µs to 52 s, each bound twice the previous one: from an append in memory to a group's join.
@@ -29,19 +31,6 @@ class Counter:
 
     def add(self, amount: float = 1) -> None:
         self.value += amount
-
-
-class Gauge:
-    """A number that is computed when it is read."""
-
-    __slots__ = ("_fn",)
-
-    def __init__(self, fn: Callable[[], float]) -> None:
-        self._fn = fn
-
-    @property
-    def value(self) -> float:
-        return self._fn()
 
 
 class Histogram:
@@ -74,88 +63,85 @@ class Histogram:
         return float("inf") if self.count else 0.0
 
 
-class Metric:
-    """A counter, gauge or histogram with its name and labels."""
+class Metric(NamedTuple):
+    """The definition of a metric: one entry of a subsystem's table. docs/metrics.md lists all of them.
 
-    __slots__ = ("help", "kind", "labels", "name", "source")
+    name: The Prometheus name, without the prefix `kafkapy_` and, for a counter, without the suffix `_total`.
+    labels: The names of its labels.
+    help: What it shows. Durations are in seconds unless the name says otherwise.
+    kafka: The metric of Apache Kafka that shows the same, empty if there is none.
+    """
 
-    def __init__(self, name: str, help: str, kind: Kind, labels: Labels, source: Counter | Gauge | Histogram) -> None:
-        self.name = name
-        self.help = help
-        self.kind = kind
-        self.labels = labels
-        self.source = source
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+    kafka: str = ""
+
+
+Labels = tuple[str, ...]  # the values, in the order of `Metric.labels`
+Value = float | Histogram
+Source = Counter | Histogram | Callable[[], float]
+S = TypeVar("S", bound=Source)
+# Reads several metrics at once: yields (metric, label values, value).
+Reader = Callable[[], Iterable[tuple[Metric, Labels, Value]]]
+
+
+def metric_table(*metrics: Metric) -> dict[str, Metric]:
+    """Return the metrics by name. Raise ValueError if two have the same name."""
+    table: dict[str, Metric] = {}
+    for metric in metrics:
+        if metric.name in table:
+            raise ValueError(f"the metric {metric.name} is defined twice")
+        table[metric.name] = metric
+    return table
 
 
 class Registry:
-    """All metrics of a broker. The same name and labels always give the same object.
-
-    Names are Prometheus names without the prefix `kafkapy_` (`network_bytes_in`); durations are seconds.
-    """
+    """The metrics of a process, with the sources of their values. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._metrics: dict[tuple[str, Labels], Metric] = {}
+        self._sources: dict[tuple[Metric, Labels], Source] = {}
+        self._readers: list[tuple[list[Metric], Reader]] = []
 
-    def counter(self, name: str, help: str, labels: Mapping[str, str] | None = None) -> Counter:
-        source = self._get_or_add(name, help, "counter", labels, Counter)
-        assert isinstance(source, Counter)
-        return source
+    def register(self, metric: Metric, source: S, *labels: str) -> S:
+        """Register the source of a metric's value for these label values, and return the source.
 
-    def sampled(self, name: str, help: str, fn: Callable[[], float], labels: Mapping[str, str] | None = None) -> None:
-        """Register a counter that its owner keeps as a plain number and `fn` reads. Replaces an earlier
-        registration."""
-        self._put(name, help, "counter", labels, Gauge(fn))
-
-    def gauge(self, name: str, help: str, fn: Callable[[], float], labels: Mapping[str, str] | None = None) -> None:
-        """Register a gauge that `fn` reads. Replaces an earlier registration."""
-        self._put(name, help, "gauge", labels, Gauge(fn))
-
-    def histogram(self, name: str, help: str, labels: Mapping[str, str] | None = None) -> Histogram:
-        source = self._get_or_add(name, help, "histogram", labels, Histogram)
-        assert isinstance(source, Histogram)
-        return source
-
-    def remove(self, name: str, labels: Mapping[str, str] | None = None) -> None:
-        """Remove a metric, for example a deleted topic's; do nothing if it does not exist."""
+        The source is a Counter, a Histogram, or a function that returns the number. It replaces an earlier one.
+        """
+        if len(labels) != len(metric.labels):
+            raise ValueError(f"{metric.name} has the labels {metric.labels}; the values given are {labels}")
+        if isinstance(source, Histogram) != (metric.kind == "histogram"):
+            raise TypeError(f"{metric.name} is a {metric.kind}; its source must not be {source!r}")
         with self._lock:
-            self._metrics.pop((name, _labels(labels)), None)
+            self._sources[metric, labels] = source
+        return source
 
-    def value(self, name: str, labels: Mapping[str, str] | None = None) -> float:
-        """Return the present value of a counter or gauge. Raises KeyError if there is none with this name and
-        labels."""
-        source = self._metrics[name, _labels(labels)].source
-        if isinstance(source, Histogram):
-            raise TypeError(f"{name} is a histogram, which has no single value")
+    def register_reader(self, metrics: Iterable[Metric], reader: Reader) -> None:
+        """Register a function that reads several metrics at once, or one whose label values change.
+
+        A metric stays in the result of `read` while the reader yields no value for it.
+        """
+        with self._lock:
+            self._readers.append((list(metrics), reader))
+
+    def read(self) -> dict[Metric, list[tuple[Labels, Value]]]:
+        """Return the present values of all metrics, each with its label values."""
+        with self._lock:
+            sources, readers = list(self._sources.items()), list(self._readers)
+        values: dict[Metric, list[tuple[Labels, Value]]] = {}
+        for (metric, labels), source in sources:
+            values.setdefault(metric, []).append((labels, _value(source)))
+        for metrics, reader in readers:
+            for metric in metrics:
+                values.setdefault(metric, [])
+            for metric, labels, value in reader():
+                values[metric].append((labels, value))
+        return values
+
+
+def _value(source: Source) -> Value:
+    if isinstance(source, Counter):
         return source.value
-
-    def __iter__(self) -> Iterator[Metric]:
-        with self._lock:
-            metrics = list(self._metrics.values())
-        return iter(metrics)
-
-    def _get_or_add(
-        self,
-        name: str,
-        help: str,
-        kind: Kind,
-        labels: Mapping[str, str] | None,
-        make: Callable[[], Counter | Histogram],
-    ) -> Counter | Gauge | Histogram:
-        key = (name, _labels(labels))
-        with self._lock:
-            metric = self._metrics.get(key)
-            if metric is None:
-                metric = self._metrics[key] = Metric(name, help, kind, key[1], make())
-            elif metric.kind != kind:
-                raise ValueError(f"the metric {name} is a {metric.kind}, not a {kind}")
-            return metric.source
-
-    def _put(self, name: str, help: str, kind: Kind, labels: Mapping[str, str] | None, source: Gauge) -> None:
-        key = (name, _labels(labels))
-        with self._lock:
-            self._metrics[key] = Metric(name, help, kind, key[1], source)
-
-
-def _labels(labels: Mapping[str, str] | None) -> Labels:
-    return tuple(sorted(labels.items())) if labels else ()
+    return source if isinstance(source, Histogram) else source()

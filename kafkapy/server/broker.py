@@ -31,10 +31,9 @@ from kafkapy.runtime.metrics_page import MetricsPage
 from kafkapy.runtime.read_pools import ReadPools
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
-from kafkapy.server.cleaner import cleaner_settings
 from kafkapy.server.config.broker_config import BrokerConfig
 from kafkapy.server.config.dynamic import DynamicConfig
-from kafkapy.server.config.parts import log_settings, network_settings
+from kafkapy.server.config.parts import cleaner_settings, log_settings, network_settings
 from kafkapy.server.config.security import check as check_security
 from kafkapy.server.config.topics import TopicSettings
 from kafkapy.server.coordinators import Coordinators
@@ -43,8 +42,7 @@ from kafkapy.server.fetching.sessions import FetchSessionCache
 from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_start import LogStart
 from kafkapy.server.metadata_home import StartError, home_of, open_tree
-from kafkapy.server.metrics.broker import register_gauges
-from kafkapy.server.metrics.exporter import metrics_page
+from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics.requests import RequestMeters
 from kafkapy.server.services import Services
 
@@ -163,7 +161,7 @@ class BrokerServer:
         services.producer_ids = ProducerIds(
             lambda done: services.controller.allocate_producer_ids(services.broker_id, done), lambda: tree.is_reachable
         )
-        self._take_office(cluster, fence)
+        self._stand_for_election(cluster, fence)
         self._make_replicas(tree)
         if self._shared is not None:
             self._shared.settle(self._controller)
@@ -171,18 +169,23 @@ class BrokerServer:
         self._register(cluster, ports)
         logs.dirs.write_identity(services.broker_id, services.cluster_id, services.clock.time_ms())
         services.log_manager.start()
-        register_gauges(services)
-        if services.config.kafkapy_metrics_listen:
-            self._metrics = metrics_page(services.config.kafkapy_metrics_listen, services.counters, services)
+        broker_metrics.register(services)
+        self._serve_metrics()
         network.start()
         self._log_start.start()
         if self._shared is not None:
-            self._shared.start(lambda: self._enter(cluster), lambda: self._take_office(cluster, fence))
+            self._shared.start(lambda: self._enter(cluster), lambda: self._stand_for_election(cluster, fence))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
         """Wait until every partition is served or has failed to load. Return False after a time-out or a stop."""
         assert self._log_start is not None
         return self._log_start.wait(timeout)
+
+    def _serve_metrics(self) -> None:
+        host, _, port = self.services.config.kafkapy_metrics_listen.rpartition(":")
+        if port:
+            self._metrics = MetricsPage(host.strip("[]"), int(port), self.services.counters)
+            log.info("metrics are served at http://%s/metrics", self._metrics.address)
 
     def _open_directories(self) -> LogManager:
         services, config = self.services, self.services.config
@@ -238,8 +241,8 @@ class BrokerServer:
         services.replicas.on_lost = coordinators.lost
         services.cache.on_deleted = coordinators.topic_deleted
 
-    def _take_office(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
-        """Stand for election as controller: become the controller unless another broker is."""
+    def _stand_for_election(self, cluster: ClusterRegistry, fence: ControllerFence) -> None:
+        """Become the controller, unless another broker is."""
         term = cluster.become_controller(self.services.broker_id, self.services.clock.time_ms())
         fence.set_term(term)
         if term is not None:
@@ -286,7 +289,7 @@ class BrokerServer:
         self._fail(f"the metadata in {home_of(self.services.config)} cannot be written any more: {error}")
 
     def _fail(self, reason: str) -> None:
-        log.critical("the broker cannot go on: %s", reason)
+        log.critical("the broker cannot continue: %s", reason)
         if self._on_failure is not None:
             self._on_failure(reason)
 

@@ -55,7 +55,7 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
             )
     try:
         from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
-        from kafkapy.server.config.zookeeper_client import zookeeper_settings
+        from kafkapy.server.config.parts import zookeeper_settings
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise

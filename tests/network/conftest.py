@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from kafkapy.network.connection import Connection
-from kafkapy.network.processor import Transport
+from kafkapy.network.metrics import METRICS
 from kafkapy.network.replies import Reply
 from kafkapy.network.sends import Residency
 from kafkapy.network.settings import Listener, NetworkSettings
 from kafkapy.network.socket_server import SocketServer
+from kafkapy.network.transports import MakeTransport
 from kafkapy.record.file_region import FileHandle, FileRegion
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
@@ -123,7 +124,7 @@ class Running:
         pages: Residency | None = None,
         listeners: Sequence[Listener] = (Listener("PLAINTEXT", "127.0.0.1", 0),),
         disk_pool: DiskPool | None = None,
-        transports: Mapping[str, Transport] | None = None,
+        transports: Mapping[str, MakeTransport] | None = None,
     ) -> None:
         self.handler = handler
         self.counters = Registry()
@@ -151,7 +152,7 @@ class Running:
 
     def count(self, name: str) -> float:
         """A counter's value, over all processors."""
-        return sum(metric.source.value for metric in self.counters if metric.name == name)  # type: ignore[union-attr]
+        return sum(value for _, value in self.counters.read()[METRICS[name]])  # type: ignore[misc]
 
     def stop(self) -> None:
         for client in self.clients:

@@ -2,44 +2,51 @@
 
 import pytest
 
-from kafkapy.runtime.counters import BOUNDS, Histogram, Registry
+from kafkapy.runtime.counters import BOUNDS, Counter, Histogram, Metric, Registry, metric_table
+
+COUNT = Metric("count", "counter", ("listener",), "Counted by its owner.")
+DEPTH = Metric("depth", "gauge", (), "Read by a function.")
+TIME = Metric("time", "histogram", (), "Durations.")
 
 
-def test_the_same_name_and_labels_give_the_same_counter() -> None:
-    registry = Registry()
-    registry.counter("bytes_in", "bytes", {"listener": "A", "x": "1"}).add(3)
-    registry.counter("bytes_in", "bytes", {"x": "1", "listener": "A"}).add(4)
-    registry.counter("bytes_in", "bytes").add()
-    assert registry.value("bytes_in", {"listener": "A", "x": "1"}) == 7
-    assert registry.value("bytes_in") == 1
-    assert {(m.name, m.kind, m.labels) for m in registry} == {
-        ("bytes_in", "counter", (("listener", "A"), ("x", "1"))),
-        ("bytes_in", "counter", ()),
-    }
-
-
-def test_gauges_and_sampled_counters_are_read_when_asked() -> None:
+def test_values_are_read_from_their_sources_when_asked() -> None:
     registry = Registry()
     values = [1]
-    registry.gauge("depth", "how deep", lambda: values[0])
-    registry.sampled("turns", "how often", lambda: values[0] * 10)
+    registry.register(COUNT, Counter(), "A").add(3)
+    registry.register(COUNT, lambda: values[0] * 10, "B")
+    registry.register(DEPTH, lambda: values[0])
+    histogram = registry.register(TIME, Histogram())
     values[0] = 5
-    assert registry.value("depth") == 5
-    assert registry.value("turns") == 50
-    registry.remove("depth")
-    registry.remove("depth")
-    with pytest.raises(KeyError):
-        registry.value("depth")
+    assert registry.read() == {COUNT: [(("A",), 3), (("B",), 50)], DEPTH: [((), 5)], TIME: [((), histogram)]}
 
 
-def test_one_name_cannot_be_two_kinds() -> None:
+def test_a_later_source_of_the_same_labels_replaces_the_earlier() -> None:
     registry = Registry()
-    registry.counter("x", "x")
-    with pytest.raises(ValueError, match="is a counter"):
-        registry.histogram("x", "x")
-    registry.histogram("h", "h")
-    with pytest.raises(TypeError, match="histogram"):
-        registry.value("h")
+    registry.register(DEPTH, lambda: 1)
+    registry.register(DEPTH, lambda: 2)
+    assert registry.read() == {DEPTH: [((), 2)]}
+
+
+def test_a_reader_gives_several_metrics_at_once_and_none_of_its_metrics_is_missing() -> None:
+    registry = Registry()
+    registry.register_reader([COUNT, DEPTH], lambda: [(COUNT, ("A",), 1), (COUNT, ("B",), 2)])
+    assert registry.read() == {COUNT: [(("A",), 1), (("B",), 2)], DEPTH: []}
+
+
+def test_labels_and_kind_must_be_those_of_the_definition() -> None:
+    registry = Registry()
+    with pytest.raises(ValueError, match=r"count has the labels \('listener',\); the values given are \(\)"):
+        registry.register(COUNT, Counter())
+    with pytest.raises(TypeError, match="time is a histogram"):
+        registry.register(TIME, Counter())
+    with pytest.raises(TypeError, match="depth is a gauge"):
+        registry.register(DEPTH, Histogram())
+
+
+def test_a_table_has_each_name_once() -> None:
+    assert metric_table(COUNT, DEPTH) == {"count": COUNT, "depth": DEPTH}
+    with pytest.raises(ValueError, match="the metric count is defined twice"):
+        metric_table(COUNT, COUNT)
 
 
 def test_a_histogram_puts_each_value_under_its_bound() -> None:

@@ -26,9 +26,10 @@ def until(condition, seconds=30.0):
 
 def gauges(server):
     return {
-        (metric.name, *(value for _, value in metric.labels)): metric.source.value
-        for metric in server.services.counters
+        (metric.name, *labels): value
+        for metric, values in server.services.counters.read().items()
         if metric.name.startswith("log_cleaner_")
+        for labels, value in values
     }
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kafkapy.runtime.config_def import ConfigError
-from kafkapy.server.config.retention_policy import load_policy
+from kafkapy.server.config.parts import load_policy
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, end_offset, make_topic, produce
 

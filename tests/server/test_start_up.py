@@ -17,6 +17,7 @@ from kafkapy.protocol.apis import (
     METADATA,
     OFFSET_FOR_LEADER_EPOCH,
 )
+from kafkapy.server.metrics.broker import METRICS
 from tests.harness.gated_files import GatedFiles
 from tests.server import test_fetch, test_produce
 from tests.server.conftest import Wire, start_broker
@@ -152,25 +153,23 @@ def test_a_fetch_session_goes_on_when_the_log_is_ready(held):
 
 def test_the_start_is_told_in_the_metrics_and_in_the_log_directories(held):
     server, files, wire = held
-    counters, directory = server.services.counters, str(server.services.config.log_dirs[0].absolute())
-    at = {"dir": directory}
+    directory = str(server.services.config.log_dirs[0].absolute())
 
-    def told():
-        return [
-            counters.value("remaining_logs_to_recover", at),
-            counters.value("remaining_bytes_to_recover", at) > 0,
-            sum(
-                counters.value("remaining_segments_to_recover", {**at, "thread_num": str(number)})
-                for number in range(2)
-            ),
-        ]
+    def progress():
+        values = server.services.counters.read()
+        logs, size, segments = (
+            [value for labels, value in values[METRICS[f"remaining_{what}_to_recover"]] if labels[0] == directory]
+            for what in ("logs", "bytes", "segments")
+        )
+        assert (len(logs), len(size), len(segments)) == (1, 1, 2)
+        return [logs[0], size[0] > 0, sum(segments)]
 
-    assert told() == [1, True, 1]
+    assert progress() == [1, True, 1]
     (result,) = wire.call(DESCRIBE_LOG_DIRS, 4, DESCRIBE_LOG_DIRS.Request(topics=None)).results
     assert [topic.name for topic in result.topics] == ["quick", "slow"]
     files.open_gate()
     assert server.wait_until_loaded(WAIT_S)
-    assert told() == [0, False, 0]
+    assert progress() == [0, False, 0]
 
 
 def test_topics_are_made_and_deleted_meanwhile(held):

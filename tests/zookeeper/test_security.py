@@ -19,7 +19,7 @@ from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.zookeeper_client import zookeeper_settings
+from kafkapy.server.config.parts import zookeeper_settings
 from kafkapy.tools.main import main
 from tests.harness import toolchain
 from tests.harness.brokers import free_port

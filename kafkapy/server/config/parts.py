@@ -1,16 +1,25 @@
-"""Converts the broker's settings into those of its parts, which do not know Kafka's names."""
+"""Converts the broker's settings into those of its parts: logs, cleaner, network and ZooKeeper client.
+
+The parts do not know Kafka's names of settings.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, cast
 
+from kafkapy.log.cleaner.settings import CleanerSettings
+from kafkapy.log.retention import RetentionPolicy
 from kafkapy.log.settings import LogSettings
 from kafkapy.network.settings import NetworkSettings
+from kafkapy.runtime.config_def import ConfigError
 from kafkapy.runtime.descriptors import half_of_the_descriptors
-from kafkapy.server.config.retention_policy import load_policy
 
 if TYPE_CHECKING:
+    from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
     from kafkapy.server.config.broker_config import BrokerConfig
+
+_POLICY = "kafkapy.retention.policy"
 
 
 def log_settings(config: BrokerConfig) -> LogSettings:
@@ -31,6 +40,33 @@ def log_settings(config: BrokerConfig) -> LogSettings:
     )
 
 
+def load_policy(name: str) -> RetentionPolicy | None:
+    """Return an instance of the class MODULE:CLASS, created without arguments; None for "". Raise ConfigError."""
+    if not name:
+        return None
+    module, _, attribute = name.partition(":")
+    try:
+        policy = getattr(importlib.import_module(module), attribute)()
+    except (ImportError, AttributeError, TypeError) as error:
+        raise ConfigError(_POLICY, name, f"the policy cannot be made: {error}") from error
+    if not callable(getattr(policy, "rules", None)):
+        raise ConfigError(_POLICY, name, "a policy has a method rules(log, now_ms), as kafkapy.log.retention says")
+    return cast("RetentionPolicy", policy)
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    """Return the settings of the log cleaner."""
+    return CleanerSettings(
+        enable=config["log.cleaner.enable"],
+        threads=config["log.cleaner.threads"],
+        dedupe_buffer=config["log.cleaner.dedupe.buffer.size"],
+        load_factor=config["log.cleaner.io.buffer.load.factor"],
+        io_buffer=config["log.cleaner.io.buffer.size"],
+        max_bytes_per_second=config["log.cleaner.io.max.bytes.per.second"],
+        backoff_ms=config["log.cleaner.backoff.ms"],
+    )
+
+
 def network_settings(config: BrokerConfig) -> NetworkSettings:
     """Return the settings of the network."""
     return NetworkSettings(
@@ -48,3 +84,22 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         read_ahead_bytes=config.kafkapy_read_ahead_bytes,
         read_ahead_max_bytes=config.kafkapy_read_ahead_max_bytes,
     )
+
+
+def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings:
+    """Return the settings of the ZooKeeper client. Raise ImportError without kazoo.
+
+    The connection time-out is zookeeper.connection.timeout.ms if set, otherwise the session time-out.
+    """
+    from kafkapy.metadata.zookeeper.client import ZooKeeperSettings  # imports kazoo, which not every broker needs
+
+    session_ms = config["zookeeper.session.timeout.ms"]
+    connection_ms = config["zookeeper.connection.timeout.ms"]
+    settings = ZooKeeperSettings(
+        config["zookeeper.connect"].strip(),
+        session_timeout_ms=session_ms,
+        connection_timeout_ms=session_ms if connection_ms is None else connection_ms,
+        max_in_flight=config["zookeeper.max.in.flight.requests"],
+        set_acl=config["zookeeper.set.acl"],
+    )
+    return settings.with_security(config)

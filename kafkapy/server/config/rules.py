@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 from kafkapy.log.config import TOPIC_SYNONYMS, check_topic_values
 from kafkapy.log.versions import first_with_format, format_can_be_chosen, newest_format
+from kafkapy.metadata.zookeeper.properties import USER, certificate_file
+from kafkapy.metadata.zookeeper.properties import check_security as check_zookeeper_security
 from kafkapy.record.compression import NAMES
 from kafkapy.runtime.config_def import ConfigError
 from kafkapy.server.config import security as config_security
-from kafkapy.server.config import zookeeper_rules as config_keeper
 from kafkapy.server.config.listeners import ANY_ADDRESSES
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ _MIB = 1024 * 1024
 
 def check(config: BrokerConfig) -> None:
     """Raise ConfigError for the first rule that the settings break."""
-    _check_home(config)
+    _check_zookeeper(config)
+    _check_roles(config)
     _check_id(config)
     _check_log(config)
     _check_listeners(config)
@@ -28,8 +30,32 @@ def check(config: BrokerConfig) -> None:
     _check_coordinators(config)
 
 
-def _check_home(config: BrokerConfig) -> None:
-    config_keeper.check(config)
+def _check_zookeeper(config: BrokerConfig) -> None:
+    connect = (config["zookeeper.connect"] or "").strip()
+    if not connect:
+        return
+    _check_zookeeper_address(connect)
+    check_zookeeper_security(config)
+    if config["zookeeper.set.acl"] and not config[USER] and not certificate_file(config):
+        raise ConfigError(
+            "zookeeper.set.acl",
+            "true",
+            f"needs an identity that ZooKeeper knows us by: set {USER}, or zookeeper.ssl.keystore.location",
+        )
+
+
+def _check_zookeeper_address(connect: str) -> None:
+    servers, slash, chroot = connect.partition("/")
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+            raise ConfigError("zookeeper.connect", connect, f"must be HOST:PORT with commas between ({server} is not)")
+    path = chroot.rstrip("/")
+    if slash and path and any(part in ("", ".", "..") for part in path.split("/")):
+        raise ConfigError("zookeeper.connect", connect, f"must end in a path such as /kafka (/{chroot} is none)")
+
+
+def _check_roles(config: BrokerConfig) -> None:
     roles = config["process.roles"]
     if roles and "broker" not in roles:
         raise ConfigError("process.roles", ",".join(roles), "must name the role broker; there is no controller here")

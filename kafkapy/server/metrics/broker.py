@@ -1,68 +1,94 @@
-"""Metrics that are read from the broker's parts when the metrics page is requested."""
+"""The metrics of a broker's parts: waiting fetches, pools, fetch sessions, topics and logs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkapy.server.cleaner import register_cleaner_gauges
+from kafkapy.runtime.counters import Labels, Metric, metric_table
+from kafkapy.server.metrics import cleaner, coordinators
 
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
+_LOG, _LOG_MANAGER = "kafka.log:type=Log", "kafka.log:type=LogManager"
 
-def register_gauges(services: Services) -> None:
-    """Register the metrics in `services.counters`. All parts of the broker must exist."""
-    counters = services.counters
-    purgatory = services.replicas.fetch_purgatory
-    counters.gauge("fetch_purgatory_size", "Fetches that wait for data", lambda: purgatory.delayed)
-    counters.gauge(
-        "conversion_pool_depth", "Appends that are converted or wait for it", lambda: services.conversion_pool.depth
-    )
-    counters.gauge("append_pool_depth", "Appends that wait or run off the network", lambda: services.append_pool.depth)
-    counters.gauge("disk_pool_depth", "Calls that wait or run on the disk pool", lambda: services.disk_pool.depth)
-    counters.gauge("read_pools_depth", "Reads for consumers that wait or run", lambda: services.read_pools.depth)
-    counters.gauge("fetch_sessions", "Incremental fetch sessions", lambda: len(services.fetch_sessions))
-    counters.sampled(
-        "fetch_session_evictions", "Fetch sessions given up for others", lambda: services.fetch_sessions.evictions
-    )
-    counters.gauge("topics", "Topics", lambda: len(services.topics))
-    counters.gauge(
-        "offline_log_directories",
-        "Log directories that failed",
-        lambda: sum(error is not None for _, error in services.log_manager.directories()),
-    )
-    register_cleaner_gauges(services.log_manager, counters)
-    counters.gauge("log_open_files", "Files of logs that are kept open", lambda: services.log_manager.open_files)
-    counters.sampled(
-        "append_stalls",
-        "Writes that took longer than kafkapy.stall.threshold.ms",
-        lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),
-    )
+METRICS = metric_table(
+    Metric("fetch_purgatory_size", "gauge", (), "Fetches that wait for data.",
+           "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation=Fetch"),
+    Metric("conversion_pool_depth", "gauge", (),
+           "Appends whose message format is being converted, or that wait for the conversion."),
+    Metric("append_pool_depth", "gauge", (), "Appends that run on the append pool or wait for one of its threads."),
+    Metric("disk_pool_depth", "gauge", (), "Calls that run on the disk pool or wait for one of its threads."),
+    Metric("read_pools_depth", "gauge", (),
+           "Reads from disk for consumers that run on the read pools or wait for one of their threads."),
+    Metric("fetch_sessions", "gauge", (), "Incremental fetch sessions.",
+           "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions"),
+    Metric("fetch_session_evictions", "counter", (), "Fetch sessions that were removed to make room for others.",
+           "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec"),
+    Metric("topics", "gauge", (), "Topics.", "kafka.controller:type=KafkaController,name=GlobalTopicCount"),
+    Metric("offline_log_directories", "gauge", (), "Log directories that failed.",
+           f"{_LOG_MANAGER},name=OfflineLogDirectoryCount"),
+    Metric("log_open_files", "gauge", (), "Files of logs that are kept open."),
+    Metric("append_stalls", "counter", (), "Writes that took longer than kafkapy.stall.threshold.ms."),
+    Metric("remaining_logs_to_recover", "gauge", ("dir",), "Logs of a directory that are not loaded yet.",
+           f"{_LOG_MANAGER},name=remainingLogsToRecover"),
+    Metric("remaining_bytes_to_recover", "gauge", ("dir",),
+           "Bytes of a directory's segments that recovery still has to check."),
+    Metric("remaining_segments_to_recover", "gauge", ("dir", "thread_num"),
+           "Segments that recovery still has to check in the log that this thread is loading.",
+           f"{_LOG_MANAGER},name=remainingSegmentsToRecover"),
+    Metric("log_size_bytes", "gauge", ("topic", "partition"), "Size of a partition's segments.", f"{_LOG},name=Size"),
+    Metric("log_start_offset", "gauge", ("topic", "partition"), "First offset of a partition.",
+           f"{_LOG},name=LogStartOffset"),
+    Metric("log_end_offset", "gauge", ("topic", "partition"), "Offset that the next record of a partition will have.",
+           f"{_LOG},name=LogEndOffset"),
+)  # fmt: skip
+
+
+def register(services: Services) -> None:
+    """Register the metrics of the broker, the cleaner and the coordinators. All parts of the broker must exist."""
+    counters, logs = services.counters, services.log_manager
+    for name, read in {
+        "fetch_purgatory_size": lambda: services.replicas.fetch_purgatory.delayed,
+        "conversion_pool_depth": lambda: services.conversion_pool.depth,
+        "append_pool_depth": lambda: services.append_pool.depth,
+        "disk_pool_depth": lambda: services.disk_pool.depth,
+        "read_pools_depth": lambda: services.read_pools.depth,
+        "fetch_sessions": lambda: len(services.fetch_sessions),
+        "fetch_session_evictions": lambda: services.fetch_sessions.evictions,
+        "topics": lambda: len(services.topics),
+        "offline_log_directories": lambda: sum(error is not None for _, error in logs.directories()),
+        "log_open_files": lambda: logs.open_files,
+        "append_stalls": lambda: sum(monitor.stalls for monitor in services.replicas.stalls().values()),
+    }.items():
+        counters.register(METRICS[name], read)
+    sizes = [METRICS["log_size_bytes"], METRICS["log_start_offset"], METRICS["log_end_offset"]]
+    counters.register_reader(sizes, partial(_logs, services))
     _register_loading(services)
+    cleaner.register(logs, counters)
+    coordinators.register(services.coordinators, counters)
 
 
 def _register_loading(services: Services) -> None:
-    """Register the progress of loading the logs, under the names of Kafka's LogManager (KIP-831). It ends at 0."""
+    """Register the progress of loading the logs (KIP-831). All values end at 0."""
     counters = services.counters
     for directory, progress in services.log_manager.loading.progress().items():
-        at = {"dir": directory}
-        counters.gauge(
-            "remaining_logs_to_recover",
-            "Logs of a directory that are not loaded yet",
-            partial(getattr, progress, "logs_left"),
-            at,
-        )
-        counters.gauge(
-            "remaining_bytes_to_recover",
-            "Bytes of a directory's segments that recovery has to check yet",
-            partial(getattr, progress, "bytes_left"),
-            at,
-        )
+        counters.register(METRICS["remaining_logs_to_recover"], partial(getattr, progress, "logs_left"), directory)
+        counters.register(METRICS["remaining_bytes_to_recover"], partial(getattr, progress, "bytes_left"), directory)
         for number in range(len(progress.segments_left)):
-            counters.gauge(
-                "remaining_segments_to_recover",
-                "Segments that recovery has to check yet of the log at which one of its threads is",
+            counters.register(
+                METRICS["remaining_segments_to_recover"],
                 partial(progress.segments_left.__getitem__, number),
-                {**at, "thread_num": str(number)},
+                directory,
+                str(number),
             )
+
+
+def _logs(services: Services) -> Iterator[tuple[Metric, Labels, float]]:
+    for partition in services.replicas:
+        labels = (partition.topic, str(partition.index))
+        yield METRICS["log_size_bytes"], labels, partition.log.size
+        yield METRICS["log_start_offset"], labels, partition.log.log_start_offset
+        yield METRICS["log_end_offset"], labels, partition.log.log_end_offset

@@ -1,17 +1,34 @@
-"""Counts requests, errors and bytes, and measures times. With metrics off, only integers are incremented."""
+"""The metrics of requests: counts of requests, errors and bytes, and times. With metrics off, only integers are
+incremented."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from kafkapy.errors import name_of
 from kafkapy.network.replies import Reply, Timed
 from kafkapy.protocol.message import Message
-from kafkapy.runtime.counters import Histogram, Registry
+from kafkapy.runtime.counters import Histogram, Labels, Metric, Registry, metric_table
 from kafkapy.server.call import MeteredPending
 from kafkapy.server.metrics.error_codes import error_codes
+
+_REQUESTS, _TOPICS = "kafka.network:type=RequestMetrics", "kafka.server:type=BrokerTopicMetrics"
+
+METRICS = metric_table(
+    Metric("requests", "counter", ("api",), "Requests that were handled.", f"{_REQUESTS},name=RequestsPerSec"),
+    Metric("errors", "counter", ("api", "error"), "Error codes in responses; those of a response's parts count too.",
+           f"{_REQUESTS},name=ErrorsPerSec"),
+    Metric("request_seconds", "histogram", ("api", "stage"),
+           "Time of requests: `queue` until the handler is called, `local` in the handler, `delayed` in a purgatory or "
+           "on a pool, `send` until the socket has taken the response.",
+           f"{_REQUESTS},name=RequestQueueTimeMs, LocalTimeMs, RemoteTimeMs, ResponseSendTimeMs"),
+    Metric("topic_bytes_in", "counter", ("topic",), "Bytes of record batches that were produced to a topic.",
+           f"{_TOPICS},name=BytesInPerSec"),
+    Metric("topic_bytes_out", "counter", ("topic",), "Bytes of record batches that were fetched from a topic.",
+           f"{_TOPICS},name=BytesOutPerSec"),
+)  # fmt: skip
 
 
 class RequestMeters:
@@ -32,6 +49,7 @@ class RequestMeters:
         self._histograms: dict[tuple[str, str], Histogram] = {}
         # An increment of a dict value reads and writes: without a lock, two network threads could lose one.
         self._lock = threading.Lock()
+        registry.register_reader([metric for name, metric in METRICS.items() if name != "request_seconds"], self._read)
 
     def bytes_in(self, topic: str, size: int) -> None:
         """Count record bytes that were produced to a topic."""
@@ -90,7 +108,18 @@ class RequestMeters:
     def _observe(self, api: str, stage: str, seconds: float, count: int) -> None:
         histogram = self._histograms.get((api, stage))
         if histogram is None:
-            histogram = self._histograms[(api, stage)] = self._registry.histogram(
-                "request_seconds", "Time of requests by API and stage", {"api": api, "stage": stage}
-            )
+            with self._lock:
+                histogram = self._histograms.get((api, stage))
+                if histogram is None:
+                    histogram = self._registry.register(METRICS["request_seconds"], Histogram(), api, stage)
+                    self._histograms[(api, stage)] = histogram
         histogram.observe(seconds, count)
+
+    def _read(self) -> Iterator[tuple[Metric, Labels, float]]:
+        for api, count in list(self.requests.items()):
+            yield METRICS["requests"], (api,), count
+        for key, count in list(self.errors.items()):
+            yield METRICS["errors"], key, count
+        for direction, sizes in (("in", self.topic_bytes_in), ("out", self.topic_bytes_out)):
+            for topic, size in list(sizes.items()):
+                yield METRICS[f"topic_bytes_{direction}"], (topic,), size

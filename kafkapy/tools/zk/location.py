@@ -56,13 +56,14 @@ def zookeeper_settings_of(zookeeper: str | None, file: Path | None) -> ZooKeeper
     config = config_of(zookeeper, file)
     if not config["zookeeper.connect"]:
         raise CallError("say which ZooKeeper: --zookeeper HOST:PORT/CHROOT, or a --command-config that sets it")
+    from kafkapy.server.config.parts import zookeeper_settings
+
     try:
-        from kafkapy.server.config.zookeeper_client import zookeeper_settings
+        settings = zookeeper_settings(config)._replace(make_chroot=False)
     except ModuleNotFoundError as error:
         if error.name != "kazoo":
             raise
         raise ToolError(f"ZooKeeper needs the library kazoo: {how_to_install('zookeeper')}") from None
-    settings = zookeeper_settings(config)._replace(make_chroot=False)
     if config["zookeeper.connection.timeout.ms"] is None:
         settings = settings._replace(connection_timeout_ms=_CONNECTION_TIMEOUT_MS)
     return settings

@@ -1,0 +1,65 @@
+"""The metrics of the network: connections, bytes and network threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from kafkapy.runtime.counters import Metric, Registry, metric_table
+
+if TYPE_CHECKING:
+    from kafkapy.network.limits import ConnectionLimits
+    from kafkapy.network.processor import Processor
+    from kafkapy.network.settings import Listener
+
+_SOCKET_SERVER = "kafka.server:type=socket-server-metrics"
+
+METRICS = metric_table(
+    Metric("network_connections", "gauge", ("listener",), "Open connections.",
+           f"{_SOCKET_SERVER}: connection-count"),
+    Metric("network_connections_accepted", "counter", (), "Connections that were accepted.",
+           f"{_SOCKET_SERVER}: connection-creation-total"),
+    Metric("network_connections_rejected", "counter", (),
+           "Connections that were closed at once because their address had reached its limit "
+           "(max.connections.per.ip)."),
+    Metric("network_acceptor_pauses", "counter", (),
+           "Times that the acceptor stopped accepting on a listener because a connection limit was reached or the "
+           "process ran out of descriptors."),
+    Metric("network_bytes_in", "counter", ("processor",), "Bytes received.", f"{_SOCKET_SERVER}: incoming-byte-total"),
+    Metric("network_bytes_out", "counter", ("processor",), "Bytes sent.", f"{_SOCKET_SERVER}: outgoing-byte-total"),
+    Metric("network_frames_in", "counter", ("processor",), "Requests received."),
+    Metric("network_turns", "counter", ("processor",), "Turns of the network thread's loop.",
+           f"{_SOCKET_SERVER}: select-total"),
+    Metric("network_idle_seconds", "counter", ("processor",), "Time that the network thread had nothing to do.",
+           f"{_SOCKET_SERVER}: io-wait-time-ns-total"),
+    Metric("network_connections_closed_idle", "counter", ("processor",),
+           "Connections that were closed because they were idle for connections.max.idle.ms."),
+    Metric("network_cold_reads", "counter", ("processor",), "Responses that waited for a read from disk."),
+    Metric("network_reads_ahead", "counter", ("processor",), "Reads from disk ahead of a consumer."),
+    Metric("network_buffer_bytes", "gauge", ("processor",), "Memory of receive buffers that are kept for reuse."),
+)  # fmt: skip
+
+_OF_PROCESSOR = {
+    "network_bytes_in": "bytes_in",
+    "network_bytes_out": "bytes_out",
+    "network_frames_in": "frames_in",
+    "network_turns": "turns",
+    "network_idle_seconds": "sleeping_s",
+    "network_connections_closed_idle": "closed_idle",
+    "network_cold_reads": "cold_reads",
+    "network_reads_ahead": "reads_ahead",
+    "network_buffer_bytes": "pool.free_bytes",
+}
+
+
+def register(
+    counters: Registry, listeners: Sequence[Listener], limits: ConnectionLimits, processors: Sequence[Processor]
+) -> None:
+    """Register the metrics that are read from the listeners and processors. The acceptor registers its own."""
+    for listener in listeners:
+        counters.register(METRICS["network_connections"], partial(limits.count, listener.name), listener.name)
+    for processor in processors:
+        for name, attribute in _OF_PROCESSOR.items():
+            counters.register(METRICS[name], partial(attrgetter(attribute), processor), str(processor.index))

@@ -1,0 +1,71 @@
+"""docs/metrics.md, and the pages that brokers and mirrors really serve."""
+
+import urllib.request
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from kafkapy.mirror.counts import Counts
+from kafkapy.mirror.metrics import metrics_page
+from kafkapy.protocol.apis import FETCH
+from kafkapy.tools.metrics_docs import BROKER_TABLES, MIRROR_TABLE, page
+from tests.server.conftest import Wire, start_broker
+from tests.server.test_fetch import request
+from tests.server.test_produce import batch, make_topic, produce
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+BROKER = {name: metric for table in BROKER_TABLES.values() for name, metric in table.items()}
+FROM_PROMETHEUS = {"le"}  # a histogram's buckets
+
+
+def test_the_committed_page_is_what_the_tables_say():
+    assert DOCS.read_text() == page(), "run: python -m kafkapy.tools.metrics_docs > docs/metrics.md"
+
+
+def test_no_name_is_in_two_tables():
+    tables = [*BROKER_TABLES.values(), MIRROR_TABLE]
+    assert sum(map(len, tables)) == len(BROKER | MIRROR_TABLE)
+
+
+def test_a_broker_serves_the_metrics_of_its_tables_and_no_others(tmp_path):
+    server = start_broker(tmp_path, kafkapy_metrics_listen="127.0.0.1:0")
+    try:
+        wire = Wire(server)
+        make_topic(wire, "t")
+        produce(wire, "t", batch(b"value"))
+        produce(wire, "unknown", batch(b"value"))
+        wire.call(FETCH, 12, request("t"))
+        wire.close()
+        shown = scrape(server.metrics_address)
+    finally:
+        server.stop()
+    assert shown == defined(BROKER)
+
+
+def test_a_mirror_serves_the_metrics_of_its_table_and_no_others():
+    counts = Counts(records=1)
+    counts.lags = {("t", 0): 7}
+    served = metrics_page(("127.0.0.1", 0), lambda: [("a.properties", counts)])
+    try:
+        shown = scrape(served.address)
+    finally:
+        served.stop()
+    assert shown == defined(MIRROR_TABLE)
+
+
+def defined(table):
+    """The kind and the label names of each metric of a table, by its name."""
+    return {name: (metric.kind, {frozenset(metric.labels)}) for name, metric in table.items()}
+
+
+def scrape(address):
+    """The kind and the label names of each metric on a page, by its name in the tables."""
+    with urllib.request.urlopen(f"http://{address}/metrics") as answer:
+        text = answer.read().decode()
+    return {
+        family.name.removeprefix("kafkapy_"): (
+            family.type,
+            {frozenset(sample.labels) - FROM_PROMETHEUS for sample in family.samples},
+        )
+        for family in text_string_to_metric_families(text)
+    }
