@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import socket
 import sys
@@ -13,12 +12,10 @@ from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
-from kafkapy.network.outgoing import Opened
-from kafkapy.network.processor import Processor
+from kafkapy.network.processor import Processor, Transport
 from kafkapy.network.replies import Handler
 from kafkapy.network.sends import PageCache, Residency
 from kafkapy.network.settings import Listener, NetworkSettings
-from kafkapy.network.transports import MakeTransport
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
@@ -36,8 +33,8 @@ SWITCH_INTERVAL_S = 0.0005
 class SocketServer:
     """Receives frames on all listeners, calls the handler, and sends its replies.
 
-    `transports` has, by listener, the function that creates the transports of connections that are not plain, such as
-    those of TLS.
+    `transports` has, by listener, the function that makes the receiver and the sender of a connection that is not
+    plain, such as TLS.
 
     Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the pools after the server.
     """
@@ -52,7 +49,7 @@ class SocketServer:
         read_pools: ReadPools,
         clock: Clock = SYSTEM_CLOCK,
         pages: Residency | None = None,
-        transports: Mapping[str, MakeTransport] | None = None,
+        transports: Mapping[str, Transport] | None = None,
     ) -> None:
         self._listeners = list(listeners)
         self._settings = settings
@@ -72,7 +69,6 @@ class SocketServer:
             )
             for index in range(settings.num_network_threads)
         ]
-        self._next_opener = itertools.cycle(self._processors)
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
@@ -103,17 +99,6 @@ class SocketServer:
         self._acceptor.start()
         for listener, sock in self._sockets:
             log.info("listening", extra=fields(listener=listener.name, address=_shown(sock)))
-
-    def open(
-        self,
-        address: tuple[str, int],
-        handler: Handler,
-        done: Opened,
-        timeout_s: float,
-        transport: MakeTransport | None = None,
-    ) -> None:
-        """Connect to another server, on one of the processors. See `Processor.open`. Not after `stop`."""
-        next(self._next_opener).open(address, handler, done, timeout_s, transport)
 
     def stop_accepting(self) -> None:
         """Close the listeners. Open connections stay."""
