@@ -18,6 +18,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from kafkapy.runtime.printable import printable
+
 _ROOT = "kafkapy"
 _FIELDS = "kafkapy_fields"
 _NEEDS_QUOTES = frozenset(' "=\t\r\n\\')
@@ -53,23 +55,13 @@ class LineFormatter(logging.Formatter):
         seconds, millis = divmod(int(record.created * 1000), 1000)
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         name = record.name.removeprefix(_ROOT + ".")
-        line = f"{when}.{millis:03d}Z {record.levelname:<5} {name}  {_one_line(record.getMessage())}"
+        line = f"{when}.{millis:03d}Z {record.levelname:<5} {name}  {printable(record.getMessage())}"
         values = getattr(record, _FIELDS, None)
         if values:
             line += "  " + " ".join(f"{key}={_quoted(value)}" for key, value in values.items())
         if record.exc_info:
-            line += "".join("\n  " + _one_line(text) for text in self.formatException(record.exc_info).split("\n"))
+            line += "".join("\n  " + printable(text) for text in self.formatException(record.exc_info).split("\n"))
         return line
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else "".join(map(_printable, text))
-
-
-def _printable(letter: str) -> str:
-    if letter.isprintable() and letter != "\\":
-        return letter
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 def _quoted(value: object) -> str:

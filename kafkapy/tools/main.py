@@ -76,8 +76,12 @@ def _terminated(number: int, frame: object) -> None:
 
 
 def sentence_of(error: Exception) -> str:
-    """Return a sentence for the user. For an unexpected error it names the type and how to get a traceback."""
+    """Return a sentence for the user. For an unexpected error it names the type and how to get a traceback.
+
+    What a broker, a client or a file name has put into it is escaped, except for line breaks.
+    """
     from kafkapy.errors import KafkaError, name_of
+    from kafkapy.runtime.printable import printable
 
     if isinstance(error, KafkaError):
         text = f"{error.message.rstrip('.')} ({name_of(error.code)})"
@@ -88,4 +92,5 @@ def sentence_of(error: Exception) -> str:
         text = reason if error.filename is None else f"{os.fspath(error.filename)!s}: {reason}"
     else:
         text = f"unexpected error: {type(error).__name__}: {error}; run it again with KAFKAPY_DEBUG=1 for a traceback"
+    text = "\n".join(printable(line.expandtabs()) for line in text.split("\n"))
     return text if text.endswith((".", "?", "!")) else text + "."

@@ -1,9 +1,15 @@
 """Tables as people and as `grep` see them."""
 
+import json
+
 import pytest
 
 from kafkapy.tools.common import output
-from kafkapy.tools.common.output import print_table, progress
+from kafkapy.tools.common.errors import ToolError
+from kafkapy.tools.common.output import print_json, print_table, progress
+from kafkapy.tools.groups.backend import DescribedGroup
+from kafkapy.tools.groups.tables import print_members, print_offsets
+from kafkapy.tools.main import sentence_of
 
 ODD = "[bold]:smile:\a"
 
@@ -24,7 +30,38 @@ def test_what_is_in_a_cell_is_shown_as_it_is(capsys, monkeypatch, terminal):
 
 def test_a_cell_stays_in_its_line(capsys):
     print_table(["a", "b"], [["one\ntwo\r", "x"]])
-    assert capsys.readouterr().out == "a        b\none two  x\n"
+    assert capsys.readouterr().out == f"a{' ' * 11}b\none\\ntwo\\r  x\n"
+
+
+HOSTILE = "g\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
+ESCAPED = r"g\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_other_peoples_text_cannot_control_the_terminal(capsys, monkeypatch, terminal):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    print_table(["name"], [[HOSTILE]], title=HOSTILE)
+    written = capsys.readouterr().out
+    assert written.count(ESCAPED) == 2
+    assert not any(code in written for code in ("\x1b[31m", "\x1b]", "\x07", "\x9b", "\u202e"))
+
+
+def test_errors_cannot_control_the_terminal_either():
+    assert sentence_of(ToolError(f"there is no group {HOSTILE}\nand no other")) == (
+        f"there is no group {ESCAPED}\nand no other."
+    )
+
+
+def test_headlines_of_groups_are_escaped_too(capsys):
+    group = {"group": HOSTILE, "state": "Empty", "members": [], "offsets": []}
+    print_offsets(DescribedGroup(group, None))
+    print_members(DescribedGroup(group, None))
+    assert capsys.readouterr().out.count(f"Group {ESCAPED}: Empty, no members") == 2
+
+
+def test_json_has_the_text_itself(capsys):
+    print_json({"group": HOSTILE})
+    assert json.loads(capsys.readouterr().out) == {"group": HOSTILE}
 
 
 @pytest.fixture

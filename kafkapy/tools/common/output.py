@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kafkapy.runtime.printable import printable
+
 QUIET_S = 0.5  # after this long without a printed line the bar is shown again
 
 
@@ -30,25 +32,22 @@ def print_json(value: Any) -> None:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """Print a table: framed on a terminal, elsewhere as plain columns that are never folded, so that `grep` works.
 
-    Columns whose name ends in `>` are numbers, aligned to the right.
+    Columns whose name ends in `>` are numbers, aligned to the right. Cells may have names that clients chose.
     """
     names = [name.rstrip(">") for name in columns]
     to_right = [name.endswith(">") for name in columns]
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
+    title = None if title is None else printable(title)
     if sys.stdout.isatty():
         _print_framed(names, to_right, cells, title)
     else:
         _print_plain(names, to_right, cells, title)
 
 
-# Control characters that move the cursor are removed, as in the framed table.
-_IN_ONE_LINE = {ord("\n"): " ", **dict.fromkeys(map(ord, "\a\b\v\f\r"))}
-
-
 def _print_plain(names: list[str], to_right: list[bool], cells: list[list[str]], title: str | None) -> None:
     from rich.cells import cell_len
 
-    lines = [names, *([cell.translate(_IN_ONE_LINE) for cell in row] for row in cells)]
+    lines = [names, *cells]
     widths = [[cell_len(cell) for cell in line] for line in lines]
     full = [max(column) for column in zip(*widths, strict=True)]
     if title is not None:

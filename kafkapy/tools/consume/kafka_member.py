@@ -15,6 +15,7 @@ from kafkapy.client.fetched import ConsumerRecord, Isolation
 from kafkapy.client.groups.group_consumer import GroupConsumer
 from kafkapy.client.groups.group_types import OffsetAndMetadata, RebalanceListener
 from kafkapy.errors import KafkaError, is_retriable
+from kafkapy.runtime.printable import printable
 
 JOIN_WARNING_AFTER_S = 10.0  # a group without problems has completed its rebalance by then
 COMMIT_EVERY_S = 1.0  # the shortest interval while records arrive; without new records the commit is immediate
@@ -118,7 +119,7 @@ class KafkaMember(RebalanceListener):
             self._consumer.commit(uncommitted)
         except CommitFailed as error:
             print(
-                f"kafkapy: the last printed records may be printed again by other members: {error.message}",
+                f"kafkapy: the last printed records may be printed again by other members: {printable(error.message)}",
                 file=sys.stderr,
             )
 

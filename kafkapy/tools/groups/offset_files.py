@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import ToolError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers
 from kafkapy.tools.common.output import counted, print_json, print_table
@@ -112,5 +113,8 @@ def _commit(backend: GroupBackend, groups: Groups) -> None:
             done.append(name)
     except BaseException:
         if done:
-            print(f"kafkapy: committed already: {counted(len(done), 'group')}, {', '.join(done)}.", file=sys.stderr)
+            print(
+                f"kafkapy: committed already: {counted(len(done), 'group')}, {printable(', '.join(done))}.",
+                file=sys.stderr,
+            )
         raise

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.output import counted, print_table
 from kafkapy.tools.common.partition_ranges import partitions_text
 from kafkapy.tools.groups.backend import DescribedGroup, Document
@@ -83,7 +84,7 @@ def _title(described: DescribedGroup) -> str:
         parts.append(f"{group['assignor']} assignor")
     if coordinator is not None:
         parts.append(f"coordinator {coordinator}")
-    return f"Group {group['group']}: {', '.join(parts)}"
+    return printable(f"Group {group['group']}: {', '.join(parts)}")
 
 
 def _kept_in(zookeeper: int | None, kafka: int | None) -> str:

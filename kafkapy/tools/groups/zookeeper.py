@@ -20,6 +20,7 @@ from kafkapy.client.original.kafka_07.ends import ends_07
 from kafkapy.client.original.znodes.layouts import Layout
 from kafkapy.errors import KafkaError
 from kafkapy.runtime.addresses import host_port
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError, ToolError, fail_if_any
 from kafkapy.tools.common.output import counted
 from kafkapy.tools.common.partition_ranges import partitions_text
@@ -71,7 +72,7 @@ def open_nodes(zookeeper: str | None, file: Path | None) -> Iterator[GroupNodes]
             yield nodes
         finally:
             for problem in dict.fromkeys(nodes.problems):
-                print(f"kafkapy: {problem}.", file=sys.stderr)
+                print(f"kafkapy: {printable(problem)}.", file=sys.stderr)
     except (KazooException, KazooTimeoutError) as error:
         raise ToolError(f"ZooKeeper at {settings.connect} failed: {named(error)}") from error
     finally:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import DEFAULT_SERVER, CommandConfig, Json, Servers, key_values
 from kafkapy.tools.common.output import counted, print_json, print_table
@@ -124,7 +125,7 @@ def describe_topics(
     for topic in topics:
         settings = ", ".join(f"{key}={value}" for key, value in topic["configs"].items()) or "as the broker is set"
         marked = ", marked for deletion" if topic.get("markedForDeletion") else ""
-        print(f"Topic {topic['name']}, id {topic['id'] or 'none yet'}, settings: {settings}{marked}")
+        print(printable(f"Topic {topic['name']}, id {topic['id'] or 'none yet'}, settings: {settings}{marked}"))
         with_offsets = any("start" in one for one in topic["partitions"])
         print_table(
             [

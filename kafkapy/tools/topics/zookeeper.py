@@ -22,6 +22,7 @@ from kafkapy.metadata.topic_rules import NOT_GIVEN, is_internal, plan_more_parti
 from kafkapy.metadata.topics import TopicRegistry
 from kafkapy.metadata.tree import BadVersion, Create, NodeExists, Operation, Set, Tree
 from kafkapy.runtime.config_def import ConfigError
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.topics.backend import Document
 from kafkapy.tools.zk.location import opened
@@ -141,7 +142,7 @@ class ZooKeeperTopics:
             try:
                 found.append(document(name))
             except ValueError as error:
-                print(f"kafkapy: topic {name} is left out: {error}.", file=sys.stderr)
+                print(printable(f"kafkapy: topic {name} is left out: {error}."), file=sys.stderr)
         return found
 
     def _summary(self, name: str) -> Document:

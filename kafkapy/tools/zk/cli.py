@@ -9,6 +9,7 @@ import typer
 
 from kafkapy.metadata.tree import Node, NoNode, Tree, split_path
 from kafkapy.metadata.zookeeper.node_cache import child_path
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.errors import CallError, ToolError
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import print_json
@@ -44,7 +45,7 @@ def ls(
         print_json(names)
     else:
         for name in names:
-            print(name)
+            print(printable(name))
 
 
 @app.command("get")
@@ -94,7 +95,8 @@ def show_tree(
     for depth, at, node in nodes:
         name = at.rpartition("/")[2] if depth else at
         text = _text(node.data).replace("\n", " ") if data else ""
-        sys.stdout.write(f"{'  ' * depth}{name}{'  (ephemeral)' if node.ephemeral else ''}{text and '  '}{text}\n")
+        line = f"{'  ' * depth}{name}{'  (ephemeral)' if node.ephemeral else ''}{text and '  '}{text}"
+        sys.stdout.write(f"{printable(line)}\n")
 
 
 app.command("export")(export_tree)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.options import Json
 from kafkapy.tools.common.output import counted, print_json
 from kafkapy.tools.zk.location import CommandConfig, LogDirectory, ZooKeeperAddress, directory_of, zookeeper_settings_of
@@ -91,7 +92,7 @@ def _tell(moved: Moved, place: str, *, dry_run: bool) -> None:
     for verb, paths in (("replace", moved.work.other), ("remove", moved.work.extra)):
         if dry_run and paths:
             rest = len(paths) - _SHOWN
-            print(f"Would {verb} {', '.join(paths[:_SHOWN])}{f' and {rest} more' if rest > 0 else ''}.")
+            print(printable(f"Would {verb} {', '.join(paths[:_SHOWN])}{f' and {rest} more' if rest > 0 else ''}."))
     what = f"cluster {moved.cluster_id} with {counted(len(moved.topics), 'topic')} ({counted(moved.nodes, 'node')})"
     if not moved.work:
         print(f"All of {what} is in {place} already.")

@@ -3,6 +3,7 @@
 from datetime import datetime, timezone
 from typing import Any
 
+from kafkapy.runtime.printable import printable
 from kafkapy.tools.common.output import counted
 from kafkapy.tools.log.decoders.values import readable
 from kafkapy.tools.log.stats.counting import Stats
@@ -222,7 +223,7 @@ def _key_rows(stats: Stats, top: int) -> list[Row]:
         cut = "" if key.length == len(key.name) else f"... ({key.length:,} bytes)"
         size = f"{key.bytes:,} bytes" if key.error == 0 else f"{key.bytes - key.error:,} to {key.bytes:,} bytes"
         least = "" if key.error == 0 else "at least "
-        found.append((f"  {_printable(str(text))}{cut}", f"{size} in {least}{counted(key.records, 'record')}"))
+        found.append((f"  {printable(str(text))}{cut}", f"{size} in {least}{counted(key.records, 'record')}"))
     plan = compaction(stats)
     gone = f"{about}{plan['recordsGone']:,} records and {_size(plan['bytesGone'])} less ({100 * plan['share']:.1f} %)"
     found.append(("compaction", gone + (", unpacked" if set(stats.codecs) - {"none"} else "")))
@@ -230,7 +231,3 @@ def _key_rows(stats: Stats, top: int) -> list[Row]:
         left = f"{plan['tombstonesLeft']:,} tombstones, {plan['tombstoneBytesLeft']:,} bytes"
         found.append(("", f"and {about}{left}, after delete.retention.ms"))
     return found
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
