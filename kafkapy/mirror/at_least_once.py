@@ -57,10 +57,13 @@ class AtLeastOnce:
             options.create_topics,
             same_numbers="records are to keep their partition" if options.keep_partitions else None,
         )
-        self._rebatcher = Rebatcher(
-            codec=target.codec, batch_bytes=target.batch_bytes, by_number=options.keep_partitions
-        )
         self._delivery = SafeDelivery(target, counts, abort=options.abort_on_send_failure)
+        self._rebatcher = Rebatcher(
+            codec=target.codec,
+            batch_bytes=target.batch_bytes,
+            by_number=options.keep_partitions,
+            available=self._delivery.available_partitions,
+        )
         self._read: dict[TopicPartition, int] = {}  # the offset after what was read, until it is committed
         self._flush_at = float("inf")  # when an incomplete batch has to be sent
 

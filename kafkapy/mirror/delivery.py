@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kafkapy._ext.batch import read_header
 from kafkapy.client.cluster import BACKOFF_S, Cluster
@@ -50,6 +50,10 @@ class SafeDelivery:
         self._cluster = target_cluster(settings)
         self._unacknowledged: deque[_Sent] = deque()
         self._producer = self._new_producer()
+
+    def available_partitions(self, topic: str, count: int) -> Sequence[int]:
+        """Return the partitions of a topic that have a leader, as RecordProducer.available_partitions."""
+        return self._producer.available_partitions(topic, count)
 
     def send(self, batches: Iterable[EncodedBatch]) -> None:
         """Send batches. Blocks while too much data waits to be sent.

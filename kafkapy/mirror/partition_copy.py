@@ -24,9 +24,6 @@ class PartitionCopy:
     def __init__(self, where: TopicPartition, group: str, target: TargetSettings, options: MirrorOptions) -> None:
         self.where = where
         self._group = group
-        self._rebatcher = Rebatcher(
-            codec=target.codec, batch_bytes=target.batch_bytes, by_number=options.keep_partitions
-        )
         self._producer = TransactionalProducer(
             target_cluster(target),
             f"{group}.{where[0]}.{where[1]}",
@@ -35,6 +32,12 @@ class PartitionCopy:
             batch_bytes=target.batch_bytes,
             request_bytes=target.request_bytes,
             timeout_s=target.transaction_timeout_s,
+        )
+        self._rebatcher = Rebatcher(
+            codec=target.codec,
+            batch_bytes=target.batch_bytes,
+            by_number=options.keep_partitions,
+            available=self._producer.available_partitions,
         )
         self._after: int | None = None  # the offset after the transaction's records; None: no transaction
         self.begun_at: int | None = None  # the offset of the first record of the last transaction

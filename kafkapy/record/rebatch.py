@@ -17,8 +17,7 @@ fifty times as much as everything else.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from kafkapy._ext.batch import BatchHeader, CorruptBatch, check, next_batch
 from kafkapy._ext.columns import Bytes, Columns, Headers, Memory
@@ -27,6 +26,7 @@ from kafkapy._ext.row_batches import BadRow, Rows, TopicBatches
 from kafkapy.record.columns import column_builder
 from kafkapy.record.compression import NONE
 from kafkapy.record.encoded import EncodedBatch
+from kafkapy.record.sticky import StickyChoice, all_partitions
 
 TopicPartition = tuple[str, int]
 
@@ -47,6 +47,8 @@ class Rebatcher:
         batch_bytes: a batch is closed when its uncompressed records reach this size. A single record may be larger.
         by_number: records keep their partition number. Otherwise the hash of the key (murmur2) chooses the partition,
             and records without a key go to a partition that changes with each batch (KIP-480).
+        available: returns the partitions for records without a key, of a target topic and its number of partitions, as
+            `RecordProducer.available_partitions`: those with a leader.
         open_bytes: the limit for all open batches together; beyond it, they are closed early.
     Attributes:
         positions: for each source partition, the next offset to feed: all records before it are in batches that were
@@ -59,6 +61,7 @@ class Rebatcher:
         codec: int = NONE,
         batch_bytes: int = 256 * 1024,
         by_number: bool = False,
+        available: Callable[[str, int], Sequence[int]] = all_partitions,
         open_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self.positions: dict[TopicPartition, int] = {}
@@ -68,6 +71,7 @@ class Rebatcher:
         self._by_number = by_number
         self._columns = (*_COLUMNS, "partition") if by_number else _COLUMNS
         self._topics: dict[str, TopicBatches] = {}
+        self._sticky = StickyChoice(available)
 
     def feed(
         self,
@@ -120,10 +124,10 @@ class Rebatcher:
         if batches is None or batches.partitions != partitions:
             yield from self._close(topic)
             batches = self._topics[topic] = TopicBatches(partitions, self._batch_bytes)
-            batches.sticky = random.randrange(partitions)
         rows = _rows(columns)
         at = 0
         while True:
+            batches.sticky = self._sticky.partition(topic, partitions)
             try:
                 at = batches.append(rows, at, rows.count, -1)
             except BadRow as bad:
@@ -132,8 +136,7 @@ class Rebatcher:
                 break
             full = batches.full
             yield self._take(topic, batches, full)
-            if full == batches.sticky and partitions > 1:
-                batches.sticky = (full + random.randrange(1, partitions)) % partitions
+            self._sticky.batch_is_full(topic, full, partitions)
 
     def _unchanged_batches(self, topic: str, partition: int, data: memoryview, start: int) -> Iterator[EncodedBatch]:
         """Yield the batches at the start of `data` that need not be encoded again, up to the first that does."""

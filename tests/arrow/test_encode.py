@@ -231,3 +231,12 @@ def test_a_column_that_is_there_twice_is_refused():
     batch = pa.RecordBatch.from_arrays([pa.array([b"a"]), pa.array([b"b"])], names=["value", "value"])
     with pytest.raises(ValueError, match="there are several columns 'value'"):
         list(RowEncoder(lambda _: 1, topic="t").feed(batch))
+
+
+def test_rows_without_key_leave_a_partition_that_has_lost_its_leader():
+    available = [1]
+    encoder = RowEncoder(lambda _: 3, topic="t", available=lambda topic, count: available)
+    rows = pa.record_batch({"value": [b"1"]})
+    made = encoded(encoder, rows)
+    available[:] = [2]
+    assert [batch.partition for batch in made + encoded(encoder, rows)] == [1, 2]

@@ -7,6 +7,8 @@ import kafkapy.arrow
 from kafkapy.client import ConnectionFailed, Consumer, NewTopic, ProduceFailed
 from kafkapy.client.producing.partitioner import partition_of_key
 from kafkapy.errors import KafkaError
+from tests.client.conftest import FakeBroker
+from tests.client.test_record_producer import Store
 
 
 def read(admin, topic, isolation="read_uncommitted"):
@@ -134,3 +136,15 @@ def test_what_cannot_be_written_is_told_before_anything_is_sent(admin, servers, 
     with pytest.raises(KafkaError, match="INVALID_TOPIC"):
         kafkapy.arrow.write("no topic", pa.table({"value": [b"1"]}), bootstrap_servers=servers)
     assert read(admin, kafkapy_topic) == []
+
+
+def test_rows_without_key_go_where_there_is_a_leader():
+    broker = FakeBroker()
+    try:
+        broker.topics = {"t": [-1, 1, -1]}
+        Store(broker)
+        table = pa.table({"value": [b"%090d" % number for number in range(100)]})
+        written = kafkapy.arrow.write("t", table, bootstrap_servers=broker.address, batch_bytes=1000)
+    finally:
+        broker.close()
+    assert written.partitions == {("t", 1): 100}

@@ -85,3 +85,12 @@ def test_a_single_partition_is_always_chosen():
     choice = StickyChoice()
     choice.batch_is_full("t", choice.partition("t", 1), 1)
     assert choice.partition("t", 1) == 0
+
+
+def test_a_partition_that_is_not_available_any_more_is_left():
+    available = [0, 1, 2]
+    choice = StickyChoice(lambda topic, count: available)
+    for _ in range(20):
+        current = choice.partition("t", 3)
+        available[:] = [one for one in range(3) if one != current]
+        assert choice.partition("t", 3) != current

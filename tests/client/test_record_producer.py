@@ -263,6 +263,25 @@ def test_a_partition_that_is_not_there_is_refused_when_it_is_given(fake_broker):
         producer.send("t", b"v", partition=1)
 
 
+def test_a_record_without_key_goes_where_there_is_a_leader_after_its_partition_has_lost_it(fake_broker):
+    fake_broker.topics = {"t": [1, 1]}
+    store = Store(fake_broker)
+    with RecordProducer(fake_broker.address) as producer:
+        for value in (b"1", b"2"):
+            producer.send("t", value)
+            producer.flush()
+        ((_, lost, _), (_, again, _)) = store.stored
+        assert again == lost  # the partition changes when its batch is full, and not with each batch
+        fake_broker.topics["t"][lost] = -1
+        producer.cluster.refresh(["t"])
+        producer.send("t", b"3")
+        producer.flush()
+        assert store.stored[2][1] != lost
+        assert producer.available_partitions("t", 2) == [1 - lost]
+        producer.cluster.topics.pop("t")  # until the metadata comes, what was known last counts
+        assert producer.available_partitions("t", 2) == [1 - lost]
+
+
 def test_an_answer_without_the_partition_is_a_failure(fake_broker):
     fake_broker.topics = {"t": [1]}
     fake_broker.answers[apis.PRODUCE.key] = lambda _: apis.PRODUCE.Response()

@@ -33,6 +33,7 @@ class Coordinator:
     def __init__(self, broker):
         self.broker = broker
         self.errors = defaultdict(list)
+        self.transactional_id = "x"
         self.epoch = 0
         self.stored = []  # (partition, producer epoch, base sequence, values)
         self.done = []  # what became of the transactions
@@ -106,7 +107,7 @@ class Coordinator:
 
     def Produce(self, request, code):
         shape = apis.PRODUCE.Response.Responses
-        assert request.transactional_id == "x"
+        assert request.transactional_id == self.transactional_id
         topics = []
         for topic in request.topic_data:
             answers = []
@@ -347,3 +348,12 @@ def test_closing_aborts_what_is_open(fake_broker, coordinator):
         producer.send("t", b"0")
         producer.flush()
     assert coordinator.done == ["aborted"]
+
+
+def test_records_without_key_go_where_there_is_a_leader(fake_broker, coordinator, producer):
+    fake_broker.topics = {"t": [-1, 1, -1]}
+    for values in ([b"1", b"2"], [b"3"]):
+        with producer.transaction():
+            for value in values:
+                producer.send("t", value)
+    assert [(partition, values) for partition, _, _, values in coordinator.stored] == [(1, [b"1", b"2"]), (1, [b"3"])]

@@ -38,10 +38,10 @@ class FakeMember:
         self.listener: Listener | None = None
         self.closed = False
 
-    def write(self, number: int, values: Sequence[bytes]) -> None:
+    def write(self, number: int, values: Sequence[bytes], key: bytes | None = b"k") -> None:
         """A batch at the end of a partition."""
         log = self.logs[self.topic, number]
-        records = [(1000, b"k", value, ()) for value in values]
+        records = [(1000, key, value, ()) for value in values]
         log.append(build(records, base_offset=10 * len(log)))
         assert len(values) == 10
 

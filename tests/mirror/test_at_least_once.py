@@ -11,6 +11,8 @@ from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.target_settings import read_target
 from kafkapy.mirror.target_topics import NoTopic
 from kafkapy.record.rebatch import Rebatcher
+from tests.client.conftest import FakeBroker
+from tests.client.test_record_producer import Store
 from tests.mirror.conftest import FakeMember, Stop, read
 
 NUMBERS = [b"%d" % number for number in range(100)]
@@ -195,3 +197,27 @@ def test_what_is_acknowledged_takes_no_room_behind_a_batch_that_is_not(target):
     assert list(delivery._unacknowledged) == [waiting]
     assert counts.records == 30
     delivery.close()
+
+
+def test_records_without_key_go_where_there_is_a_leader():
+    broker = FakeBroker()
+    try:
+        broker.topics = {"t": [-1, 1, -1, 1, -1]}
+        store = Store(broker)
+        member = FakeMember("t")
+        stream, counts = stream_of(member, broker.address, batch_size="100", delivery_timeout_ms="60000")
+        member.take(0)
+        for begin in range(0, 100, 10):
+            member.write(0, NUMBERS[begin : begin + 10], key=None)
+        stream.run(Stop(member, 12))
+        stream.close()
+        broker.topics["t"][1] = -1  # a mirror that begins now
+        again, _ = stream_of(member, broker.address, batch_size="100", delivery_timeout_ms="60000")
+        member.take(0)
+        again.run(Stop(member, 12))
+        again.close()
+    finally:
+        broker.close()
+    assert counts.records == 100
+    assert sorted(store.values()) == sorted(2 * NUMBERS)
+    assert {partition for _, partition, _ in store.stored} == {1, 3}

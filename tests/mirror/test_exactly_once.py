@@ -9,8 +9,13 @@ from kafkapy.client.producing.transaction_link import TransactionLink
 from kafkapy.mirror.counts import Counts
 from kafkapy.mirror.exactly_once import ExactlyOnce, NotEnded
 from kafkapy.mirror.options import MirrorOptions
+from kafkapy.mirror.partition_copy import PartitionCopy
+from kafkapy.mirror.sources import Piece
 from kafkapy.mirror.target_settings import read_target
 from kafkapy.mirror.target_topics import NoTopic
+from kafkapy.record.batch import build
+from tests.client.conftest import FakeBroker
+from tests.client.test_transactional_producer import Coordinator
 from tests.mirror.conftest import FakeMember, Stop, read
 
 NUMBERS = [b"%d" % number for number in range(100)]
@@ -272,3 +277,21 @@ def test_what_a_failed_transaction_had_is_read_again_also_when_the_target_has_fo
     stream._drop(stream._copies["forgotten", 0], ConnectionFailed("the connection broke"))
     assert seeks == [0, None]
     stream.close()
+
+
+def test_records_without_key_go_where_there_is_a_leader():
+    broker = FakeBroker()
+    try:
+        coordinator = Coordinator(broker)
+        coordinator.transactional_id = "g.t.0"
+        broker.topics = {"t": [-1, 1, -1, -1]}
+        copy = PartitionCopy(
+            ("t", 0), "g", read_target({"bootstrap.servers": broker.address}), MirrorOptions(exactly_once=True)
+        )
+        data = build([(1000, None, value, ()) for value in NUMBERS])
+        copy.copy(Piece(("t", 0), memoryview(data), 0, 100), 4)
+        copy.commit()
+        copy.drop()
+    finally:
+        broker.close()
+    assert [(partition, values) for partition, _, _, values in coordinator.stored] == [(1, NUMBERS)]

@@ -160,6 +160,17 @@ def test_records_without_key_stay_in_one_partition_until_its_batch_is_full():
     assert all(one.partition != other.partition for one, other in pairwise(batches))
 
 
+def test_records_without_key_go_to_available_partitions_only():
+    available = [1, 2]
+    rebatcher = Rebatcher(batch_bytes=1000, available=lambda topic, count: available)
+    batches = list(rebatcher.feed(("t", 0), memoryview(simple(60, size=90)), 0, 4))
+    assert {batch.partition for batch in batches} == {1, 2}
+    list(rebatcher.finish())
+    available[:] = [3]
+    batches = [*rebatcher.feed(("t", 0), memoryview(simple(60, 60, size=90)), 60, 4), *rebatcher.finish()]
+    assert {batch.partition for batch in batches} == {3}
+
+
 def test_partitions_of_a_topic_and_other_topics_share_a_rebatcher():
     rebatcher = Rebatcher()
     for where in (("t", 0), ("t", 1), ("s", 0)):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TypeVar
 
-from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.cluster import BACKOFF_S, Cluster, Topic, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
 from kafkapy.client.producing.outbox import Outbox
 from kafkapy.client.producing.partitioner import StickyChoice, partition_of_key
@@ -73,6 +73,8 @@ class RecordProducer:
             timeout_s=timeout_s,
         )
         self._counts: dict[str, int] = {}  # topic -> number of partitions
+        # topic -> its last metadata, its number of partitions, and its partitions with a leader
+        self._available: dict[str, tuple[Topic, int, Sequence[int]]] = {}
         self._failed: ProduceFailed | None = None
         self._failure_raised = False
         self._sequences = ProducerSequences()
@@ -119,7 +121,9 @@ class RecordProducer:
             elif key is not None:
                 where = topic, partition_of_key(key, count)
             else:
-                where = topic, self._sticky.partition(topic, count)
+                where = topic, self._sticky.current.get(topic, -1)
+                if where not in self._open:  # a new batch needs a partition with a leader
+                    where = topic, self._sticky.partition(topic, count)
             batch = self._open.get(where)
             if batch is None:
                 batch = self._open[where] = PendingBatch(where, BatchBuilder(self._codec, self._batch_bytes))
@@ -166,10 +170,19 @@ class RecordProducer:
             time.sleep(BACKOFF_S)
 
     def available_partitions(self, topic: str, count: int) -> Sequence[int]:
-        """Return the partitions of a topic that have a leader in the cached metadata, or all `count` if none has."""
-        known = self.cluster.topics.get(topic)
-        found = known.partitions.values() if known is not None else ()
-        return [one.index for one in found if one.leader >= 0 and one.index < count] or range(count)
+        """Return the partitions of a topic that have a leader in the last metadata, or all `count` if none has.
+
+        Raises the same errors as `partition_count` for a topic that was not used before.
+        """
+        if topic not in self._counts:
+            self.partition_count(topic)
+        known = self.cluster.topics.get(topic)  # None: the leaders have changed, and the outbox will ask for them
+        last = self._available.get(topic)
+        if known is not None and (last is None or last[0] is not known or last[1] != count):
+            found = known.partitions.values()
+            with_leader = [one.index for one in found if one.leader >= 0 and one.index < count]
+            last = self._available[topic] = known, count, with_leader or range(count)
+        return last[2] if last is not None and last[1] == count else range(count)
 
     def flush(self) -> None:
         """Send everything and wait until it is acknowledged (acks=0: sent). Raise ProduceFailed if a batch failed."""
