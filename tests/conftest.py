@@ -1,7 +1,7 @@
 """What all tests have: an administration of the plugin's broker; and how several processes share them.
 
-`scripts/test` runs two processes. A file is what one takes at a time; a folder whose tests share a broker, a cluster or
-a Spark session goes to one as a whole, and those that take longest come first.
+`scripts/test` runs two processes. A file is what one takes at a time; files whose tests share what takes long to start
+go to one process together, and those that take longest come first.
 """
 
 import logging
@@ -14,10 +14,24 @@ import pytest
 from kafkapy.client import Admin
 from kafkapy.testing.broker import Broker
 
-# Whole folders, those that take longest first.
-_TOGETHER = ("interop", "spark", "zookeeper", "golden")
-_OTHER_RUNTIMES = ("interop", "spark", "zookeeper")
-_LONG = (*_TOGETHER, "faults", "test_packaging.py", "tools", "testing")
+# Files that share clients of all languages, processes with group members of all languages, or a Spark session.
+_TOGETHER = {
+    "clients": ("interop/test_exchange.py", "interop/test_admin.py"),
+    "members": ("interop/test_groups.py", "interop/test_mixed_groups.py"),
+    "spark session": (
+        "spark/test_load.py",
+        "spark/test_sink_batch.py",
+        "spark/test_sink_stream.py",
+        "spark/test_source_spark.py",
+    ),
+    "oldest pyspark": ("spark/test_beside_own_source.py", "spark/test_own_source.py"),
+}
+_GROUPS = {path: group for group, paths in _TOGETHER.items() for path in paths}
+# These groups, files and folders take longest, the longest first.
+_LONG = (*_TOGETHER, "interop", "spark", "zookeeper", "golden", "faults", "test_packaging.py", "tools", "testing")
+# Fixtures that start a JVM. Most of what needs another runtime is marked other_runtime, or has a client of another
+# language as a parameter.
+_JVM_FIXTURES = {"zookeeper", "secure", "spark_session", "oldest"}
 
 
 # A shell that runs a command in the background without job control (`&` in a script, nohup, cron) starts it with SIGINT
@@ -29,39 +43,46 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 
 
 def _group(nodeid: str) -> str:
-    """What goes to one process: the path below tests, or its first part."""
+    """Return what goes to one process with this test: the path of its file below tests/, or the name of a group."""
     path = nodeid.partition("::")[0].removeprefix("tests/")
-    first = path.partition("/")[0]
-    return first if first in _TOGETHER else path
+    return _GROUPS.get(path, path)
 
 
 def _place(item: pytest.Item) -> int:
-    first = _group(item.nodeid).partition("/")[0]
-    return _LONG.index(first) if first in _LONG else len(_LONG)
+    """Return where the test's group comes in the order."""
+    group = _group(item.nodeid)
+    ranks = [rank for rank, long in enumerate(_LONG) if group == long or group.startswith(f"{long}/")]
+    return min(ranks, default=len(_LONG))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out the tests that need Java, Go or Node.js")
+    parser.addoption("--quick", action="store_true", help="leave out the tests that need Java, Go, Node.js or kcat")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "other_runtime: needs Java (for Spark, ZooKeeper or Apache Kafka), Go or Node.js"
+        "markers", "other_runtime: needs Java (for Spark, ZooKeeper or Apache Kafka), Go, Node.js or kcat"
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("quick"):
-        kept = [item for item in items if not _needs_other_runtime(item)]
-        config.hook.pytest_deselected(items=[item for item in items if _needs_other_runtime(item)])
-        items[:] = kept
+        left_out = {item for item in items if _needs_other_runtime(item)}
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):
         items.sort(key=_place)
 
 
 def _needs_other_runtime(item: pytest.Item) -> bool:
-    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
-    return folder in _OTHER_RUNTIMES or item.get_closest_marker("other_runtime") is not None
+    from tests.harness.clients.registry import OTHER_RUNTIMES  # imports clients of all kinds
+
+    values = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    return (
+        item.get_closest_marker("other_runtime") is not None
+        or not _JVM_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        or any(isinstance(value, str) and value in OTHER_RUNTIMES for value in values)
+    )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,6 +13,8 @@ from kafkapy.record.batch import build
 from tests.harness.brokers import KafkaBroker, KafkapyBroker
 from tests.harness.wire import Producer, Wire
 
+pytestmark = pytest.mark.other_runtime
+
 TOPIC = "aborted"
 STEPS = 250
 # The history is made by hand: nobody has added partitions to transactions.

@@ -31,6 +31,7 @@ def test_describes_the_cluster(client: Client, broker: Broker) -> None:
     assert told["controller"] == node[0]
 
 
+@pytest.mark.other_runtime
 def test_every_client_is_told_the_same_cluster_id(clients: Clients) -> None:
     names = ("confluent-kafka", "kafka-python", "java-3.9.1", "java-4.4.0", "franz-go", "kafkajs")
     ids = {name: clients[name].cluster()["cluster_id"] for name in names}

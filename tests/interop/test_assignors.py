@@ -13,6 +13,8 @@ from kafkapy.client.groups.assignors import ASSIGNORS, Member
 from kafkapy.client.groups.assignors.base import NO_GENERATION, Assignment
 from tests.harness import brokers, toolchain
 
+pytestmark = pytest.mark.other_runtime
+
 SOURCES = Path(__file__).parent / "assignors"
 GROUPS = 150  # of each kind
 

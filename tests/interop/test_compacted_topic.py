@@ -13,6 +13,8 @@ from tests.harness.clients.registry import Clients
 from tests.harness.kafka_tools import complaints, kafka_dump
 from tests.harness.scenario import T0
 
+pytestmark = pytest.mark.other_runtime
+
 CLEANING = {"log.cleaner.backoff.ms": "50", "log.segment.delete.delay.ms": "100"}
 COMPACTED = {
     "cleanup.policy": "compact",

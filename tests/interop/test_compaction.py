@@ -14,6 +14,8 @@ from kafkapy.record.legacy import build_set
 from tests.harness import brokers, toolchain
 from tests.log.cleaner.support import NOW, CleanerBench, stored_in
 
+pytestmark = pytest.mark.other_runtime
+
 HERE = Path(__file__).parent
 RETENTION_MS = 1000
 SETTINGS = {"segment_bytes": 3000, "index_interval_bytes": 300, "delete_retention_ms": RETENTION_MS}

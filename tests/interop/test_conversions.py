@@ -15,6 +15,8 @@ from kafkapy.record.legacy import build_set, iter_entries
 from kafkapy.record.validation import assign, validate
 from tests.harness import brokers, toolchain
 
+pytestmark = pytest.mark.other_runtime
+
 HERE = Path(__file__).parent
 GOLDEN = HERE.parent / "data" / "golden"
 NOW = 1_500_000_000_000

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkapy._ext.batch import iter_batches
@@ -22,6 +23,8 @@ from tests.harness.brokers import QUICK, Broker, KafkaBroker, KafkapyBroker, fre
 from tests.harness.clients.confluent import Confluent
 from tests.harness.consumed import consumed
 from tests.harness.group_wire import GroupWire, commit_of
+
+pytestmark = pytest.mark.other_runtime
 
 PATIENCE_S = 60
 TOPIC, PARTITIONS = "flights", 4

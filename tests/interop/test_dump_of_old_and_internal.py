@@ -17,6 +17,8 @@ from kafkapy.record.batch import build
 from kafkapy.record.legacy import build_set
 from tests.harness.kafka_tools import kafka_dump
 
+pytestmark = pytest.mark.other_runtime
+
 LOG = "00000000000000000000.log"
 ODD_TEXT = 'tab\t quote" back\\slash \\u001f \x01\x1f\x7f é日本 😀 / </script>'
 

@@ -61,6 +61,7 @@ def test_reads_what_another_client_wrote(client: Client, writer: str, written: W
         assert_same(sent, got, reader=client, since_ms=since)
 
 
+@pytest.mark.other_runtime
 @pytest.mark.needs("fetch")
 def test_seeks_into_the_middle_of_a_compressed_batch(client: Client, written: Written) -> None:
     topic, sent, _ = written("java-3.9.1", "zstd")
@@ -93,6 +94,7 @@ def test_finds_offsets_by_timestamp(client: Client, codec_written: str, written:
     assert client.offsets_for_times(topic, {0: future}) == {0: None}
 
 
+@pytest.mark.other_runtime
 @pytest.mark.needs("watermarks")
 def test_sees_first_and_next_offsets(client: Client, written: Written) -> None:
     topic, sent, _ = written("java-4.4.0", "snappy")
@@ -120,6 +122,7 @@ def test_writes_with_fewer_acknowledgements(client: Client, acks: int, admin: Cl
     assert [each.value for each in got[0]] == [record.value for record in sent]
 
 
+@pytest.mark.other_runtime
 @pytest.mark.needs("produce")
 def test_writes_as_an_idempotent_producer(client: Client, admin: Client, clients: Clients, topic_name: str) -> None:
     admin.create_topic(topic_name, 1)

@@ -21,6 +21,8 @@ from tests.harness import brokers
 from tests.harness.commands import kafkapy, kafkapy_json
 from tests.harness.kafka_tools import KafkaTools, Said
 
+pytestmark = pytest.mark.other_runtime
+
 T0 = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 RECORDS = 60  # in each of the 3 partitions of `flights`, 1 s apart
 

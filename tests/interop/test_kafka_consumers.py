@@ -11,6 +11,8 @@ from tests.harness.clients.confluent import Confluent
 from tests.harness.clients.registry import Clients
 from tests.harness.kafka_tools import KafkaTools
 
+pytestmark = pytest.mark.other_runtime
+
 PARTITIONS = 3
 
 

@@ -14,7 +14,8 @@ from tests.harness.clients.registry import Clients
 from tests.harness.kafka_tools import complaints, kafka_dump
 from tests.harness.scenario import KEEP, T0, records
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2"
+pytestmark = pytest.mark.other_runtime
+
 SMALL = {**KEEP, "segment.bytes": "16384", "index.interval.bytes": "512"}
 PARTS = ["--deep-iteration", "--print-data-log"]
 WRITERS = ("confluent-kafka", "java-3.9.1", "kafka-python", "franz-go")
@@ -156,15 +157,3 @@ def test_log_verify_finds_nothing_wrong_with_what_the_broker_wrote(files: Writte
     command = [*brokers.kafkapy_command(), "log", "verify", str(files.data)]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
     assert (done.returncode, done.stdout.endswith(b": no problem found.\n")) == (0, True), done.stdout[-4000:]
-
-
-def test_log_dump_ends_quietly_when_its_reader_has_seen_enough() -> None:
-    logs = sorted(str(path) for path in (GOLDEN / "data").glob("*/*.log"))
-    command = [*brokers.kafkapy_command(), "log", "dump", *PARTS, *logs]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dump:
-        assert dump.stdout is not None
-        assert dump.stderr is not None
-        assert dump.stdout.readline().startswith(b"Dumping ")
-        dump.stdout.close()
-        assert dump.stderr.read() == b""
-        dump.wait(30)

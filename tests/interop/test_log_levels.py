@@ -9,6 +9,8 @@ from tests.harness.brokers import Broker
 from tests.harness.clients.base import Client
 from tests.harness.kafka_tools import KafkaTools, Said
 
+pytestmark = pytest.mark.other_runtime
+
 
 @pytest.fixture(scope="module")
 def tools() -> Iterator[KafkaTools]:

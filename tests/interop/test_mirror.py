@@ -13,6 +13,8 @@ from tests.harness.broker_08 import Kafka08Broker
 from tests.harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_command
 from tests.harness.zookeeper import ZooKeeper
 
+pytestmark = pytest.mark.other_runtime
+
 PATIENCE_S = 60.0
 RECORDS = 500
 

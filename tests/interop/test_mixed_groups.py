@@ -11,6 +11,8 @@ from tests.harness.clients.registry import Clients
 from tests.harness.members import COOPERATIVE_KINDS, KINDS, Feed, Group, Hosts
 from tests.harness.ownership import violations
 
+pytestmark = pytest.mark.other_runtime
+
 PARTITIONS = 14
 
 

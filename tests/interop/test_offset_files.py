@@ -49,6 +49,7 @@ def commit_all_kinds(wire: GroupWire) -> None:
         wait_for(wire, "g", {("t", 0): 8, ("t", 1): 1 << 40, ("t", 3): 11})
 
 
+@pytest.mark.other_runtime
 def test_kafkas_tools_read_them(tmp_path: Path, tools: KafkaTools) -> None:
     broker = brokers.start(tmp_path, {**SETTINGS, "offsets.topic.num.partitions": "1"})
     try:

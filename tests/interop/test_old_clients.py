@@ -14,6 +14,8 @@ from tests.harness.clients.base import ClientError, Received, Record
 from tests.harness.clients.confluent import Confluent
 from tests.harness.clients.old import NAMES, READERS, OldClients
 
+pytestmark = pytest.mark.other_runtime
+
 # message.format.version of the topic, and the magic that is stored then
 FORMATS = {"0.9.0": 0, "0.10.2": 1, "2.8": 2}
 MODERN = "confluent-kafka"

@@ -99,6 +99,7 @@ def java(tool: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.other_runtime
 def test_the_consumer_of_0_10(old_broker: brokers.Broker) -> None:
     """Kafka's own console consumer and group command of that time."""
     said = java(

@@ -351,6 +351,7 @@ def test_a_fetch_waits_for_messages(old_broker: brokers.Broker, wire: OldConnect
     assert b"late" in wire.answer()
 
 
+@pytest.mark.other_runtime
 def test_kafkas_tool_finds_nothing_wrong_with_old_formats(tmp_path: Path) -> None:
     """Logs, offset and time indexes of every stored format, from every kind of producer, over several segments."""
     broker = brokers.start(tmp_path, {"inter.broker.protocol.version": "2.8"})

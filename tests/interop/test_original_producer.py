@@ -15,6 +15,8 @@ from tests.harness.broker_08 import Kafka08Broker
 from tests.harness.brokers import KafkaBroker, KafkapyBroker
 from tests.harness.zookeeper import ZooKeeper
 
+pytestmark = pytest.mark.other_runtime
+
 PARTITIONS = 3
 
 

@@ -7,6 +7,7 @@ import time
 from itertools import cycle, islice
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
@@ -14,6 +15,8 @@ from tests.harness.brokers import KafkaBroker, KafkapyBroker, Process, kafkapy_c
 from tests.harness.clients.confluent import Confluent
 from tests.harness.consumed import Read, consumed
 from tests.harness.scenario import records
+
+pytestmark = pytest.mark.other_runtime
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"segment.bytes": "16384", "index.interval.bytes": "512", "retention.ms": "-1"}

@@ -11,6 +11,8 @@ from tests.harness.clients.base import Record
 from tests.harness.clients.registry import KINDS
 from tests.harness.scenario import KEEP, PARTITIONS, assert_same, end_offsets, records_for
 
+pytestmark = pytest.mark.other_runtime
+
 SETTINGS = {
     "without sendfile": {"kafkapy.zero.copy.enable": "false"},
     "three network threads": {"num.network.threads": "3"},

@@ -16,6 +16,8 @@ from tests.harness.clients.kcat import Kcat
 from tests.harness.clients.remote import Java3, Java4
 from tests.harness.gated_files import GatedFiles
 
+pytestmark = pytest.mark.other_runtime
+
 WAIT_S = 90.0
 # Those that try until a time-out of a minute or more. kafkajs, and franz-go as these tests set it, wait just the same,
 # but for a number of attempts, which a slow machine uses up.

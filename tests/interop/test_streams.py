@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.harness import brokers, toolchain
 from tests.harness.clients.registry import Clients
 from tests.harness.scenario import WORDS
+
+pytestmark = pytest.mark.other_runtime
 
 STREAMS = Path(__file__).parent / "streams"
 PARTITIONS = 2

@@ -17,6 +17,8 @@ from tests.harness import brokers
 from tests.harness.commands import kafkapy, kafkapy_json
 from tests.harness.kafka_tools import KafkaTools, Said
 
+pytestmark = pytest.mark.other_runtime
+
 READ_COMMITTED = 1
 LATEST = -1
 

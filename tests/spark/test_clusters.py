@@ -17,7 +17,8 @@ from tests.harness.spark import Driver, settings
 from tests.harness.spark_cluster import ConnectServer, StandaloneCluster
 from tests.harness.spark_topics import Record, consume, make_topic, produce
 
-pytestmark = pytest.mark.timeout(600)  # many JVMs start, which takes long on a busy machine
+# Many JVMs start, which takes long on a busy machine.
+pytestmark = [pytest.mark.other_runtime, pytest.mark.timeout(600)]
 
 KINDS = ["local-cluster", "connect", *(["standalone"] if "KAFKAPY_FAULT_ROUNDS" in os.environ else [])]
 EXECUTORS = 2

@@ -60,6 +60,7 @@ def test_what_a_worker_meets_is_told_as_one_sentence(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.other_runtime
 def test_the_command_goes_on_where_it_was_killed(broker: Broker, topic: str, tmp_path: Path) -> None:
     """It is killed when the first batch has landed; the next run loads the rest."""
     directory = tmp_path / "landed"

@@ -45,6 +45,7 @@ def own_python(monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
 
 
+@pytest.mark.other_runtime
 def test_what_is_installed_here_is_enough():
     check_requirements(java=True)
 

@@ -5,11 +5,13 @@ from tests.harness.clients.base import Client
 from tests.harness.clients.confluent import Confluent
 from tests.harness.clients.kafka_python import KafkaPython
 from tests.harness.clients.kcat import Kcat
-from tests.harness.clients.remote import FranzGo, Java3, Java4, KafkaJs
+from tests.harness.clients.remote import FranzGo, Java3, Java4, KafkaJs, Remote
 
 KINDS: dict[str, type[Client]] = {
     kind.name: kind for kind in (Confluent, KafkaPython, AioKafka, Java3, Java4, FranzGo, KafkaJs, Kcat)
 }
+# Those that are no Python packages: they need Java, Go, Node.js or kcat.
+OTHER_RUNTIMES = frozenset(kind.name for kind in KINDS.values() if issubclass(kind, (Remote, Kcat)))
 
 
 class Clients:

@@ -5,9 +5,12 @@ import json
 import re
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.harness.brokers import kafkapy_command
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden"
 V2 = GOLDEN / "kafka-3.9.1-v2"
@@ -285,3 +288,15 @@ def test_max_bytes_ends_after_the_last_batch_within_it(kafkapy, data):
     log = "v2-none-0/00000000000000000000.log"
     _, out, err = kafkapy("log", "dump", "--max-bytes", 210, log)
     assert (out.count("baseOffset:"), "invalid" in out, err) == (2, False, "")
+
+
+def test_log_dump_ends_quietly_when_its_reader_has_seen_enough() -> None:
+    logs = sorted(str(path) for path in (V2 / "data").glob("*/*.log"))
+    command = [*kafkapy_command(), "log", "dump", "--deep-iteration", "--print-data-log", *logs]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dump:
+        assert dump.stdout is not None
+        assert dump.stderr is not None
+        assert dump.stdout.readline().startswith(b"Dumping ")
+        dump.stdout.close()
+        assert dump.stderr.read() == b""
+        dump.wait(30)
