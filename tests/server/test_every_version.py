@@ -299,6 +299,14 @@ def test_describe_cluster(wire, broker, version):
     assert [(one.broker_id, one.host) for one in response.brokers] == [(0, "127.0.0.1")]
 
 
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"), [(2, Errors.MISMATCHED_ENDPOINT_TYPE), (3, Errors.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+def test_describe_cluster_refuses_other_endpoint_types_with_the_errors_of_kafka(wire, endpoint_type, code):
+    response = wire.call(DESCRIBE_CLUSTER, 1, DESCRIBE_CLUSTER.Request(endpoint_type=endpoint_type))
+    assert (response.error_code, response.brokers) == (code, [])
+
+
 @versions(DESCRIBE_LOG_DIRS)
 def test_describe_log_dirs(wire, topic, version):
     make = DESCRIBE_LOG_DIRS.Request

@@ -1,6 +1,17 @@
-"""CreateTopics (versions 0 to 7), DeleteTopics (0 to 6) and CreatePartitions (0 to 3).
+"""CreateTopics (versions 0 to 7), DeleteTopics (versions 0 to 6) and CreatePartitions (versions 0 to 3).
 
 Source: KafkaApis and kafka.server.ZkAdminManager.
+
+Differences from Kafka:
+
+- The response comes when the change is complete, and timeout_ms is ignored. Kafka returns REQUEST_TIMED_OUT after that
+  time, at once if it is 0, and continues with the change.
+- A topic whose logs cannot be created is deleted again, and the response has the reason. Kafka keeps the topic.
+- A manual assignment in CreateTopics must name live brokers. Kafka checks this in CreatePartitions only.
+- A DeleteTopics entry with both a name and an id is refused alone; Kafka refuses the whole request. An entry with
+  neither gets INVALID_REQUEST, in Kafka TOPIC_AUTHORIZATION_FAILED. Errors have messages; those of Kafka have none.
+- If DeleteTopics names a topic twice, the second result is UNKNOWN_TOPIC_OR_PARTITION, in Kafka NONE.
+- create.topic.policy.class.name has no effect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """ApiVersions (versions 0 to 4): the APIs and versions in the handler table (KIP-35, KIP-511).
 
 A request of an unknown version gets a version 0 response, so that the client can choose a version that is served.
+Source: KafkaApis.handleApiVersionsRequest.
+
+Differences from Kafka: finalized_features_epoch is always -1. In Kafka with ZooKeeper there are no features either, but
+the epoch is the version of the node /feature.
 """
 
 from __future__ import annotations

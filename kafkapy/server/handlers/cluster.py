@@ -1,4 +1,9 @@
-"""DescribeCluster (versions 0 and 1; KIP-700). Only endpoint type 1, brokers, is served."""
+"""DescribeCluster (versions 0 to 1): the cluster id, the controller and the brokers (KIP-700).
+
+Source: KafkaApis.handleDescribeCluster, AuthHelper.computeDescribeClusterResponse.
+
+Differences from Kafka: none known.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from kafkapy.server.call import Call
 if TYPE_CHECKING:
     from kafkapy.server.services import Services
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 # The operations that a response lists as authorized, as bits of AclOperation codes: there is no authorizer yet.
 # Cluster: CREATE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS ALTER_CONFIGS IDEMPOTENT_WRITE
@@ -29,7 +34,9 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
     endpoint_type = getattr(request, "endpoint_type", BROKERS)
     if endpoint_type != BROKERS:
         return make(
-            error_code=Errors.UNSUPPORTED_ENDPOINT_TYPE if endpoint_type == 2 else Errors.INVALID_REQUEST,
+            error_code=(
+                Errors.MISMATCHED_ENDPOINT_TYPE if endpoint_type == CONTROLLERS else Errors.UNSUPPORTED_ENDPOINT_TYPE
+            ),
             error_message=f"endpoint type {endpoint_type}: this is a broker (1)",
             endpoint_type=endpoint_type,
         )

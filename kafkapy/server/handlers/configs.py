@@ -1,8 +1,16 @@
-"""DescribeConfigs (versions 0 to 4), AlterConfigs (0 to 2) and IncrementalAlterConfigs (0 and 1).
+"""DescribeConfigs (versions 0 to 4), AlterConfigs (versions 0 to 2) and IncrementalAlterConfigs (versions 0 to 1).
 
 They serve topics and brokers; the log levels of a broker are described, and altered by IncrementalAlterConfigs.
-A resource that a DescribeConfigs request names more than once has one result.
-Source: KIP-133, KIP-226, KIP-339, KIP-412.
+Source: KIP-133, KIP-226, KIP-339, KIP-412, kafka.server.ConfigHelper, kafka.server.ConfigAdminManager.
+
+Differences from Kafka:
+
+- A resource that a DescribeConfigs request names more than once has one result.
+- In DescribeConfigs, a resource of an unknown type is refused alone; Kafka refuses the whole request. Client metrics
+  subscriptions are such a type here; Kafka describes them.
+- Passwords are refused: this broker does not store them. So are the settings in
+  kafkapy.server.config.keys.READ_ONLY_HERE, which Kafka can change at run time.
+- Loggers are those of this broker, not Kafka's Java classes. alter.config.policy.class.name has no effect.
 """
 
 from __future__ import annotations

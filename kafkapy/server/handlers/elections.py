@@ -1,7 +1,12 @@
 """ElectLeaders (versions 0 to 2; KIP-183, KIP-460).
 
-Every partition has one replica, so no election is held: the error of a partition is ELECTION_NOT_NEEDED, or the reason
-why the partition has no leader.
+Source: KafkaApis.handleElectLeaders.
+
+Differences from Kafka:
+
+- Every partition has one replica, so no election is held: the error of a partition is ELECTION_NOT_NEEDED, or the
+  reason why the partition has no leader.
+- A request for all partitions (null) has an empty response. Kafka's names the partitions without a leader.
 """
 
 from __future__ import annotations

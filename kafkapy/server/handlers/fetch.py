@@ -1,9 +1,14 @@
 """Fetch (versions 0 to 17): regions of segment files, returned at once or when min_bytes are available.
 
-Versions before 4 get records in the older message formats, converted on a pool. Differences from Kafka: an
-incremental fetch reads only the partitions of its session that may have something new (see FetchSession), and a
-response that reports a diverging epoch carries no records. Source: KafkaApis.handleFetchRequest,
+Versions before 4 get records in the older message formats, converted on a pool. Source: KafkaApis.handleFetchRequest,
 ReplicaManager.fetchMessages.
+
+Differences from Kafka:
+
+- An incremental fetch reads only the partitions of its session that may have something new (see FetchSession).
+- A response that reports a diverging epoch carries no records.
+- A response with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH does not name the current leader, as Kafka does from
+  version 16 on (KIP-951).
 """
 
 from __future__ import annotations

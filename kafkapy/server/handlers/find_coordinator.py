@@ -1,10 +1,11 @@
 """FindCoordinator (versions 0 to 6): the coordinator of a group or of a transactional id.
 
 The coordinator is the leader of the group's partition of `__consumer_offsets`, or of the transactional id's partition
-of `__transaction_state`. If the internal topic does not exist, Kafka starts its creation and returns
-COORDINATOR_NOT_AVAILABLE, so that clients retry; here the response waits until the topic is created. The coordinator
-may still be loading its partition: requests to it then fail with COORDINATOR_LOAD_IN_PROGRESS.
-Source: KafkaApis.handleFindCoordinatorRequest.
+of `__transaction_state`. It may still be loading its partition: requests to it then fail with
+COORDINATOR_LOAD_IN_PROGRESS. Source: KafkaApis.handleFindCoordinatorRequest.
+
+Differences from Kafka: if the internal topic does not exist, Kafka starts its creation and returns
+COORDINATOR_NOT_AVAILABLE, so that clients retry; here the response waits until the topic is created.
 """
 
 from __future__ import annotations

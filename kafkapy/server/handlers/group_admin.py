@@ -1,7 +1,8 @@
-"""DescribeGroups (versions 0 to 5), ListGroups (0 to 5) and DeleteGroups (0 to 2).
+"""DescribeGroups (versions 0 to 5), ListGroups (versions 0 to 5) and DeleteGroups (versions 0 to 2).
 
-A group that a DescribeGroups request names more than once is described once.
 Source: KafkaApis, GroupCoordinatorAdapter.
+
+Differences from Kafka: a group that a DescribeGroups request names more than once is described once.
 """
 
 from __future__ import annotations

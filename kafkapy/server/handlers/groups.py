@@ -1,7 +1,10 @@
-"""The classic rebalance protocol: JoinGroup (versions 0 to 9), SyncGroup (0 to 5), Heartbeat (0 to 4) and LeaveGroup
-(0 to 5).
+"""The classic rebalance protocol: JoinGroup (versions 0 to 9), SyncGroup (versions 0 to 5), Heartbeat (versions 0 to 4)
+and LeaveGroup (versions 0 to 5).
 
 Source: KafkaApis, GroupCoordinatorAdapter.
+
+Differences from Kafka: static members are served whatever inter.broker.protocol.version is. Kafka refuses them with
+UNSUPPORTED_VERSION below 2.3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""OffsetForLeaderEpoch (versions 0 to 4): the end offset of a leader epoch (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (versions 0 to 4): the end offset of a leader epoch (KIP-101, KIP-320).
+
+Source: KafkaApis.handleOffsetForLeaderEpochRequest, ReplicaManager.lastOffsetForLeaderEpoch.
+
+Differences from Kafka: none known.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
 """DescribeLogDirs (versions 0 to 4): the sizes of partitions, and the space in their directories (KIP-113, KIP-827).
 
-Replicas are not moved between directories, so no replica is described as a future one.
+Source: ReplicaManager.describeLogDirs.
+
+Differences from Kafka:
+
+- Replicas are not moved between directories, so no replica is described as a future one.
+- A log that is still being loaded has the size 0. Kafka serves nobody before all logs are loaded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
-"""WriteTxnMarkers (versions 0 and 1), sent by a transaction coordinator, or by a tool that ends a hanging transaction.
+"""WriteTxnMarkers (versions 0 to 1), sent by a transaction coordinator, or by a tool that ends a hanging transaction.
 
-A partition that a marker names more than once gets one marker. Source: KafkaApis.handleWriteTxnMarkersRequest.
+Source: KafkaApis.handleWriteTxnMarkersRequest.
+
+Differences from Kafka:
+
+- A request in which a marker names a partition more than once gets a response. Kafka writes one marker to the
+  partition, too, but does not answer.
+- A marker without partitions has an entry in the response, in Kafka not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """Metadata (versions 0 to 12): brokers, topics, partitions and their leaders.
 
-A missing topic is created if auto.create.topics.enable and the request allow that. Kafka returns LEADER_NOT_AVAILABLE
-for the topic at first, and clients retry; here the response waits until the topic is created, which takes less time
-than a client's retry backoff. Source: KafkaApis.handleTopicMetadataRequest.
+A missing topic is created if auto.create.topics.enable and the request allow that.
+Source: KafkaApis.handleTopicMetadataRequest.
+
+Differences from Kafka: for a topic that is being created, Kafka returns LEADER_NOT_AVAILABLE at first, and clients
+retry; here the response waits until the topic is created, which takes less time than a client's retry backoff.
 """
 
 from __future__ import annotations

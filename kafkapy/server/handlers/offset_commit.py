@@ -3,6 +3,9 @@
 Version 0 of OffsetCommit stores offsets in the metadata tree, as Kafka does in ZooKeeper; all others append to
 `__consumer_offsets`. OffsetCommit requests of several connections share one append per partition.
 Source: KafkaApis.handleOffsetCommitRequest, handleTxnOffsetCommitRequest, GroupCoordinatorAdapter.
+
+Differences from Kafka: static members are served whatever inter.broker.protocol.version is. Kafka refuses their
+OffsetCommit with UNSUPPORTED_VERSION below 2.3.
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 Version 0 reads the offsets that OffsetCommit version 0 stored in the metadata tree.
 Source: KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
+
+Differences from Kafka:
+
+- A group that a request names more than once has one result, for the last of its entries.
+- In version 1, the error of a group is in each requested partition. A Kafka 3.9 response has no partitions then, and so
+  no error.
 """
 
 from __future__ import annotations

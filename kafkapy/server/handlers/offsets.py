@@ -1,9 +1,13 @@
 """ListOffsets (versions 0 to 9): the earliest and the latest offset, or an offset by timestamp.
 
 Version 0, of clients before Kafka 0.10.1, does not look at record timestamps: it returns base offsets of segments that
-were last modified before a time. For the largest timestamp (-3) Kafka looks at the whole log, and returns nothing if
-the record is not readable yet; here the largest timestamp among readable records is returned. There is no tiered
-storage, so the latest tiered offset is always -1. Source: KafkaApis.handleListOffsetRequest.
+were last modified before a time. Source: KafkaApis.handleListOffsetRequest.
+
+Differences from Kafka:
+
+- For the largest timestamp (-3), Kafka looks at the whole log, and returns nothing if the record is not readable yet;
+  here the largest timestamp among readable records is returned.
+- There is no tiered storage, so the latest tiered offset is always -1.
 """
 
 from __future__ import annotations

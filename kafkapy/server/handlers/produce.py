@@ -1,7 +1,13 @@
 """Produce (versions 0 to 11): append record batches.
 
 The requests that arrive together, also on several connections, share one append per partition.
-Source: KafkaApis.handleProduceRequest.
+Source: KafkaApis.handleProduceRequest, ReplicaManager.handleProduceAppend.
+
+Differences from Kafka:
+
+- If a request names a partition twice, both record sets are appended, each with its own result. Kafka appends the last.
+- A response with NOT_LEADER_OR_FOLLOWER does not name the current leader, as Kafka does from version 10 on (KIP-951).
+- A batch is refused if it is larger than kafkapy.decompressed.max.bytes after decompression.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """InitProducerId (versions 0 to 5), for idempotent and transactional producers, and DescribeProducers (version 0).
 
 Source: KIP-98, KIP-360, KIP-664.
+
+Differences from Kafka: a partition that a DescribeProducers request names more than once is described once.
 """
 
 from __future__ import annotations

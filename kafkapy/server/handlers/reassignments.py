@@ -1,4 +1,10 @@
-"""AlterPartitionReassignments and ListPartitionReassignments, both version 0 (KIP-455). Source: KafkaController."""
+"""AlterPartitionReassignments (version 0) and ListPartitionReassignments (version 0): KIP-455.
+
+Source: KafkaApis.handleAlterPartitionReassignmentsRequest, KafkaController.processApiPartitionReassignment.
+
+Differences from Kafka: if a request names a partition twice, both targets are applied in turn, each with its own
+result. Kafka applies the last.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""DeleteRecords (versions 0 to 2): raise the log start offset of partitions (KIP-107)."""
+"""DeleteRecords (versions 0 to 2): raise the log start offset of partitions (KIP-107).
+
+Source: KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords.
+
+Differences from Kafka:
+
+- The response comes at once, and timeout_ms is ignored: no follower has to delete the records, too.
+- If a request names a partition twice, both offsets are applied in turn, each with its own result. Kafka applies the
+  last.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""AddPartitionsToTxn (versions 0 to 5) and AddOffsetsToTxn (0 to 4): add partitions to a transaction, or verify that
-they are part of it (KIP-98, KIP-890).
+"""AddPartitionsToTxn (versions 0 to 5) and AddOffsetsToTxn (versions 0 to 4): add partitions to a transaction, or
+verify that they are part of it (KIP-98, KIP-890).
 
 Source: KafkaApis.handleAddPartitionsToTxnRequest, handleAddOffsetsToTxnRequest.
+
+Differences from Kafka: an AddPartitionsToTxn request without transactions (version 4 or later) gets an empty response.
+Kafka does not answer it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""EndTxn (versions 0 to 4), DescribeTransactions (version 0) and ListTransactions (0 and 1); KIP-98, KIP-664.
+"""EndTxn (versions 0 to 4), DescribeTransactions (version 0) and ListTransactions (versions 0 to 1): KIP-98, KIP-664.
 
 InitProducerId is in `producers`, AddPartitionsToTxn and AddOffsetsToTxn are in `transaction_partitions`, and
 WriteTxnMarkers is in `markers`. Source: KafkaApis.handleEndTxnRequest, handleDescribeTransactionsRequest and
 handleListTransactionsRequest.
+
+Differences from Kafka: a transactional id that a DescribeTransactions request names more than once is described once.
 """
 
 from __future__ import annotations
