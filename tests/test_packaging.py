@@ -17,12 +17,21 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
 # kafkapy on the package index is an unrelated project, and kafkapy-broker is not published yet.
-NOT_OURS = re.compile(r"\bkafkapy\[\w|\bpip3?\s+install\s+(?:-\S+\s+)*['\"]?kafkapy")
+NOT_OURS = re.compile(
+    r"\bkafkapy\[\w|\bpip3?\s+install\s+(?:-\S+\s+|['\"\w][^\s`&|;#]*[^\s`&|;#,.:)]\s+)*?['\"]?kafkapy"
+)
 KINDS = {"", ".md", ".py", ".pyx", ".sh", ".toml"}
 
 
 @pytest.mark.parametrize(
-    "text", ["pip install 'kafkapy[plot]'", "pip install kafkapy", "pip3 install -U\n kafkapy-broker"]
+    "text",
+    [
+        "pip install 'kafkapy[plot]'",
+        "pip install kafkapy",
+        "pip3 install -U\n kafkapy-broker",
+        "pip install pyarrow kafkapy",
+        "pip install -q 'polars>=1' pyarrow kafkapy-broker",
+    ],
 )
 def test_a_name_on_the_package_index_is_recognized(text):
     assert NOT_OURS.search(text)
@@ -150,6 +159,29 @@ def test_unbuilt_sources_say_what_happened_and_what_to_do(tmp_path, words):
         "start Python in another directory to use an installed kafkapy, "
         f"or run pip install -e . in {copy} to build this one"
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-c", "from kafkapy._ext import dir_look"),
+        ("-c", "from kafkapy._ext.dir_look import look"),
+        ("-m", "kafkapy", "start", "-o", "log.dirs=data"),
+    ],
+)
+def test_a_build_of_older_sources_says_what_is_missing_and_what_to_do(tmp_path, words):
+    copy = copy_of_the_sources(tmp_path / "copy")
+    for module in (ROOT / "kafkapy" / "_ext").glob("*.so"):
+        if not module.name.startswith("dir_look."):
+            (copy / "kafkapy" / "_ext" / module.name).symlink_to(module)
+    run = subprocess.run([sys.executable, *words], cwd=copy, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].partition(": ")[2].rstrip(".") == (
+        f"{copy}/kafkapy was built from older sources, without kafkapy._ext.dir_look: "
+        f"run pip install -e . in {copy} again"
+    )
+    others = subprocess.run([sys.executable, "-c", "import kafkapy._ext.varint"], cwd=copy)
+    assert others.returncode == 0
 
 
 SHORT_NAMES = ["diff-logs", "dump-log", "find-log", "log-stats", "tail-log", "verify-log"]

@@ -87,6 +87,8 @@ def sentence_of(error: Exception) -> str:
         text = f"{error.message.rstrip('.')} ({name_of(error.code)})"
     elif type(error).__module__.startswith("kafkapy."):  # its text is written for users
         text = (isinstance(error, OSError) and error.strerror) or str(error)
+    elif isinstance(error, ImportError) and (error.name or "").startswith("kafkapy._ext."):
+        text = f"kafkapy was built from older sources: {error}; run pip install -e . in its checkout again"
     elif isinstance(error, OSError):
         reason = error.strerror or str(error)
         text = reason if error.filename is None else f"{os.fspath(error.filename)!s}: {reason}"

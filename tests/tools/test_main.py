@@ -288,3 +288,11 @@ def test_signals_are_not_left_changed_by_other_commands(kafkapy):
     before = signal.getsignal(signal.SIGINT)
     kafkapy("--version")
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_compiled_module_of_older_sources_is_named_with_what_to_do():
+    with pytest.raises(ImportError) as failed:
+        from kafkapy._ext.varint import of_a_later_version  # noqa: F401
+    sentence = main_module.sentence_of(failed.value)
+    assert sentence.startswith("kafkapy was built from older sources: cannot import name 'of_a_later_version' from ")
+    assert sentence.endswith("; run pip install -e . in its checkout again.")
