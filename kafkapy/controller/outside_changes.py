@@ -38,7 +38,8 @@ _RETRY_S = 1.0
 class OutsideChanges:
     """The thread that carries out changes of the tree by other programs.
 
-    The constructor sets the watch, whose events are stored from then on. Call `settle`, `start`, and at the end `stop`.
+    The constructor sets the watch, whose events are stored from then on. Call `complete_topics`, `start`, and at the
+    end `stop`.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class OutsideChanges:
         self._thread = Thread(self._run, "outside-changes")
         self._cancel = tree.watch("", self._note)
 
-    def settle(self) -> None:
+    def complete_topics(self) -> None:
         """Complete the nodes of topics that were created or extended while no broker ran. Before any role is given."""
         for name in self._topics.names():
             self._guarded(paths.topic(name), partial(self._controller.follow, name, lead=False))

@@ -41,7 +41,7 @@ from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.fetching.sessions import FetchSessionCache
 from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_start import LogStart
-from kafkapy.server.metadata_home import StartError, home_of, open_tree
+from kafkapy.server.metadata_store import StartError, metadata_directory, open_tree
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics.requests import RequestMeters
 from kafkapy.server.services import Services
@@ -164,7 +164,7 @@ class BrokerServer:
         self._stand_for_election(cluster, fence)
         self._make_replicas(tree)
         if self._shared is not None:
-            self._shared.settle(self._controller)
+            self._shared.complete_topics(self._controller)
         self._log_start = LogStart(services, self._controller, self._fail)
         self._register(cluster, ports)
         logs.dirs.write_identity(services.broker_id, services.cluster_id, services.clock.time_ms())
@@ -280,13 +280,13 @@ class BrokerServer:
     def _directory_failed(self, directory: Path, error: BaseException) -> None:
         if hasattr(self.services, "replicas"):
             self.services.replicas.directory_failed(directory, error)
-        if directory == home_of(self.services.config):
+        if directory == metadata_directory(self.services.config):
             self._fail(f"the directory with the metadata failed: {error}")
         elif not self.services.log_manager.online_dirs():
             self._fail(f"the last log directory failed: {error}")
 
     def _metadata_failed(self, error: Exception) -> None:
-        self._fail(f"the metadata in {home_of(self.services.config)} cannot be written any more: {error}")
+        self._fail(f"the metadata in {metadata_directory(self.services.config)} cannot be written any more: {error}")
 
     def _fail(self, reason: str) -> None:
         log.critical("the broker cannot continue: %s", reason)

@@ -20,7 +20,7 @@ from kafkapy.metadata.cluster import NO_CONTROLLER, ClusterRegistry
 from kafkapy.metadata.tree import Event, NodeExists, Tree, TreeError
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.threads import Thread
-from kafkapy.server.metadata_home import StartError
+from kafkapy.server.metadata_store import StartError
 
 log = logging.getLogger("kafkapy.server.membership")
 
@@ -48,7 +48,7 @@ class Membership:
     def wait_for_place(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
         """Wait until no broker and no controller is registered. Raise StartError if one is alive, or remains."""
         deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
-        told = False
+        is_logged = False
         while True:
             self._news.clear()
             present = self._cluster.broker_ids()
@@ -64,8 +64,8 @@ class Membership:
                     f"brokers {present} are still registered in ZooKeeper at {self._where}, or a controller is, though "
                     "nobody answers there: are they alive elsewhere? This broker must be the only one of its cluster"
                 )
-            if not told:
-                told = True
+            if not is_logged:
+                is_logged = True
                 log.warning(
                     "brokers %s are registered in ZooKeeper at %s and do not answer: waiting for their sessions to "
                     "expire, %.0f s at most",

@@ -47,18 +47,20 @@ class Moved(NamedTuple):
     work: Difference
 
 
-def to_zookeeper(home: Path, settings: ZooKeeperSettings, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
+def to_zookeeper(
+    log_dir: Path, settings: ZooKeeperSettings, *, overwrite: bool = False, dry_run: bool = False
+) -> Moved:
     """Move the metadata from the first log directory of a stopped broker to ZooKeeper, and set the local tree aside.
 
     A directory that was exported before is no error. Raise RelocationError, ZooKeeperError or LocalTreeError.
     """
-    home = Path(os.path.abspath(home))
-    file = home / FILE_NAME
-    if not file.exists() and (home / EXPORTED).exists():
-        return _exported_before(home, settings)
-    _demand_file(home)
+    log_dir = Path(os.path.abspath(log_dir))
+    file = log_dir / FILE_NAME
+    if not file.exists() and (log_dir / EXPORTED).exists():
+        return _exported_before(log_dir, settings)
+    _demand_file(log_dir)
     try:
-        with locked([home]):
+        with locked([log_dir]):
             source = LocalTree(file)
             try:
                 moved = _fill_zookeeper(persistent_nodes(source), settings, overwrite=overwrite, dry_run=dry_run)
@@ -66,37 +68,39 @@ def to_zookeeper(home: Path, settings: ZooKeeperSettings, *, overwrite: bool = F
                 source.close()
             if not dry_run:
                 files = Files()
-                files.rename(str(file), str(home / EXPORTED))
-                files.sync_dir(str(home))
+                files.rename(str(file), str(log_dir / EXPORTED))
+                files.sync_dir(str(log_dir))
     except AdoptionError as error:
         raise RelocationError(str(error)) from None
     return moved
 
 
-def to_directory(settings: ZooKeeperSettings, home: Path, *, overwrite: bool = False, dry_run: bool = False) -> Moved:
+def to_directory(
+    settings: ZooKeeperSettings, log_dir: Path, *, overwrite: bool = False, dry_run: bool = False
+) -> Moved:
     """Copy the metadata from ZooKeeper to the first log directory of a stopped broker. The nodes in ZooKeeper stay.
 
     Raise RelocationError, ZooKeeperError or LocalTreeError.
     """
-    home = Path(os.path.abspath(home))
-    meta = _meta_of(home)
+    log_dir = Path(os.path.abspath(log_dir))
+    meta = _meta_of(log_dir)
     tree = ZooKeeperTree(settings._replace(make_chroot=False), paths.TOP_LEVEL)
     try:
         _demand_nobody(tree, settings)
         source = persistent_nodes(tree)
-        _demand_cluster(tree, source, settings, meta, home)
+        _demand_cluster(tree, source, settings, meta, log_dir)
     finally:
         tree.close()
     try:
-        with locked([home]):
-            current = _embedded(home)
+        with locked([log_dir]):
+            current = _embedded(log_dir)
             moved = _plan(source, current)
             if moved.work and current and not overwrite:
-                raise Conflict(_occupied(f"{home / FILE_NAME}", moved, current))
+                raise Conflict(_occupied(f"{log_dir / FILE_NAME}", moved, current))
             if moved.work and not dry_run:
-                write_whole(home, _UNFINISHED, lambda made: _fill(made, source))
+                write_whole(log_dir, _UNFINISHED, lambda made: _fill(made, source))
             if not dry_run:
-                (home / EXPORTED).unlink(missing_ok=True)  # older than the metadata that is there now
+                (log_dir / EXPORTED).unlink(missing_ok=True)  # older than the metadata that is there now
     except AdoptionError as error:
         raise RelocationError(str(error)) from None
     return moved
@@ -153,24 +157,24 @@ def _plan(source: Mapping[str, NodeData], target: Mapping[str, NodeData]) -> Mov
     return Moved(str(_cluster_id(source)), topics, len(source), begun, work)
 
 
-def _embedded(home: Path) -> dict[str, NodeData]:
+def _embedded(log_dir: Path) -> dict[str, NodeData]:
     """Return the nodes of the directory's tree; {} if there is no tree, or an unused one."""
-    if not (home / FILE_NAME).exists():
+    if not (log_dir / FILE_NAME).exists():
         return {}
-    tree = LocalTree(home / FILE_NAME)
+    tree = LocalTree(log_dir / FILE_NAME)
     try:
         return persistent_nodes(tree)
     finally:
         tree.close()
 
 
-def _exported_before(home: Path, settings: ZooKeeperSettings) -> Moved:
+def _exported_before(log_dir: Path, settings: ZooKeeperSettings) -> Moved:
     """Return the nodes that ZooKeeper holds of this cluster, as a move without work. Raise RelocationError if the
     cluster is not there.
 
     Changes in ZooKeeper since the export are not a conflict: the broker uses ZooKeeper now.
     """
-    cluster_id = _meta_of(home).cluster_id
+    cluster_id = _meta_of(log_dir).cluster_id
     held: dict[str, NodeData] = {}
     try:
         tree = ZooKeeperTree(settings._replace(make_chroot=False), paths.TOP_LEVEL)
@@ -185,22 +189,25 @@ def _exported_before(home: Path, settings: ZooKeeperSettings) -> Moved:
     if found != cluster_id:
         there = "no cluster" if found is None else f"cluster {found}"
         raise RelocationError(
-            f"the metadata of {home} was moved to ZooKeeper before ({EXPORTED} is what was set aside then), and at "
+            f"the metadata of {log_dir} was moved to ZooKeeper before ({EXPORTED} is what was set aside then), and at "
             f"{settings.connect} is {there}, not {cluster_id}: name the ZooKeeper and the chroot that it was moved to"
         )
     return _plan(held, held)
 
 
-def _demand_file(home: Path) -> None:
-    if not (home / FILE_NAME).exists():
-        raise RelocationError(f"{home} has no embedded metadata ({FILE_NAME}): name the first of the broker's log.dirs")
+def _demand_file(log_dir: Path) -> None:
+    if not (log_dir / FILE_NAME).exists():
+        raise RelocationError(
+            f"{log_dir} has no embedded metadata ({FILE_NAME}): name the first of the broker's log.dirs"
+        )
 
 
-def _meta_of(home: Path) -> MetaProperties:
-    meta = read_meta(Files(), str(home)) if home.is_dir() else None
+def _meta_of(log_dir: Path) -> MetaProperties:
+    meta = read_meta(Files(), str(log_dir)) if log_dir.is_dir() else None
     if meta is None or meta.cluster_id is None:
         raise RelocationError(
-            f"{home} does not say which broker it belongs to (meta.properties): name the first of the broker's log.dirs"
+            f"{log_dir} does not say which broker it belongs to (meta.properties): name the first of the broker's "
+            "log.dirs"
         )
     return meta
 
@@ -222,7 +229,7 @@ def _demand_nobody(tree: ZooKeeperTree, settings: ZooKeeperSettings) -> None:
 
 
 def _demand_cluster(
-    tree: Tree, source: Mapping[str, NodeData], settings: ZooKeeperSettings, meta: MetaProperties, home: Path
+    tree: Tree, source: Mapping[str, NodeData], settings: ZooKeeperSettings, meta: MetaProperties, log_dir: Path
 ) -> None:
     """Raise RelocationError unless the tree is that of the directory's cluster, and all replicas are on this broker."""
     if paths.CLUSTER_ID not in source:
@@ -233,7 +240,7 @@ def _demand_cluster(
     found = _cluster_id(source)
     if found != meta.cluster_id:
         raise RelocationError(
-            f"{home} belongs to cluster {meta.cluster_id}, and in ZooKeeper at {settings.connect} is cluster {found}"
+            f"{log_dir} belongs to cluster {meta.cluster_id}, and in ZooKeeper at {settings.connect} is cluster {found}"
         )
     for name in tree.children(paths.TOPICS) if tree.exists(paths.TOPICS) else ():
         path = paths.topic(name)

@@ -20,7 +20,7 @@ log = logging.getLogger("kafkapy.server.membership")
 
 
 class SharedCluster:
-    """Life cycle: construct, `wait_for_place`, `settle` (once there is a controller), `start`, `stop`."""
+    """Life cycle: construct, `wait_for_place`, `complete_topics` (once there is a controller), `start`, `stop`."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SharedCluster:
         """Log that a topic is not served because its node cannot be read."""
         log.error("topic %s is not served: %s", name, error)
 
-    def settle(self, controller: TopicController) -> None:
+    def complete_topics(self, controller: TopicController) -> None:
         """Complete topics that were created or enlarged while no broker ran. Call this before logs are loaded."""
         services = self._services
         self._changes = OutsideChanges(
@@ -57,7 +57,7 @@ class SharedCluster:
             on_topic_settings=services.topic_settings.reload,
             on_broker_settings=services.dynamic_config.reload,
         )
-        self._changes.settle()
+        self._changes.complete_topics()
 
     def start(self, register: Callable[[], None], elect: Callable[[], None]) -> None:
         """Follow changes in ZooKeeper, and register again after a session expiry, see Membership.follow.

@@ -16,11 +16,11 @@ EXPORTED = f"{FILE_NAME}.exported"
 
 def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     """Return None if a new tree may be created in the first directory, otherwise why not, and what to do."""
-    home = log_dirs[0].absolute()
-    if (home / EXPORTED).exists():
+    first = log_dirs[0].absolute()
+    if (first / EXPORTED).exists():
         return (
-            f"the metadata of {home} was moved to ZooKeeper by `kafkapy zk export`: set zookeeper.connect, or bring it "
-            "back with `kafkapy zk import`"
+            f"the metadata of {first} was moved to ZooKeeper by `kafkapy zk export`: set zookeeper.connect, or bring "
+            "it back with `kafkapy zk import`"
         )
     partitions = dirs.stored_partitions()
     meta = identity.stored(dirs.online)
@@ -29,15 +29,15 @@ def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     found = f"partitions ({partitions[0][0]}-{partitions[0][1]} is one)" if partitions else "a KRaft broker's files"
     for directory in log_dirs[1:]:
         if (directory / FILE_NAME).exists():
-            return f"the metadata is in {directory.absolute()}, not in {home}: name that directory first in log.dirs"
+            return f"the metadata is in {directory.absolute()}, not in {first}: name that directory first in log.dirs"
     adopt = f"`kafkapy log adopt {' '.join(str(directory.absolute()) for directory in log_dirs)}`"
-    if meta is not None and not (home / META_PROPERTIES).exists():
+    if meta is not None and not (first / META_PROPERTIES).exists():
         return (
-            f"{home} is the first of log.dirs and should hold the metadata, but is empty, while others of log.dirs "
+            f"{first} is the first of log.dirs and should hold the metadata, but is empty, while others of log.dirs "
             f"hold {found}: bring it back, or name first the directory that has {FILE_NAME}. If Apache Kafka wrote "
             f"them: {adopt}"
         )
     return (
-        f"log.dirs holds {found} and {home} no kafkapy metadata: another broker, such as Apache Kafka, wrote them. "
+        f"log.dirs holds {found} and {first} no kafkapy metadata: another broker, such as Apache Kafka, wrote them. "
         f"Adopt them with {adopt}, or name an empty directory in log.dirs"
     )

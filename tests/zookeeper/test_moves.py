@@ -19,7 +19,7 @@ from kafkapy.metadata.zookeeper.client import ZooKeeperSettings
 from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.metadata_home import StartError
+from kafkapy.server.metadata_store import StartError
 from kafkapy.server.relocation import to_zookeeper
 from kafkapy.server.unadopted import EXPORTED
 from kafkapy.tools.main import main

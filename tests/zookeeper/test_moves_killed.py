@@ -25,7 +25,7 @@ from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.metadata_home import StartError, open_tree
+from kafkapy.server.metadata_store import StartError, open_tree
 from kafkapy.server.unadopted import EXPORTED
 from tests.faults.rounds import rounds
 from tests.zookeeper.conftest import OpenTree

@@ -52,11 +52,11 @@ def adopt(
     return found, plan
 
 
-def _write_broker_id(home: Path, plan: Plan) -> None:
+def _write_broker_id(directory: Path, plan: Plan) -> None:
     """Write meta.properties into directories of Kafka 0.8, which have none. Kafka 0.8 ignores the file, so it does no
     harm if a crash prevents the rest of the adoption."""
-    write_meta(Files(), str(home), MetaProperties(plan.broker_id, plan.cluster_id), time.time())
-    give_to_owner(home / META_PROPERTIES, home)
+    write_meta(Files(), str(directory), MetaProperties(plan.broker_id, plan.cluster_id), time.time())
+    give_to_owner(directory / META_PROPERTIES, directory)
 
 
 @contextmanager

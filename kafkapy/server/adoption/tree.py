@@ -19,23 +19,23 @@ from kafkapy.server.adoption.plan import Plan
 UNFINISHED = f"{FILE_NAME}.adopting"
 
 
-def write_tree(home: Path, plan: Plan) -> Path:
-    """Write the tree of a plan into the directory `home`, which has none. Return the tree's path. Raise OSError."""
+def write_tree(directory: Path, plan: Plan) -> Path:
+    """Write the tree of a plan into a directory that has none. Return the tree's path. Raise OSError."""
 
     def fill(tree: LocalTree) -> None:
         tree.commit(list(_operations(plan)))
         offsets = {paths.consumer_offset(*where): offset for where, offset in plan.consumer_offsets.items()}
         tree.commit(offset_operations(offsets, [paths.CONSUMERS]))
 
-    return write_whole(home, UNFINISHED, fill)
+    return write_whole(directory, UNFINISHED, fill)
 
 
-def write_whole(home: Path, unfinished_name: str, fill: Callable[[LocalTree], None]) -> Path:
+def write_whole(directory: Path, unfinished_name: str, fill: Callable[[LocalTree], None]) -> Path:
     """Write a tree with the basic nodes and what `fill` adds, then rename it to its final name. Return its path.
 
     A crash before the rename leaves a file that nothing reads and that the next attempt replaces. Raise OSError.
     """
-    unfinished, final = home / unfinished_name, home / FILE_NAME
+    unfinished, final = directory / unfinished_name, directory / FILE_NAME
     _remove(unfinished)
     try:
         tree = LocalTree(unfinished)
@@ -44,11 +44,11 @@ def write_whole(home: Path, unfinished_name: str, fill: Callable[[LocalTree], No
             fill(tree)
         finally:
             tree.close()
-        give_to_owner(unfinished, home)
+        give_to_owner(unfinished, directory)
         files = Files()
         files.sync_path(str(unfinished))
         files.rename(str(unfinished), str(final))
-        files.sync_dir(str(home))
+        files.sync_dir(str(directory))
     except BaseException:
         _remove(unfinished)
         raise
@@ -88,8 +88,8 @@ def _remove(path: Path) -> None:
         Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
-def give_to_owner(path: Path, home: Path) -> None:
+def give_to_owner(path: Path, directory: Path) -> None:
     """Give the file the owner of its directory: if root runs the adoption, the broker's user must be able to write."""
-    owner = home.stat()
+    owner = directory.stat()
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
         os.chown(path, owner.st_uid, owner.st_gid)

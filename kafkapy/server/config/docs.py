@@ -48,8 +48,8 @@ cluster's dynamic ones, the file, and then the default. Any setting may be given
 
 _TOPIC_INTRODUCTION = """## Topics
 
-What a topic does not set itself comes from the broker setting beside it; where that is not set, from the
-next one.
+A setting that the topic does not have itself comes from the broker setting in the same row, and where that is not
+set, from the next one.
 """
 
 

@@ -33,9 +33,9 @@ class FetchPartition:
         "index",
         "last_fetched_epoch",
         "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start",
         "session",
-        "told_high_watermark",
-        "told_log_start",
         "topic",
         "topic_id",
         "turn",
@@ -59,8 +59,8 @@ class FetchPartition:
         self.max_bytes = max_bytes
         self.current_leader_epoch = current_leader_epoch
         self.last_fetched_epoch = last_fetched_epoch
-        self.told_high_watermark = -1
-        self.told_log_start = -1
+        self.sent_high_watermark = -1
+        self.sent_log_start = -1
         self.session: FetchSession | None = None
         self.turn = 0  # partitions of a session are read in the order of their turns
         self.watched: PartitionLog | None = None
@@ -79,18 +79,18 @@ class FetchPartition:
     def news(self, read: Any) -> bool:
         """Return True if `read` must be in an incremental response; note the offsets that the response then sends."""
         must = bool(read.records is not None and len(read.records) > 0) or read.diverging is not None
-        if self.told_high_watermark != read.high_watermark:
-            self.told_high_watermark = read.high_watermark
+        if self.sent_high_watermark != read.high_watermark:
+            self.sent_high_watermark = read.high_watermark
             must = True
-        if self.told_log_start != read.log_start_offset:
-            self.told_log_start = read.log_start_offset
+        if self.sent_log_start != read.log_start_offset:
+            self.sent_log_start = read.log_start_offset
             must = True
         if read.error_code != Errors.NONE:
-            self.told_high_watermark = -1  # so that the first response after the error is sent
+            self.sent_high_watermark = -1  # so that the first response after the error is sent
             must = True
         return must
 
-    def is_settled(self, read: Any, isolation: int) -> bool:
+    def has_nothing_to_send(self, read: Any, isolation: int) -> bool:
         """Return True if, after `read`, there is nothing to send until the log changes or the request does."""
         if read.error_code != Errors.NONE or read.diverging is not None:
             return False

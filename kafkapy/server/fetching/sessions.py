@@ -79,21 +79,21 @@ class FetchContext:
             if self._cache is None:
                 return self.error_code, NO_SESSION, pairs
             for asked, read in pairs:
-                asked.told_high_watermark = -1 if read.error_code else read.high_watermark
-                asked.told_log_start = read.log_start_offset
+                asked.sent_high_watermark = -1 if read.error_code else read.high_watermark
+                asked.sent_log_start = read.log_start_offset
             return Errors.NONE, self._cache.create(self.partitions, self._uses_topic_ids, now), pairs
-        told = []
+        to_send = []
         with session.lock:
             if session.epoch != self._epoch:  # another request continued the session while this one waited
                 return Errors.INVALID_FETCH_SESSION_EPOCH, session.id, []
             for asked, read in pairs:
                 if asked.news(read):
-                    told.append((asked, read))
+                    to_send.append((asked, read))
                     if read.records is not None and len(read.records) > 0:
                         session.to_the_end(asked)
-                if asked.is_settled(read, session.isolation):
+                if asked.has_nothing_to_send(read, session.isolation):
                     session.due.discard(asked)
-        return Errors.NONE, session.id, told
+        return Errors.NONE, session.id, to_send
 
 
 class FetchSessionCache:
@@ -227,10 +227,10 @@ class FetchSessionCache:
         if now - oldest.last_used > self.eviction_seconds:
             victim = oldest
         else:
-            settled = [one for one in self._sessions.values() if now - one.created > self.eviction_seconds]
-            if not settled:
+            evictable = [one for one in self._sessions.values() if now - one.created > self.eviction_seconds]
+            if not evictable:
                 return False
-            victim = min(settled, key=lambda one: (len(one.partitions), one.id))
+            victim = min(evictable, key=lambda one: (len(one.partitions), one.id))
             if size < len(victim.partitions):
                 return False
         self._drop(victim.id)

@@ -25,7 +25,7 @@ from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
-from kafkapy.server.config import view as config_view
+from kafkapy.server.config import describe as config_describe
 
 if TYPE_CHECKING:
     from kafkapy.metadata.topics import Topic
@@ -92,7 +92,7 @@ def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: 
             config_source=entry.source,
             is_sensitive=entry.sensitive,
         )
-        for entry in config_view.describe_topic(broker.config, overrides)
+        for entry in config_describe.describe_topic(broker.config, overrides)
     ]
 
 

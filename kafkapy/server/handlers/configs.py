@@ -27,7 +27,7 @@ from kafkapy.server import log_levels
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.config import alter as config_alter
-from kafkapy.server.config import view as config_view
+from kafkapy.server.config import describe as config_describe
 from kafkapy.server.config.alter import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, TOPIC_RESOURCE
 
 if TYPE_CHECKING:
@@ -67,20 +67,20 @@ def _once(resources: list[Any]) -> list[Any]:
     return list(found.values())
 
 
-def _describe(broker: Services, resource: Any) -> list[config_view.Entry]:
+def _describe(broker: Services, resource: Any) -> list[config_describe.Entry]:
     names = resource.configuration_keys
     if resource.resource_type == TOPIC_RESOURCE:
         validate_name(resource.resource_name)
         if resource.resource_name not in broker.topics:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {resource.resource_name}")
-        return config_view.describe_topic(broker.config, broker.configs.topic(resource.resource_name), names)
+        return config_describe.describe_topic(broker.config, broker.configs.topic(resource.resource_name), names)
     if resource.resource_type == BROKER_RESOURCE:
         if config_alter.is_one_broker(resource.resource_name, broker.broker_id):
-            return config_view.describe_broker(broker.config, names)
-        return config_view.describe_broker_default(broker.config, names)
+            return config_describe.describe_broker(broker.config, names)
+        return config_describe.describe_broker_default(broker.config, names)
     if resource.resource_type == BROKER_LOGGER_RESOURCE:
         _demand_this_broker(broker, resource)
-        return config_view.describe_loggers(names)
+        return config_describe.describe_loggers(names)
     raise _unsupported(resource)
 
 
@@ -98,14 +98,14 @@ def _demand_this_broker(broker: Services, resource: Any) -> None:
         raise KafkaError(Errors.INVALID_REQUEST, "log levels are those of one broker: give its id")
 
 
-def _entry(entry: config_view.Entry, request: Any, version: int) -> Any:
+def _entry(entry: config_describe.Entry, request: Any, version: int) -> Any:
     make = DESCRIBE_CONFIGS.Response.Results.Configs
     synonyms = entry.synonyms if request.include_synonyms else ()
     return make(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=version == 0 and entry.source == config_view.Source.DEFAULT,  # later versions have config_source
+        is_default=version == 0 and entry.source == config_describe.Source.DEFAULT,  # later versions have config_source
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         synonyms=[make.Synonyms(name=one.name, value=one.value, source=one.source) for one in synonyms],

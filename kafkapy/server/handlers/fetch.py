@@ -308,11 +308,11 @@ def _resolve(broker: Services, call: Call, asked: FetchPartition) -> Partition |
 
 
 def _send(broker: Services, call: Call, context: FetchContext, reads: list[FetchRead]) -> Reply:
-    error_code, session_id, told = context.respond(reads, broker.clock.monotonic())
+    error_code, session_id, to_send = context.respond(reads, broker.clock.monotonic())
     topics: list[tuple[str, bytes, list[Any]]] = []
     name, topic_id = None, ZERO_ID
     diverging: dict[int, tuple[int, int]] = {}
-    for asked, read in told:
+    for asked, read in to_send:
         if not topics or asked.topic != name or asked.topic_id != topic_id:
             name, topic_id = asked.topic, asked.topic_id
             topics.append((name or "", topic_id, []))

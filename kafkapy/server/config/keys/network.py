@@ -10,7 +10,7 @@ ROWS: tuple[Row, ...] = (
     ("listeners", T.STRING, "PLAINTEXT://:9092", None, HIGH, "EB",
      "Addresses to listen on, as NAME://HOST:PORT with commas between; port 0 lets the system choose."),
     ("advertised.listeners", T.STRING, None, None, HIGH, "EB",
-     "Addresses that clients are told to connect to; empty means those of listeners."),
+     "Addresses to which clients connect; empty means those of listeners."),
     ("listener.security.protocol.map", T.STRING,
      "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", None, LOW, "EB",
      "Security protocol of each listener name."),

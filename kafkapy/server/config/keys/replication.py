@@ -28,7 +28,7 @@ ROWS: tuple[Row, ...] = (
     ("leader.imbalance.check.interval.seconds", T.LONG, 300, Range(1), HIGH, "",
      "Time between two looks for imbalanced leadership."),
     ("leader.imbalance.per.broker.percentage", T.INT, 10, None, HIGH, "",
-     "Share of partitions not led by their preferred replica that is put up with."),
+     "Share of partitions that may have another leader than their preferred replica."),
     ("unclean.leader.election.enable", T.BOOLEAN, False, None, HIGH, "C",
      "Whether a replica that is not in sync may become leader, which may lose records."),
     ("unclean.leader.election.interval.ms", T.LONG, 300000, Range(1), MEDIUM, "I",

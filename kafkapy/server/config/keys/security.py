@@ -76,7 +76,7 @@ ROWS: tuple[Row, ...] = (
     ("password.encoder.secret", T.PASSWORD, None, None, MEDIUM, "",
      "Secret that encrypts passwords in dynamic configurations."),
     ("password.encoder.old.secret", T.PASSWORD, None, None, MEDIUM, "",
-     "The secret before it, while passwords are encrypted anew."),
+     "The previous secret, while passwords are encrypted again."),
     ("password.encoder.cipher.algorithm", T.STRING, "AES/CBC/PKCS5Padding", None, LOW, "",
      "Cipher of stored passwords."),
     ("password.encoder.iterations", T.INT, 4096, Range(1024), LOW, "",

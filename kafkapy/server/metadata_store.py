@@ -33,16 +33,16 @@ def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exce
 
 
 def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
-    home = config.log_dirs[0].absolute()
+    first = config.log_dirs[0].absolute()
     offline = {directory: error for directory, error in logs.directories() if error is not None}
-    if home in offline:
-        raise StartError(f"the metadata is kept in {home}, the first of log.dirs: {offline[home]}")
-    path = home / FILE_NAME
+    if first in offline:
+        raise StartError(f"the metadata is kept in {first}, the first of log.dirs: {offline[first]}")
+    path = first / FILE_NAME
     if not path.exists() or not path.stat().st_size:  # an empty file was never filled, or has lost its content
         reason = why_not_ours(config.log_dirs, logs.dirs)
         if reason is not None:
             raise StartError(reason)
-    shortage = next(one.env.shortage for one in logs.dirs.opened if one.path == home)
+    shortage = next(one.env.shortage for one in logs.dirs.opened if one.path == first)
     return LocalTree(path, on_failure, shortage)
 
 
@@ -71,6 +71,6 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
     return tree
 
 
-def home_of(config: BrokerConfig) -> Path | None:
+def metadata_directory(config: BrokerConfig) -> Path | None:
     """Return the log directory that holds the metadata, without which the broker cannot run; None with ZooKeeper."""
     return None if config["zookeeper.connect"] else config.log_dirs[0].absolute()

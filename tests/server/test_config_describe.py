@@ -1,8 +1,7 @@
 from kafkapy.log.config import TOPIC_KEYS
 from kafkapy.runtime.config_def import ConfigType
 from kafkapy.server.config.broker_config import BrokerConfig
-from kafkapy.server.config.keys import BROKER_KEYS
-from kafkapy.server.config.view import (
+from kafkapy.server.config.describe import (
     Entry,
     Source,
     Synonym,
@@ -10,6 +9,7 @@ from kafkapy.server.config.view import (
     describe_broker_default,
     describe_topic,
 )
+from kafkapy.server.config.keys import BROKER_KEYS
 
 
 def one(entries: list[Entry], name: str) -> Entry:
