@@ -1,4 +1,4 @@
-"""Fetch constants and the decoding of fetched record sets, shared by all consumers.
+"""Isolation levels and the decoding of fetched record sets, shared by all consumers.
 
 Source: Kafka's CompletedFetch.
 """
@@ -13,8 +13,6 @@ from kafkapy.client.cluster import TopicPartition
 from kafkapy.record.batch import payload_of, records_of
 from kafkapy.record.control import ABORT, control_record_of
 from kafkapy.record.legacy import iter_entries
-
-NAMES_UNTIL = 12  # Fetch uses topic names up to this version and topic ids from the next one
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from kafkapy.client.cluster import Cluster
-from kafkapy.client.fetched import NAMES_UNTIL
 from kafkapy.client.fetching import batch_fetcher
 from kafkapy.client.fetching.batch_fetcher import BatchFetcher, NothingFetched, OffsetOutOfRange
+from kafkapy.client.fetching.engine import NAMES_UNTIL
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build, records_of

@@ -4,8 +4,8 @@ import pytest
 
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ConnectionFailed
-from kafkapy.client.fetched import NAMES_UNTIL
 from kafkapy.client.fetching.consumer import Consumer
+from kafkapy.client.fetching.engine import NAMES_UNTIL
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build

@@ -15,7 +15,7 @@ from kafkapy.client import (
     OffsetAndMetadata,
     RebalanceListener,
 )
-from kafkapy.client.fetching import group_fetcher
+from kafkapy.client.fetching import fetcher
 from kafkapy.client.groups import coordinator_link, group_consumer, heartbeats, membership
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
@@ -27,7 +27,7 @@ PATIENCE_S = 20.0
 
 @pytest.fixture(autouse=True)
 def hardly_any_pauses(monkeypatch):
-    for module in (coordinator_link, group_fetcher, membership):
+    for module in (coordinator_link, fetcher, membership):
         monkeypatch.setattr(module, "BACKOFF_S", 0.001)
 
 
@@ -546,7 +546,7 @@ def test_an_old_broker_is_asked_as_it_knows_it(fake_broker, coordinator, consume
 
 
 def test_a_leader_that_is_not_known_is_asked_for_now_and_then(fake_broker, coordinator, consumer_of, monkeypatch):
-    monkeypatch.setattr(group_fetcher, "BACKOFF_S", 1000.0)
+    monkeypatch.setattr(fetcher, "BACKOFF_S", 1000.0)
     coordinator.offsets = {("t", 0): (3, ""), ("t", 1): (3, "")}
     fake_broker.topics["t"] = [-1, -1]
     consumer = consumer_of(auto_commit=False)

@@ -14,21 +14,28 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.administration.admin import EARLIEST, EARLIEST_LOCAL, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.connection import Connection, FrameMemory
 from kafkapy.client.errors import ClientError, ConnectionFailed
-from kafkapy.client.fetched import NAMES_UNTIL, Isolation, isolation_level
+from kafkapy.client.fetched import Isolation, isolation_level
+from kafkapy.client.fetching.engine import (
+    MOST_BYTES,
+    NAMES_UNTIL,
+    AbortedTransaction,
+    FetchedPartition,
+    Wanted,
+    fetch_request,
+    fetched_partitions,
+)
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 
 log = logging.getLogger(__name__)
 
 FETCH_BYTES = 4 << 20
-MOST_BYTES = 0x7FFFFFFF
 MAX_WAIT_MS = 500
 TIERED_SINCE = 8  # a broker without this ListOffsets version has no tiered storage
 
@@ -73,11 +80,11 @@ class Fetched(NamedTuple):
     """Batches of any format from one Fetch. The first one may begin before the fetched offset.
 
     data: Valid until the next Fetched is returned, which reuses the memory.
-    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
+    aborted: The aborted transactions among them, for read_committed.
     """
 
     data: memoryview
-    aborted: list[tuple[int, int]]
+    aborted: list[AbortedTransaction]
 
 
 class BatchFetcher:
@@ -148,7 +155,7 @@ class BatchFetcher:
         while True:
             try:
                 answer = self._answer()
-                if answer is not None and not answer.records and self._nothing_more(answer):
+                if answer is not None and not answer.data and self._nothing_more(answer):
                     return None
             except ConnectionFailed as error:
                 self._try_again(error)
@@ -158,44 +165,45 @@ class BatchFetcher:
                     raise
                 self._try_again(error)
                 continue
-            if answer is not None and answer.records:
+            if answer is not None and answer.data:
                 fetched = self._take(answer)
                 if fetched is not None:
                     return fetched
 
-    def _answer(self) -> Any:
+    def _answer(self) -> FetchedPartition | None:
         """Return the partition's part of the next Fetch response; None if a throttled response leaves it out."""
         if self._connection is None or not self._connection.in_flight:
             self._ask()
         assert self._connection is not None
         allowed_s = min(self._cluster.timeout_s, self._timeout_s) + MAX_WAIT_MS / 1000
         _, response = self._connection.receive(allowed_s, self._memory)
-        if response.error_code:
-            raise KafkaError(response.error_code, f"{self._where}: {message_of(response.error_code)}")
-        for topic in response.responses:
-            for answer in topic.partitions:
-                if topic.topic == self.topic and answer.partition_index == self.partition:
-                    if answer.error_code == Errors.OFFSET_OUT_OF_RANGE:
-                        raise self._out_of_range()
-                    if answer.error_code:
-                        raise KafkaError(answer.error_code, f"{self._where}: {message_of(answer.error_code)}")
-                    return answer
+        self._check(response.error_code)
+        for answer in fetched_partitions(response):
+            if answer.where == (self.topic, self.partition):
+                self._check(answer.error_code)
+                return answer
         # A consumer above its quota gets an empty response with a throttle time (KIP-219).
         self._raise_if_overdue("the broker leaves the partition out of its responses")
         time.sleep(max(response.throttle_time_ms / 1000, BACKOFF_S))
         self._progress += response.throttle_time_ms / 1000
         return None
 
-    def _take(self, answer: Any) -> Fetched | None:
+    def _check(self, code: int) -> None:
+        """Raise the error of a response or of the partition in it."""
+        if code == Errors.OFFSET_OUT_OF_RANGE:
+            raise self._out_of_range()
+        if code:
+            raise KafkaError(code, f"{self._where}: {message_of(code)}")
+
+    def _take(self, answer: FetchedPartition) -> Fetched | None:
         """Move the position past a response's batches and send the next Fetch. None: no batch is complete."""
-        data = memoryview(answer.records)
-        _, size, after = entries_end(data)
-        if size < 0:
-            self.position = self.end  # malformed data: the caller refuses it; nothing after it can be read
-        elif after > self.position:
-            self.position = after
+        whole = answer.whole()
+        if whole.malformed:
+            self.position = self.end  # the caller refuses the data; nothing after it can be read
+        elif whole.after > self.position:
+            self.position = whole.after
         else:  # brokers before Kafka 0.10.1 also truncate the first batch
-            self._fetch_bytes = min(max(size, self._fetch_bytes), MOST_BYTES)
+            self._fetch_bytes = min(max(whole.rest, self._fetch_bytes), MOST_BYTES)
             self._raise_if_overdue("the broker sends no complete batch of it.")
             return None
         if self.position < self.end:
@@ -203,9 +211,9 @@ class BatchFetcher:
                 self._ask()
             except (ConnectionFailed, KafkaError) as error:
                 log.info("%s: sending the next fetch failed; it is retried: %s", self._where, error)
-        return Fetched(data, [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()])
+        return Fetched(answer.data, answer.aborted)
 
-    def _nothing_more(self, answer: Any) -> bool:
+    def _nothing_more(self, answer: FetchedPartition) -> bool:
         """Return True if an empty response means that there are no records up to `end`, and will never be."""
         stable = answer.last_stable_offset if self._isolation else -1
         bound = answer.high_watermark if stable < 0 else stable
@@ -232,15 +240,12 @@ class BatchFetcher:
         if self._connection is None:
             self._leader = self._find_leader()
             self._connection = self._cluster.borrow(self._leader)
-        asked = FETCH.Request.Topics.Partitions(
-            partition=self.partition, fetch_offset=self.position, partition_max_bytes=self._fetch_bytes
-        )
-        request = FETCH.Request(
+        request = fetch_request(
+            [Wanted((self.topic, self.partition), self.position, self._fetch_bytes)],
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=self._fetch_bytes,
-            isolation_level=self._isolation,
-            topics=[FETCH.Request.Topics(topic=self.topic, partitions=[asked])],
+            isolation=self._isolation,
         )
         self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.descriptions import FoundOffset
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
-from kafkapy.client.fetched import NAMES_UNTIL, ConsumerRecord, Isolation, isolation_level, read_records
+from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level, read_records
+from kafkapy.client.fetching.engine import NAMES_UNTIL, Turns, Wanted, fetch_request, fetched_partitions
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 
@@ -56,7 +57,7 @@ class Consumer:
         self._partition_bytes = partition_bytes
         self._out_of_range = out_of_range
         self._isolation = isolation_level(isolation)
-        self._first = 0
+        self._turns = Turns()
 
     def __enter__(self) -> "Consumer":
         return self
@@ -178,39 +179,26 @@ class Consumer:
 
     def _request(self, partitions: list[TopicPartition]) -> Any:
         """Return a Fetch request for the partitions."""
-        # Brokers fill a response in the order of the request: start at another partition each time, to starve none.
-        self._first = (self._first + 1) % len(partitions)
-        topics: defaultdict[str, list[Any]] = defaultdict(list)
-        for topic, index in partitions[self._first :] + partitions[: self._first]:
-            topics[topic].append(
-                FETCH.Request.Topics.Partitions(
-                    partition=index,
-                    fetch_offset=self.positions[topic, index],
-                    partition_max_bytes=self._partition_bytes,
-                )
-            )
-        return FETCH.Request(
+        wanted = [Wanted(where, self.positions[where], self._partition_bytes) for where in self._turns.next(partitions)]
+        return fetch_request(
+            wanted,
             max_wait_ms=self._max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
-            isolation_level=self._isolation,
-            topics=[FETCH.Request.Topics(topic=name, partitions=asked) for name, asked in topics.items()],
+            isolation=self._isolation,
         )
 
     def _take(self, response: Any, found: list[ConsumerRecord]) -> None:
         """Append the response's records to `found` and move the positions."""
-        if response.error_code:
-            raise KafkaError(response.error_code)
-        for topic in response.responses:
-            for answer in topic.partitions:
-                where = topic.topic, answer.partition_index
-                if answer.error_code:
-                    self._failed(where, answer.error_code)
-                elif answer.records:
-                    records, self.positions[where] = read_records(
-                        where, memoryview(answer.records), self.positions[where], answer.aborted_transactions or ()
-                    )
-                    found += records
+        for fetched in fetched_partitions(response):
+            where = fetched.where
+            if fetched.error_code:
+                self._failed(where, fetched.error_code)
+            elif fetched.data:
+                records, self.positions[where] = read_records(
+                    where, fetched.data, self.positions[where], fetched.aborted
+                )
+                found += records
 
     def _failed(self, where: TopicPartition, code: int) -> None:
         """Reset an out-of-range position, pause for a retriable error, or raise the error."""

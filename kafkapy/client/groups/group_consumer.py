@@ -19,7 +19,7 @@ from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level
-from kafkapy.client.fetching.group_fetcher import GroupFetcher
+from kafkapy.client.fetching.fetcher import Fetcher
 from kafkapy.client.groups.assignors import Assignor, assignors_of
 from kafkapy.client.groups.group_session import JOINING_WAIT_S, GroupSession
 from kafkapy.client.groups.group_types import (
@@ -59,7 +59,7 @@ class GroupConsumer:
         timeout_s: Time limit for one request, and for the retries of a call other than `poll`.
     """
 
-    _fetcher_class: type[GroupFetcher] = GroupFetcher
+    _fetcher_class: type[Fetcher] = Fetcher
 
     def __init__(
         self,

@@ -6,14 +6,20 @@ This module is for brokers of Kafka 0.8 and later; `brokers_07` for those of 0.7
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.administration.admin import Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError
-from kafkapy.client.fetched import NAMES_UNTIL
+from kafkapy.client.fetching.engine import (
+    NAMES_UNTIL,
+    FetchedPartition,
+    Turns,
+    Wanted,
+    fetch_request,
+    fetched_partitions,
+)
 from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import OwnedPartition
 from kafkapy.errors import KafkaError
@@ -113,7 +119,7 @@ class KafkaWire:
         self._address = address
         self._settings = settings
         self._connection: Connection | None = None
-        self._first = 0
+        self._turns = Turns()
 
     def fetch(self, partitions: Sequence[OwnedPartition], max_wait_ms: int) -> list[Fetched]:
         settings = self._settings
@@ -124,31 +130,14 @@ class KafkaWire:
                 timeout_s=settings.socket_timeout_ms / 1000,
                 old_brokers=True,
             )
-        # Brokers fill a response in the order of the request: start at another partition each time, to starve none.
-        self._first = (self._first + 1) % len(partitions)
-        topics: dict[str, list[Any]] = {}
-        for owned in (*partitions[self._first :], *partitions[: self._first]):
-            one = FETCH.Request.Topics.Partitions(
-                partition=owned.where[1],
-                fetch_offset=owned.fetch_from,
-                partition_max_bytes=settings.fetch_message_max_bytes,
-            )
-            topics.setdefault(owned.where[0], []).append(one)
-        request = FETCH.Request(
-            max_wait_ms=max_wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=0x7FFFFFFF,
-            topics=[FETCH.Request.Topics(topic=name, partitions=ones) for name, ones in topics.items()],
-        )
+        wanted = []
+        for owned in self._turns.next(partitions):
+            assert owned.fetch_from is not None
+            wanted.append(Wanted(owned.where, owned.fetch_from, settings.fetch_message_max_bytes))
+        request = fetch_request(wanted, max_wait_ms=max_wait_ms, min_bytes=settings.fetch_min_bytes)
         self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
         _, response = self._connection.receive(self._connection.timeout_s + max_wait_ms / 1000)
-        if response.error_code:
-            raise KafkaError(response.error_code)
-        return [
-            _fetched((topic.topic, one.partition_index), one.error_code, one.records)
-            for topic in response.responses
-            for one in topic.partitions
-        ]
+        return [_fetched(one) for one in fetched_partitions(response)]
 
     def close(self) -> None:
         if self._connection is not None:
@@ -156,10 +145,8 @@ class KafkaWire:
             self._connection = None
 
 
-def _fetched(where: TopicPartition, error_code: int, records: bytes | None) -> Fetched:
+def _fetched(one: FetchedPartition) -> Fetched:
     """Return the Fetched for a partition's part of a Fetch response."""
-    data = memoryview(records or b"")
-    whole, size, after = entries_end(data)
+    whole = one.whole()
     # Malformed data passes: the stream refuses it after the chunks before it.
-    cut = bool(data) and whole == 0 and size >= 0
-    return Fetched(where, error_code, data, None if cut else after, max(size, 0))
+    return Fetched(one.where, one.error_code, one.data, None if whole.none else whole.after, max(whole.rest, 0))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
-from kafkapy.client.fetched import NAMES_UNTIL
+from kafkapy.client.fetching.engine import NAMES_UNTIL, FetchedPartition, Wanted, fetch_request, fetched_partitions
 from kafkapy.client.original.simple.messages import FetchRequest, MessageSet
 from kafkapy.errors import Errors, KafkaError, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
@@ -44,21 +44,10 @@ class KafkaSimpleWire:
             self._connection = None
 
     def fetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
-        topics: dict[str, list[Any]] = {}
-        for one in requests:
-            asked = FETCH.Request.Topics.Partitions(
-                partition=one.partition, fetch_offset=one.offset, partition_max_bytes=one.max_bytes
-            )
-            topics.setdefault(one.topic, []).append(asked)
-        request = FETCH.Request(
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            topics=[FETCH.Request.Topics(topic=name, partitions=parts) for name, parts in topics.items()],
-        )
+        wanted = [Wanted((one.topic, one.partition), one.offset, one.max_bytes) for one in requests]
+        request = fetch_request(wanted, max_wait_ms=self._max_wait_ms, min_bytes=self._min_bytes)
         response = self._call(FETCH, request, at_most=NAMES_UNTIL)
-        if response.error_code:
-            raise KafkaError(response.error_code)
-        answers = {(one.topic, part.partition_index): part for one in response.responses for part in one.partitions}
+        answers = {one.where: one for one in fetched_partitions(response)}
         return [_set_of(one, answers.get((one.topic, one.partition))) for one in requests]
 
     def offsets_before(self, topic: str, partition: int, time: int, most: int) -> list[int]:
@@ -95,12 +84,12 @@ class KafkaSimpleWire:
         return self._connection
 
 
-def _set_of(request: FetchRequest, answer: Any) -> MessageSet:
+def _set_of(request: FetchRequest, answer: FetchedPartition | None) -> MessageSet:
     """Return a partition's message set, or its error."""
-    code = Errors.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
-    if code:
+    if answer is None or answer.error_code:
+        code = Errors.UNKNOWN_SERVER_ERROR if answer is None else answer.error_code
         return MessageSet(request, error=partition_error(request.topic, request.partition, code))
-    return MessageSet(request, memoryview(answer.records or b""), answer.high_watermark)
+    return MessageSet(request, answer.data, answer.high_watermark)
 
 
 def partition_error(topic: str, partition: int, code: int) -> KafkaError:

@@ -1,4 +1,4 @@
-"""Fetches for the group consumer. An unreadable partition is retried later and does not hold up the others.
+"""Fetches for consumers of several partitions. An unreadable partition does not hold up the others.
 
 Source: Kafka's Fetcher, OffsetFetcher and FetchCollector.
 """
@@ -12,15 +12,23 @@ from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError, ConnectionFailed
-from kafkapy.client.fetched import NAMES_UNTIL, read_records
+from kafkapy.client.fetched import read_records
 from kafkapy.client.fetching.assigned import AssignedPartitions
+from kafkapy.client.fetching.engine import (
+    NAMES_UNTIL,
+    FetchedPartition,
+    Turns,
+    Wanted,
+    fetch_request,
+    fetched_partitions,
+)
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 
 log = logging.getLogger(__name__)
 
 
-class GroupFetcher:
+class Fetcher:
     """Fetches records into the `ahead` queues of the assigned partitions.
 
     Args:
@@ -48,8 +56,8 @@ class GroupFetcher:
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
         self._partition_bytes = partition_bytes
-        self._rack = rack
-        self._first = 0
+        self._rack = rack or ""
+        self._turns = Turns()
 
     def reset(self, partitions: Iterable[TopicPartition]) -> None:
         """Look up the positions of partitions as their `reset_to` says. Raises KafkaError."""
@@ -136,51 +144,44 @@ class GroupFetcher:
 
     def _request(self, partitions: list[TopicPartition], max_wait_ms: int) -> Any:
         """Return a Fetch request for the partitions."""
-        # Brokers fill a response in the order of the request: start at another partition each time, to starve none.
-        self._first = (self._first + 1) % len(partitions)
-        topics: dict[str, list[Any]] = {}
-        for topic, index in partitions[self._first :] + partitions[: self._first]:
-            topics.setdefault(topic, []).append(
-                FETCH.Request.Topics.Partitions(
-                    partition=index,
-                    fetch_offset=self._assigned.states[topic, index].fetch_from,
-                    partition_max_bytes=self._partition_bytes,
-                )
-            )
-        return FETCH.Request(
+        wanted = [
+            Wanted(where, self._assigned.states[where].fetch_from, self._partition_bytes)
+            for where in self._turns.next(partitions)
+        ]
+        return fetch_request(
+            wanted,
             max_wait_ms=max_wait_ms,
             min_bytes=self._min_bytes,
             max_bytes=self._max_bytes,
-            isolation_level=self._isolation,
-            rack_id=self._rack or "",
-            topics=[FETCH.Request.Topics(topic=name, partitions=asked) for name, asked in topics.items()],
+            isolation=self._isolation,
+            rack=self._rack,
         )
 
     def _take(self, response: Any) -> KafkaError | None:
         """Add the response's records to the partitions. Return an error that the caller has to see."""
-        if response.error_code:
-            return KafkaError(response.error_code)
         failure: KafkaError | None = None
-        for topic in response.responses:
-            for answer in topic.partitions:
-                where = topic.topic, answer.partition_index
-                state = self._assigned.states.get(where)
-                if state is None:  # the response has more than was asked for
-                    continue
-                if answer.error_code:
-                    failure = self._failed(where, answer.error_code) or failure
-                    continue
-                state.end = answer.last_stable_offset if self._isolation else answer.high_watermark
-                if answer.records:
-                    ahead, state.fetch_from = self._read(where, state.fetch_from, answer)
-                    state.ahead.extend(ahead)
-                    if not ahead:
-                        state.position = state.fetch_from
+        try:
+            partitions = fetched_partitions(response)
+        except KafkaError as error:
+            return error
+        for fetched in partitions:
+            state = self._assigned.states.get(fetched.where)
+            if state is None:  # the response has more than was asked for
+                continue
+            if fetched.error_code:
+                failure = self._failed(fetched.where, fetched.error_code) or failure
+                continue
+            state.end = fetched.last_stable_offset if self._isolation else fetched.high_watermark
+            if fetched.data:
+                ahead, state.fetch_from = self._read(fetched, state.fetch_from)
+                state.ahead.extend(ahead)
+                if not ahead:
+                    state.position = state.fetch_from
         return failure
 
-    def _read(self, where: TopicPartition, position: int, answer: Any) -> tuple[Sequence[Any], int]:
+    def _read(self, fetched: FetchedPartition, position: int) -> tuple[Sequence[Any], int]:
         """Return the records of a partition's response and the offset after them."""
-        return read_records(where, memoryview(answer.records), position, answer.aborted_transactions or ())
+        return read_records(fetched.where, fetched.data, position, fetched.aborted)
 
     def _failed(self, where: TopicPartition, code: int) -> KafkaError | None:
         """Handle a partition's error: reset the position, retry later, or return the error for the caller."""

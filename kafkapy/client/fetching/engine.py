@@ -1,0 +1,138 @@
+"""Fetch requests, and what their responses bring: for all consumers of Kafka 0.8 and later.
+
+Source: Kafka's FetchRequest, FetchResponse and AbstractFetch.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from kafkapy._ext.entry_walk import entries_end
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.errors import KafkaError
+from kafkapy.protocol.apis import FETCH
+
+NAMES_UNTIL = 12  # Fetch uses topic names up to this version and topic ids from the next one
+MOST_BYTES = 0x7FFFFFFF
+
+T = TypeVar("T")
+
+
+class Wanted(NamedTuple):
+    """A partition to fetch from `offset` on, and the largest size of its records in the response."""
+
+    where: TopicPartition
+    offset: int
+    bytes: int
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer's aborted transaction: its records from `first_offset` up to its abort marker."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Whole(NamedTuple):
+    """How far fetched data has whole entries, which are batches and messages of any format.
+
+    Attributes:
+        size: The bytes of the whole entries.
+        rest: The size of the entry after them, of which only the beginning was fetched. 0: too little to tell, or
+            there is none. -1: malformed.
+        after: The offset after the whole entries, -1 if there are none.
+    """
+
+    size: int
+    rest: int
+    after: int
+
+    @property
+    def malformed(self) -> bool:
+        return self.rest < 0
+
+    @property
+    def none(self) -> bool:
+        """True if not even the first entry is whole, as it is larger than the fetch. For data that is not empty."""
+        return self.size == 0 and self.rest >= 0
+
+
+class FetchedPartition(NamedTuple):
+    """One partition's part of a Fetch response.
+
+    Attributes:
+        data: Batches or message sets. The first may begin before the fetched offset, the last may be incomplete. Valid
+            until the memory of the response is reused (see FrameMemory).
+        last_stable_offset: -1 if the broker does not tell it.
+    """
+
+    where: TopicPartition
+    error_code: int
+    data: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    aborted: list[AbortedTransaction]
+
+    def whole(self) -> Whole:
+        """Return how far `data` has whole entries, after a walk over their sizes."""
+        return Whole(*entries_end(self.data))
+
+
+class Turns:
+    """Begins each request with another partition, as brokers fill a response in the order of the request."""
+
+    def __init__(self) -> None:
+        self._first = 0
+
+    def next(self, partitions: Sequence[T]) -> list[T]:
+        """Return the partitions in the order for the next request."""
+        self._first = (self._first + 1) % len(partitions)
+        return [*partitions[self._first :], *partitions[: self._first]]
+
+
+def fetch_request(
+    wanted: Iterable[Wanted],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int = MOST_BYTES,
+    isolation: int = 0,
+    rack: str = "",
+) -> Any:
+    """Return a Fetch request, to be sent in a version up to NAMES_UNTIL.
+
+    Args:
+        max_wait_ms, min_bytes: How long the broker waits for at least `min_bytes` before it responds.
+        max_bytes: The largest size of the response.
+        isolation: The isolation level's number.
+        rack: Where the consumer is, to be told of a nearer replica.
+    """
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), offset, size in wanted:
+        asked = FETCH.Request.Topics.Partitions(partition=partition, fetch_offset=offset, partition_max_bytes=size)
+        topics.setdefault(topic, []).append(asked)
+    return FETCH.Request(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        rack_id=rack,
+        topics=[FETCH.Request.Topics(topic=name, partitions=asked) for name, asked in topics.items()],
+    )
+
+
+def fetched_partitions(response: Any) -> list[FetchedPartition]:
+    """Return the partitions of a Fetch response. Raises KafkaError for an error of the whole response."""
+    if response.error_code:
+        raise KafkaError(response.error_code)
+    return [
+        FetchedPartition(
+            (topic.topic, one.partition_index),
+            one.error_code,
+            memoryview(one.records or b""),
+            one.high_watermark,
+            one.last_stable_offset,
+            [AbortedTransaction(each.producer_id, each.first_offset) for each in one.aborted_transactions or ()],
+        )
+        for topic in response.responses
+        for one in topic.partitions
+    ]
