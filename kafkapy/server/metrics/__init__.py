@@ -1,1 +1,1 @@
-"""The broker's metrics and their page for Prometheus."""
+"""The definitions of the broker's metrics, a table for each subsystem, and the sources of their values."""
