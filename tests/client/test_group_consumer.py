@@ -356,8 +356,9 @@ def test_heartbeats_go_on_until_the_caller_joins_again(fake_broker, coordinator,
     poll_until(consumer, lambda: coordinator.generation == 2)
 
 
+@pytest.mark.parametrize("late_in", ["between two polls", "the listener", "the last commit"])
 def test_a_member_that_leaves_for_polling_too_late_does_not_join_with_that_id(
-    fake_broker, coordinator, consumer_of, monkeypatch
+    fake_broker, coordinator, consumer_of, monkeypatch, hang_up, late_in
 ):
     leaves, joined_again = threading.Event(), threading.Event()
 
@@ -366,10 +367,20 @@ def test_a_member_that_leaves_for_polling_too_late_does_not_join_with_that_id(
         joined_again.wait(PATIENCE_S)
 
     monkeypatch.setattr(heartbeats.log, "warning", warning)
-    consumer = consumer_of(max_poll_interval_s=0.1, auto_commit=False)
+    consumer = consumer_of(max_poll_interval_s=0.1, auto_commit=late_in == "the last commit")
     poll_until(consumer, joined(consumer))
-    assert leaves.wait(PATIENCE_S)
-    # The heartbeats' thread has found that the member polled too late; before it sends LeaveGroup, the caller is back.
+
+    def until_it_leaves(*_):
+        assert leaves.wait(PATIENCE_S)
+        return hang_up
+
+    # The heartbeats' thread finds that the member polled too late; before it sends LeaveGroup, the caller is back.
+    if late_in == "between two polls":
+        until_it_leaves()
+    elif late_in == "the listener":
+        monkeypatch.setattr(RebalanceListener, "on_revoked", until_it_leaves)
+    else:
+        fake_broker.answers[apis.OFFSET_COMMIT.key] = until_it_leaves
     consumer.enforce_rebalance()
     poll_until(consumer, lambda: coordinator.generation == 2)
     joined_again.set()
@@ -491,7 +502,7 @@ def test_nothing_is_committed_while_the_group_rebalances(coordinator, consumer_o
     poll_until(consumer, joined(consumer))
     coordinator.errors["JoinGroup"].append(silence)
     consumer.enforce_rebalance()
-    consumer.poll(0)
+    poll_until(consumer, lambda: len(coordinator.broker.requests("JoinGroup")) == 2)  # one comes after a short pause
     with pytest.raises(CommitFailed, match="commit again"):
         consumer.commit()
     assert consumer.committed([("t", 0)]) == {("t", 0): OffsetAndMetadata(3)}

@@ -69,12 +69,24 @@ class Heartbeats:
             self._due = time.monotonic() + self._interval_s
             self._changed.notify()
 
-    def stop(self) -> None:
-        """Stop until the next `start`, and forget `error_code` and `poll_timed_out`."""
+    def stop(self) -> bool:
+        """Stop until the next `start`, and forget `error_code` and `poll_timed_out`. Return `poll_timed_out`.
+
+        After this call the member is not made to leave any more. If it returns True, the member has left, or its
+        LeaveGroup is about to be sent.
+        """
         with self._changed:
+            timed_out = self._poll_timed_out
             self._member = None
             self._error_code = Errors.NONE
             self._poll_timed_out = False
+            return timed_out
+
+    def resume(self, member: GroupMetadata) -> None:
+        """Go on after a `stop` as if it had not been called: the next heartbeat is due when it was due before."""
+        with self._changed:
+            self._member = member
+            self._changed.notify()
 
     def polled(self) -> None:
         """Record that the caller has polled."""

@@ -97,6 +97,8 @@ class Membership:
     def lost(self, why: str, *, keep_id: bool = False) -> None:
         """Handle the removal from the group: a join is due, as a new member unless `keep_id`."""
         member_id = self.member.member_id
+        if self._heartbeats.stop():  # a LeaveGroup for this id may be on its way
+            keep_id = False
         log.info("group %s: %s is no longer a member: %s", self._link.key, member_id or "this consumer", why)
         self.end()
         self.member = self.member._replace(member_id=member_id if keep_id else "")
@@ -112,11 +114,20 @@ class Membership:
     def join(self, protocols: Protocols) -> None:
         """Send JoinGroup, unless the last attempt was a moment ago. The link passes the responses on.
 
+        If `poll` was not called in time, the member has left: this becomes `lost`, and the next call joins as a new
+        member.
+
         Raises:
             KafkaError: The coordinator refuses permanently.
             ConnectionFailed: No broker can be reached.
         """
         if time.monotonic() < self._not_before:
+            return
+        # Before the request is built. The caller may have spent the time in a listener or a commit since it polled.
+        # If the heartbeat thread decided to leave after the request was built, JoinGroup and LeaveGroup would have the
+        # same member id, and the LeaveGroup could remove the member from its new generation.
+        if self._heartbeats.stop():
+            self.lost("poll() was not called in time")
             return
         self._not_before = time.monotonic() + BACKOFF_S
         self._protocols = protocols
@@ -135,10 +146,13 @@ class Membership:
         attempt = self._attempt
         try:
             self._link.send(JOIN_GROUP, request, lambda answer: self._joined(attempt, answer))
-        except KafkaError as error:
+        except (ClientError, KafkaError) as error:
+            if self.is_member:  # until its session expires
+                self._heartbeats.resume(self.member)
+            if isinstance(error, ClientError):
+                raise
             self.refused("find the coordinator", error.code, str(error))
             return
-        self._heartbeats.stop()
         self.state = State.JOINING
         # The coordinator waits for the other members as long as the longest rebalance time-out among them.
         self._give_up_at = time.monotonic() + max(self._rebalance_timeout_s, self._link.cluster.timeout_s) + 5
