@@ -64,11 +64,12 @@ class PartitionLog:
     """The log of one partition, opened by `load`. As in Kafka, the log end offset is the offset of the next record.
 
     The state is `segments`, `end`, `log_start_offset`, `high_watermark` and `recovery_point`. Only methods of this
-    class change the state, and all of it except the high watermark only under `lock`. Invariants:
+    class change the state: the high watermark under a lock of its own, the rest under `lock`. Invariants:
 
     - log start offset <= high watermark <= end offset, and recovery point <= end offset;
     - the first segment contains the log start offset, or lies below it;
-    - `end` is (end offset, active segment, position in it): the end of the records that readers may see.
+    - `end` is (end offset, active segment, position in it): the end of the records that readers may see;
+    - only a truncation moves the high watermark back, once there is a leader.
 
     Readers take no lock: `segments` and `end` are replaced, never changed in place.
     """
@@ -118,9 +119,12 @@ class PartitionLog:
         self.name = names.dir_name(topic, partition)
         self.topic_id = loaded.topic_id
         self.config = config
-        # Lock order: upkeep, the flusher's lock, this lock, the lock of the leader epochs. A thread that holds one of
-        # them may only take locks that come later in this order.
+        # Lock order: upkeep, the flusher's lock, this lock, then the lock of the leader epochs or that of the high
+        # watermark. A thread that holds one of them may only take locks that come later in this order.
         self.lock = threading.Lock()
+        # Guards the high watermark, and changes of the end and of the writer's epoch that it depends on. Not `lock`,
+        # which an append holds while it writes: no network thread should wait for another append's disk write here.
+        self._high_watermark_lock = threading.Lock()
         self.segments = loaded.segments
         self.leader_epochs = loaded.epochs
         self.producers = loaded.producers
@@ -139,10 +143,14 @@ class PartitionLog:
         self.upkeep = Upkeep(env.upkeep)
         self.retention: RetentionPolicy = env.retention or KafkaRetention()
         self.closed = False
-        self._writer_epoch = -1  # the leader epoch that may append; changed under the lock
+        self._writer_epoch = -1  # the leader epoch that may append; changed under both locks
+        # Two values that appends leave, the first without the lock: a value that is overwritten at the same time only
+        # makes one append wait, or not wait, for a thread of the pool.
         self.appended_ms = 0  # approximate time of the last append that did not wait
         self.write_seconds = 0.0  # how long the last append's write took
-        self.verifies_transactions = False  # ask the coordinator before a transaction begins (KIP-890)
+        # Whether a transaction must be verified before its first append (KIP-890). The ReplicaManager sets it, and the
+        # next append uses it.
+        self.verifies_transactions = False
         self.watchers: dict[Watcher, None] = {}
         self.rules = rules_of(config, self.env.max_decompressed)
         repair_later = self._repair_later
@@ -194,15 +202,29 @@ class PartitionLog:
                 return segments, end
 
     def set_high_watermark(self, offset: int) -> None:
-        """Move the high watermark, up or down, within the log. Callers must not call this at the same time."""
-        offset = max(min(offset, self.end[0]), self.log_start_offset)
-        if offset != self.high_watermark:
+        """Set the high watermark of a log that no broker leads yet, to an offset within the log."""
+        with self._high_watermark_lock:
+            self.high_watermark = max(min(offset, self.end[0]), self.log_start_offset)
+        self._high_watermark_moved()
+
+    def advance_high_watermark(self, offset: int, leader_epoch: int) -> None:
+        """Move the high watermark up to `offset`, or to the end offset if that is lower. Never moves it down.
+
+        Does nothing for a leader epoch that is over: what that leader knew of the ISR is not true any more.
+        """
+        with self._high_watermark_lock:
+            offset = min(offset, self.end[0])
+            if offset <= self.high_watermark or leader_epoch < self._writer_epoch:
+                return
             self.high_watermark = offset
-            # Network threads take the lock only if a transaction may become stable. This test needs no lock: the append
-            # of the transaction's marker is complete, so `awaits_high_watermark` is already true.
-            if self.producers.awaits_high_watermark:
-                with self.lock:
-                    self.producers.high_watermark_moved(offset)
+        self._high_watermark_moved()
+
+    def _high_watermark_moved(self) -> None:
+        # Network threads take the lock only if a transaction may become stable. This test needs no lock: the append of
+        # the transaction's marker is complete, so `awaits_high_watermark` is already true.
+        if self.producers.awaits_high_watermark:
+            with self.lock:
+                self.producers.high_watermark_moved(self.high_watermark)
 
     def appended_locked(self, first_offset: int, position: int, end_offset: int) -> None:
         """Let readers see the records from `first_offset`, at `position` of the active segment, to `end_offset`."""
@@ -240,10 +262,9 @@ class PartitionLog:
     def move_start_locked(self, offset: int) -> None:
         """Move the log start offset up to `offset`, which must not be above the end offset. Never moves it down."""
         if offset > self.log_start_offset:
+            with self._high_watermark_lock:
+                self.high_watermark = max(self.high_watermark, offset)
             self.log_start_offset = offset
-            # not in the other case, as another thread may be moving the high watermark up without the lock
-            if self.high_watermark < offset:
-                self.high_watermark = offset
             self.recovery_point = max(self.recovery_point, offset)
             self.leader_epochs.truncate_from_start(offset)
             self.producers.log_start_moved(offset)
@@ -260,8 +281,7 @@ class PartitionLog:
     def replace_segments_locked(self, segments: SegmentList) -> None:
         """Replace the list of segments by one with the same records and the same active segment.
 
-        The end and the recovery point do not change. A flush in progress is not affected, because it is for the active
-        segment, which stays. The high watermark is not changed, because other threads move it without this lock.
+        No offset changes. A flush in progress is not affected, because it is for the active segment, which stays.
         """
         assert segments.active is self.segments.active, f"{self.name}: the active segment stays"
         self.segments = segments
@@ -269,11 +289,11 @@ class PartitionLog:
     def cut_end_locked(self, segments: SegmentList, end_offset: int, end_position: int) -> None:
         """End the log at `end_offset`, at `end_position` of the last of these segments. Files are not touched."""
         self.flusher.truncated()
-        # The end changes before the segments: see `snapshot`.
-        self.end = (end_offset, segments.active, end_position)
-        self.segments = segments
+        with self._high_watermark_lock:
+            self.high_watermark = min(self.high_watermark, end_offset)
+            self.end = (end_offset, segments.active, end_position)
+        self.segments = segments  # after the end: see `snapshot`
         self.recovery_point = min(self.recovery_point, end_offset)
-        self.high_watermark = min(self.high_watermark, end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
 
     def restart_locked(self, segment: Segment) -> None:
@@ -281,7 +301,9 @@ class PartitionLog:
         offset = segment.base_offset
         self.log_start_offset = offset
         self.cut_end_locked(SegmentList([segment]), offset, 0)
-        self.high_watermark = self.recovery_point = offset
+        with self._high_watermark_lock:
+            self.high_watermark = offset
+        self.recovery_point = offset
 
     def flushed_locked(self, offset: int) -> None:
         """Move the recovery point up to `offset`, but not above the end offset, which a truncation may have lowered."""
@@ -296,13 +318,17 @@ class PartitionLog:
 
     def assign_topic_id(self, topic_id: bytes) -> None:
         """Write partition.metadata if it does not exist. Raises KafkaError if the log has another topic id."""
+        self.check_topic_id(topic_id)
         if self.topic_id is None:
             try:
                 partition_metadata.write_topic_id(self.env.files, self.directory, topic_id)
             except OSError as error:
                 raise self.disk_error("writing partition.metadata", error) from error
             self.topic_id = topic_id
-        elif self.topic_id != topic_id:
+
+    def check_topic_id(self, topic_id: bytes) -> None:
+        """Raise KafkaError INCONSISTENT_TOPIC_ID if the log belongs to another topic of the same name."""
+        if self.topic_id is not None and self.topic_id != topic_id:
             raise KafkaError(
                 Errors.INCONSISTENT_TOPIC_ID,
                 f"{self.directory} belongs to topic id {self.topic_id.hex()}, not {topic_id.hex()}",
@@ -319,13 +345,20 @@ class PartitionLog:
             self.check_writer(epoch)
             if self.config.record_magic >= 2:
                 self.leader_epochs.assign(epoch, self.end[0])
-            self._writer_epoch = epoch
+            self._fence_locked(epoch)
 
         self.changed("noting a leader epoch of", begin)
 
     def fence(self, leader_epoch: int) -> None:
-        """Refuse appends of earlier leader epochs from now on, including those that are already queued."""
+        """Refuse appends of earlier leader epochs from now on, including those that are already queued.
+
+        Leaders of earlier epochs do not move the high watermark any more, either.
+        """
         with self.lock:
+            self._fence_locked(leader_epoch)
+
+    def _fence_locked(self, leader_epoch: int) -> None:
+        with self._high_watermark_lock:
             self._writer_epoch = max(self._writer_epoch, leader_epoch)
 
     def check_writer(self, leader_epoch: int) -> None:

@@ -28,8 +28,8 @@ class Partition:
     """A partition that this broker leads. Any thread may append; reads take no lock."""
 
     __slots__ = (
-        "_advancing",
         "_follower_ends",
+        "_isr_lock",
         "_queue",
         "_stall",
         "_waits",
@@ -69,7 +69,9 @@ class Partition:
         self.ending: KafkaError | None = None  # set once when the broker stops: no long work begins from then on
         self.gone: KafkaError | None = None  # set once when this broker ceases to lead the partition: see `remove`
         self._stall = stall
-        self._advancing = threading.Lock()
+        # Guards `replicas`, `isr` and `_follower_ends`, so that the high watermark moves by the ISR of that moment.
+        # Taken before the locks of the log.
+        self._isr_lock = threading.Lock()
         self._follower_ends: dict[int, int] = {}  # log end offsets of the in-sync followers, -1: not known yet
         self.set_replicas((broker_id,) if replicas is None else replicas, (broker_id,) if isr is None else isr)
         self._waits = ReplicationWaits(timer)
@@ -145,16 +147,18 @@ class Partition:
 
     def set_replicas(self, replicas: Sequence[int], isr: Sequence[int]) -> None:
         """Set the replicas and the ISR, by broker id. Keeps the log end offsets of followers that stay in sync."""
-        with self._advancing:
+        with self._isr_lock:
             self.replicas, self.isr = tuple(replicas), tuple(isr)
             known = self._follower_ends
             self._follower_ends = {one: known.get(one, -1) for one in self.isr if one != self.broker_id}
 
     def follower_at(self, broker_id: int, end_offset: int) -> None:
         """Note the log end offset of a follower, which may advance the high watermark if it is in sync."""
-        if broker_id in self._follower_ends:
+        with self._isr_lock:
+            if broker_id not in self._follower_ends:
+                return
             self._follower_ends[broker_id] = end_offset
-            self.advance()
+        self.advance()
 
     def advance(self) -> None:
         """Advance the high watermark after a change of the ISR or of a follower's log end offset."""
@@ -234,15 +238,14 @@ class Partition:
 
     def _advance(self, end: int) -> None:
         """Advance the high watermark, if the log end offset `end` and the followers' allow it, and wake the readers."""
-        # Two threads may advance at the same time. Without the lock, thread A computes the new high watermark 5, thread
-        # B computes and sets 8, then A sets 5. Consumers would not see the acknowledged records 5 to 7 until the next
-        # append.
         log = self.log
-        with self._advancing:
-            if len(self.replicas) > 1:
+        if len(self.replicas) == 1:
+            log.advance_high_watermark(end, self.leader_epoch)
+        else:
+            with self._isr_lock:
                 min_isr = effective_min_isr(log.config.min_insync_replicas, len(self.replicas))
                 end = advanced(log.high_watermark, end, self._follower_ends.values(), len(self.isr), min_isr)
-            log.set_high_watermark(max(end, log.high_watermark))
+                log.advance_high_watermark(end, self.leader_epoch)
         if log.watchers:
             log.tell()
         if self._waits.pending:

@@ -176,6 +176,26 @@ def test_truncation_takes_the_producers_back(tmp_path):
     assert log.append([idempotent(5, sequence=5)], 0)[0].base_offset == 5
 
 
+@pytest.mark.parametrize("truncate", ["truncate_to", "truncate_fully"])
+def test_a_truncation_right_before_the_high_watermark_moves_keeps_it_within_the_log(tmp_path, truncate):
+    log = filled(Bench(tmp_path))
+
+    class TruncatedMeanwhile:
+        def __enter__(self):
+            log._high_watermark_lock = lock
+            getattr(log, truncate)(4)
+            return lock.__enter__()
+
+        def __exit__(self, *error):
+            return lock.__exit__(*error)
+
+    lock, log._high_watermark_lock = log._high_watermark_lock, TruncatedMeanwhile()
+    log.advance_high_watermark(log.log_end_offset, 0)
+    assert (log.log_end_offset, log.high_watermark) == (4, 4)
+    log.append([batch("on")], 0)
+    assert log.high_watermark == 4
+
+
 def test_truncation_below_the_first_segment_begins_anew(tmp_path):
     bench = Bench(tmp_path)
     log = filled(bench)

@@ -143,7 +143,7 @@ def test_an_isr_that_shrank_after_the_append_is_told_apart(tmp_path):
     partition.append([batch()], None)
     outcome = wait(partition, 1)
     partition.set_replicas((0, 1, 2), (0,))
-    partition.log.set_high_watermark(1)  # the followers had the record before they fell behind
+    partition.log.advance_high_watermark(1, 0)  # the followers had the record before they fell behind
     partition.advance()
     assert [one.code for one in outcome] == [Errors.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 

@@ -23,43 +23,71 @@ def batch():
     return memoryview(bytearray(build([(1_600_000_000_000, None, b"v", [])])))
 
 
-class Hesitant:
-    """A log whose first teller of the high watermark is overtaken: `meanwhile()` runs between question and answer."""
+def load(directory, **settings):
+    scheduler = Scheduler()
+    env = Environment(str(directory), Files(), SYSTEM_CLOCK, scheduler)
+    config = LogConfig({name.replace("_", "."): value for name, value in settings.items()})
+    return PartitionLog.load(env, str(directory / "t-0"), "t", 0, config), scheduler
 
-    def __init__(self, log):
+
+def lead(log, leader_epoch=0, **options):
+    """A new Partition over the log, as a role with this leader epoch makes it."""
+    log.assign_leader_epoch(leader_epoch)
+    options = {"append_pool": None, "stall": StallMonitor(1.0), "on_append": lambda _: None} | options
+    return Partition(log, broker_id=0, leader_epoch=leader_epoch, **options)
+
+
+class Hesitant:
+    """A log whose high watermark is about to be advanced when `meanwhile()` runs, once."""
+
+    def __init__(self, log, meanwhile=None):
         self._log = log
-        self.meanwhile = None
+        self.meanwhile = meanwhile
 
     def __getattr__(self, name):
         return getattr(self._log, name)
 
-    def set_high_watermark(self, offset):
+    def advance_high_watermark(self, offset, leader_epoch):
         meanwhile, self.meanwhile = self.meanwhile, None
         if meanwhile is not None:
             meanwhile()
-        self._log.set_high_watermark(offset)
+        self._log.advance_high_watermark(offset, leader_epoch)
 
 
 def test_an_append_that_is_overtaken_does_not_take_the_high_watermark_back(tmp_path):
-    scheduler = Scheduler()
-    env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
-    log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
-    log.assign_leader_epoch(0)
-    partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
-    )
-    partition.log = hesitant = Hesitant(log)
-    other = threading.Thread(target=lambda: partition.append([batch()], None))
-
-    def overtake():
-        other.start()
-        other.join(0.1)  # it gets as far as it can: its record is in the log, its high watermark waits for ours
-
-    hesitant.meanwhile = overtake
+    log, scheduler = load(tmp_path)
+    partition = lead(log)
+    partition.log = Hesitant(log, lambda: partition.append([batch()], None))
     partition.append([batch()], None)
-    other.join()
     assert log.log_end_offset == 2
     assert log.high_watermark == 2
+    log.close()
+    scheduler.stop()
+
+
+def test_an_append_that_a_later_leader_epoch_overtakes_does_not_move_the_high_watermark(tmp_path):
+    """In the later epoch a follower is in sync, which the earlier Partition over the same log does not know of."""
+    log, scheduler = load(tmp_path)
+    partition = lead(log)
+    later = []
+    partition.log = Hesitant(log, lambda: later.append(lead(log, 1, replicas=(0, 1), isr=(0, 1))))
+    partition.append([batch()], None)
+    assert (log.log_end_offset, log.high_watermark) == (1, 0)
+    later[0].append([batch()], None)
+    later[0].follower_at(1, 1)
+    assert log.high_watermark == 1
+    partition.advance()
+    assert log.high_watermark == 1
+    log.close()
+    scheduler.stop()
+
+
+def test_a_leader_that_becomes_a_follower_does_not_move_the_high_watermark(tmp_path):
+    log, scheduler = load(tmp_path)
+    partition = lead(log)
+    partition.log = Hesitant(log, lambda: log.fence(1))
+    partition.append([batch()], None)
+    assert (log.log_end_offset, log.high_watermark) == (1, 0)
     log.close()
     scheduler.stop()
 
@@ -114,10 +142,8 @@ def test_with_flush_messages_readers_do_not_see_what_is_appended_behind_a_flush(
 
     With flush.messages=1 the append waits, with 2 it is one that does not.
     """
-    scheduler = Scheduler()
-    env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
-    log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({"flush.messages": number}))
-    log.assign_leader_epoch(0)
+    log, scheduler = load(tmp_path, flush_messages=number)
+    partition = lead(log)
     log.append([batch()], 0)
     log.flush()
 
@@ -129,9 +155,6 @@ def test_with_flush_messages_readers_do_not_see_what_is_appended_behind_a_flush(
             log.append([batch()] * number, 0, flush=False)
             return due
 
-    partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
-    )
     partition.log = FlushedMeanwhile(log)
     (verdict,) = partition.append([batch()], None if number == 1 else print)
     assert verdict.base_offset == 1
