@@ -44,12 +44,15 @@ class Controller(Protocol):
         """Extend a topic to `count` partitions."""
         ...
 
-    def lead_refused(self, name: str) -> None:
-        """Elect leaders for partitions that were refused because of their topic's settings, which have changed."""
-        ...
-
     def delete(self, name: str) -> None:
         """Delete a topic. When this returns, clients do not see the topic any more."""
+        ...
+
+    def finish_marked(self, name: str) -> None:
+        """Finish the deletion of a topic if it was interrupted, or had to leave a log that was being recovered.
+
+        A broker calls this when it has loaded such a log. Does nothing for a topic that is not marked as deleted.
+        """
         ...
 
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:

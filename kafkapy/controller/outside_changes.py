@@ -169,9 +169,9 @@ class OutsideChanges:
             self._topic(name)
         elif path == _TOPIC_CONFIGS:
             for each in self._topics.names():
-                self._guarded(paths.config("topics", each), partial(self._settings, each))
+                self._guarded(paths.config("topics", each), partial(self._on_topic_settings, each))
         elif parent == _TOPIC_CONFIGS:
-            self._settings(name)
+            self._on_topic_settings(name)
             if name in self._refused:
                 self._topic(name)
         elif path == _BROKER_CONFIGS or parent == _BROKER_CONFIGS:
@@ -181,10 +181,6 @@ class OutsideChanges:
                 self._fence.discard(f"{path}/{note}")
         elif path in _REQUESTS:
             self._requests.look(path)
-
-    def _settings(self, name: str) -> None:
-        self._on_topic_settings(name)
-        self._controller.lead_refused(name)
 
     def _topic(self, name: str) -> None:
         self._refused.discard(name)

@@ -31,14 +31,6 @@ class Brokers(Protocol):
         """Send the leaders of these partitions to all brokers, for Metadata responses."""
         ...
 
-    def next_epoch(self, topic: str, index: int) -> int:
-        """Return the leader epoch for a partition without a state node in the tree: later than all in its log."""
-        ...
-
-    def why_not_led(self, topic: str, index: int) -> KafkaError | None:
-        """Return the error with which the leader refuses requests for the partition, None if it serves them."""
-        ...
-
 
 def elect(replicas: Sequence[int], state: PartitionState | None, live: Collection[int], epoch: int) -> PartitionState:
     """Return the state of a partition with a live leader. This is `state` itself if its leader is live.
@@ -71,7 +63,7 @@ class PartitionStates:
         """`live` are the ids of the brokers that can lead."""
         self._topics = topics
         self._brokers = brokers
-        self._live = live
+        self._live = frozenset(live)
 
     def lead(self, topic: Topic, partitions: Iterable[int], *, is_new: bool) -> list[KafkaError]:
         """Elect leaders for those of these partitions without a live leader, and send the roles to the brokers.
@@ -94,21 +86,30 @@ class PartitionStates:
                 elected[topic.name, index] = state
         if elected:  # before the roles: a leader must not append in an epoch that another may still get
             wait(self._topics.set_states, elected)
-        roles = [self._role(topic, index, state, is_new) for index, state in states.items()]
-        failures = self._brokers.apply(self._topics.controller_epoch, roles)
-        self._brokers.update_metadata(self._topics.controller_epoch, roles)
-        return list(failures.values())
+        return self._send([self._role(topic, index, state, is_new) for index, state in states.items()])
+
+    def check_can_lead(self, topic: Topic, index: int) -> None:
+        """Raise KafkaError LEADER_NOT_AVAILABLE if no live replica leads the partition or could be elected."""
+        elect(topic.assignment[index], self._topics.state(topic.name, index), self._live, self._topics.controller_epoch)
 
     def moved(self, topic: Topic, index: int) -> None:
-        """Send the changed replicas or ISR of a partition to the brokers. The leader epoch stays the same."""
-        role = self._role(topic, index, self._topics.state(topic.name, index), is_new=False)
-        self._brokers.update_metadata(self._topics.controller_epoch, [role])
+        """Send the role of a partition whose replicas have changed, and with them its leader epoch, to the brokers."""
+        for error in self._send([self._role(topic, index, self._topics.state(topic.name, index), is_new=False)]):
+            log.error("the new replicas of %s-%d are not applied: %s", topic.name, index, error.message)
+
+    def _send(self, roles: Sequence[PartitionRole]) -> list[KafkaError]:
+        """Send roles to the live replicas, then the leaders to all brokers. Return the errors of the replicas."""
+        epoch = self._topics.controller_epoch
+        failures = self._brokers.apply(epoch, [role for role in roles if not self._live.isdisjoint(role.replicas)])
+        self._brokers.update_metadata(epoch, roles)
+        return list(failures.values())
 
     def delete(self, topic: Topic) -> list[str]:
         """Have the brokers remove the topic and delete its logs. Return an error message for each log that is left."""
         epoch = self._topics.controller_epoch
         stops = [StopPartition(topic.name, index, TOPIC_DELETED, delete=True) for index in topic.assignment]
-        failures = self._brokers.apply(epoch, stops)
+        # The metadata first, as in Kafka: a broker takes a partition that is in the metadata, but not on its own disks,
+        # for one of other brokers.
         self._brokers.update_metadata(
             epoch,
             [
@@ -116,7 +117,7 @@ class PartitionStates:
                 for index, replicas in topic.assignment.items()
             ],
         )
-        return [error.message for error in failures.values()]
+        return [error.message for error in self._brokers.apply(epoch, stops).values()]
 
     def _role(self, topic: Topic, index: int, state: PartitionState | None, is_new: bool) -> PartitionRole:
         replicas = topic.assignment[index]

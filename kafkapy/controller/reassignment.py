@@ -45,28 +45,29 @@ def check_target(topic: Topic | None, index: int, target: Sequence[int] | None, 
 
 
 def moved(
-    topic: Topic, index: int, target: Sequence[int] | None, state: PartitionState | None
+    topic: Topic, index: int, target: Sequence[int] | None, state: PartitionState | None, controller_epoch: int
 ) -> tuple[Topic, PartitionState | None]:
-    """Return the topic after the start of a reassignment, and the partition's new state, None if it does not change.
+    """Return the topic after the start of a reassignment, and the partition's new state, None if it has none.
 
-    The reassignment is complete at once if no replica is added or removed, or if the target replicas are in sync and
-    the leader is one of them. The caller has called `check_target`.
+    The new state is in the next leader epoch, by which brokers know that the replicas have changed. The reassignment is
+    complete at once if no replica is added or removed, or if the target replicas are in sync and the leader is one of
+    them; the state's ISR then has target replicas only. The caller has called `check_target`.
     """
     origin = _origin(topic, index)
     goal = list(origin if target is None else target)
     everywhere = list(dict.fromkeys([*goal, *origin]))
     move = Move([one for one in everywhere if one not in origin], [one for one in everywhere if one not in goal])
-    others = {other: one for other, one in topic.moves.items() if other != index}
+    moves = {other: one for other, one in topic.moves.items() if other != index}
     ready = state is not None and state.leader in goal and set(goal) <= set(state.isr)
     if move != _NOWHERE and not ready:
-        begun = {**others, index: move}
-        return topic._replace(
-            assignment={**topic.assignment, index: everywhere}, moves=dict(sorted(begun.items()))
-        ), None
-    over = topic._replace(assignment={**topic.assignment, index: goal}, moves=others)
-    if state is None or set(state.isr) <= set(goal):
-        return over, None
-    return over, state._replace(isr=[one for one in state.isr if one in goal])
+        moves, replicas = {**moves, index: move}, everywhere
+    else:
+        replicas = goal
+    changed = topic._replace(assignment={**topic.assignment, index: replicas}, moves=dict(sorted(moves.items())))
+    if state is not None:
+        isr = [one for one in state.isr if one in replicas] or state.isr  # the last in-sync replica stays, as in Kafka
+        state = PartitionState(state.leader, state.leader_epoch + 1, isr, controller_epoch)
+    return changed, state
 
 
 def _origin(topic: Topic, index: int) -> list[int]:

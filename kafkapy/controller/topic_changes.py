@@ -42,18 +42,22 @@ class TopicController:
         brokers: Brokers,
         *,
         broker_id: int,
+        next_epoch: Callable[[str, int], int],
         check_settings: Callable[[Mapping[str, str]], object],
         check_stored: Callable[[str], object],
         default_partitions: Callable[[], int],
         default_replication: Callable[[], int],
     ) -> None:
-        """`check_settings` checks the settings of a new topic, `check_stored` the stored settings of the topic of that
+        """`next_epoch(topic, partition)` returns the leader epoch for a partition without a state node: later than all
+        in its log, which only a cluster of one broker knows. Kafka begins with 0.
+
+        `check_settings` checks the settings of a new topic, `check_stored` the stored settings of the topic of that
         name. Both raise KafkaError INVALID_CONFIG."""
         self._topics = topics
         self._producer_ids = producer_ids
-        self._brokers = brokers
         self._broker_id = broker_id
         self._states = PartitionStates(topics, brokers, [broker_id])
+        self._next_epoch = next_epoch
         self._check_settings = check_settings
         self._check_stored = check_stored
         self._default_partitions = default_partitions
@@ -127,7 +131,8 @@ class TopicController:
             check_target(topic, index, target, [self._broker_id])
             assert topic is not None  # otherwise `check_target` has raised
             try:
-                changed, state = moved(topic, index, target, self._topics.state(name, index))
+                before = self._topics.state(name, index)
+                changed, state = moved(topic, index, target, before, self._topics.controller_epoch)
             except ValueError as error:
                 raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)) from error
             if changed != topic:
@@ -136,20 +141,6 @@ class TopicController:
         log.info(
             "%s-%d has replicas %s, and a move: %s", name, index, changed.assignment[index], changed.moves.get(index)
         )
-
-    def lead_refused(self, name: str) -> None:
-        if not self._refused(name):
-            return  # the lock may be held for a long change of another topic
-        with self._changing:
-            topic = self._topics.get(name)
-            if topic is not None:
-                self._states.lead(topic, self._refused(name), is_new=False)
-
-    def _refused(self, name: str) -> list[int]:
-        """Return the partitions of a topic that are not served because the topic's settings were invalid."""
-        topic = self._topics.get(name)
-        reasons = {} if topic is None else {one: self._brokers.why_not_led(name, one) for one in topic.assignment}
-        return [one for one, reason in reasons.items() if reason is not None and reason.code == Errors.INVALID_CONFIG]
 
     def delete(self, name: str) -> None:
         with self._changing:
@@ -160,9 +151,7 @@ class TopicController:
         topic = self._topics.get(name)
         if topic is None or index not in topic.assignment:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-        reason = self._brokers.why_not_led(name, index)
-        if reason is not None:
-            raise reason
+        self._states.check_can_lead(topic, index)
         raise KafkaError(Errors.ELECTION_NOT_NEEDED, "the leader is the preferred replica already")
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:
@@ -190,7 +179,7 @@ class TopicController:
                 return
             if lead:  # at the start each broker checks the settings of its own topics
                 self._check_stored(name)
-            topic: Topic = wait(self._topics.complete_topic, name, self._broker_id, self._brokers.next_epoch)
+            topic: Topic = wait(self._topics.complete_topic, name, self._broker_id, self._next_epoch)
             if not lead:
                 return
             added = [index for index in topic.assignment if known is None or index not in known.assignment]
@@ -222,7 +211,6 @@ class TopicController:
         return True
 
     def finish_marked(self, name: str) -> None:
-        """Finish the deletion of a topic if it was interrupted, or had to leave a log that was being recovered."""
         if all(topic.name != name for topic in self._topics.marked()):
             return
         with self._changing:

@@ -14,8 +14,9 @@ TOPIC_DELETED = -2
 class PartitionRole(NamedTuple):
     """One partition of a LeaderAndIsr request: the broker `leader` leads it, the other `replicas` follow.
 
-    `partition_epoch` is the version of the partition's state node. `is_new` says that the partition has no records yet,
-    so that a broker may create its log although one of its log directories is offline.
+    `partition_epoch` is the version of the partition's state node. No broker looks at it yet: it is for leaders that
+    change the ISR by AlterPartition, whose response may come before or after a role. `is_new` says that the partition
+    has no records yet, so that a broker may create its log although one of its log directories is offline.
     """
 
     topic: str
@@ -30,7 +31,11 @@ class PartitionRole(NamedTuple):
 
 
 class StopPartition(NamedTuple):
-    """One partition of a StopReplica request: the broker is no replica of it any more; `delete` its log, too."""
+    """One partition of a StopReplica request.
+
+    With `delete` the broker removes the partition and its log. Otherwise it keeps both, and its role, and only stops
+    fetching from the leader.
+    """
 
     topic: str
     partition: int

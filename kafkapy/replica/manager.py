@@ -20,7 +20,21 @@ from kafkapy.runtime.timer import Timer
 
 log = logging.getLogger("kafkapy.replica.manager")
 
-_UNKNOWN = KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION)
+# For a partition that this broker does not lead: the leader epoch of its last role, NO_EPOCH if there was none yet, and
+# the error that `get` raises.
+Absence = tuple[int, KafkaError]
+
+NO_EPOCH = -1
+_UNKNOWN: Absence = (NO_EPOCH, KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION))
+
+
+def check_later(role: PartitionRole, epoch: int) -> None:
+    """Raise KafkaError STALE_CONTROLLER_EPOCH unless the role's leader epoch is later than `epoch`."""
+    if epoch != NO_EPOCH and role.leader_epoch <= epoch:
+        raise KafkaError(
+            Errors.STALE_CONTROLLER_EPOCH,
+            f"leader epoch {role.leader_epoch} of {role.topic}-{role.partition} is not later than {epoch}",
+        )
 
 
 def _nothing(partition: Partition) -> None:
@@ -39,7 +53,9 @@ class ReplicaManager:
         append_pool: DiskPool,
         conversion_pool: DiskPool | None = None,
         stall_threshold: float,
+        is_known: Callable[[str, int], bool] = lambda topic, index: False,
     ) -> None:
+        """`is_known` returns whether the cluster has the partition, maybe on other brokers."""
         self.log_manager = log_manager
         self.broker_id = broker_id
         self.fetch_purgatory = Purgatory("fetch", timer)
@@ -47,12 +63,12 @@ class ReplicaManager:
         self._append_pool = append_pool
         self._conversion_pool = conversion_pool
         self._stall_threshold = stall_threshold
+        self._is_known = is_known
         self._stalls: dict[str, StallMonitor] = {}
         self._lock = threading.Lock()
         self._topics: dict[str, dict[int, Partition]] = {}
-        # Partitions of this broker that it does not lead, by topic, each with the error that `get` raises; None if its
-        # log is loading.
-        self._absent: dict[str, dict[int, KafkaError | None]] = {}
+        # Partitions of this broker that it does not lead, by topic and index; None for one whose log is loading.
+        self._absent: dict[str, dict[int, Absence | None]] = {}
         self._verifies_transactions = False
         # Called with each partition that this broker begins to lead, or ceases to lead. On any thread.
         self.on_led: Callable[[Partition], object] = _nothing
@@ -62,25 +78,28 @@ class ReplicaManager:
         """Return the partition. Raise KafkaError if this broker does not lead it.
 
         The error is UNKNOWN_TOPIC_OR_PARTITION for an unknown partition, NOT_LEADER_OR_FOLLOWER while the log is
-        loading, KAFKA_STORAGE_ERROR if the log directory is offline, or another reason for which the log cannot be
-        served. With `hasten` a log that is loading is loaded before the others; callers that go through all partitions
-        pass False.
+        loading and for a partition of other brokers, KAFKA_STORAGE_ERROR if the log directory is offline, or another
+        reason for which the log cannot be served. With `hasten` a log that is loading is loaded before the others;
+        callers that go through all partitions pass False.
         """
         partition = self._find(topic, index)
         if partition is None:
-            absent = self._absent.get(topic)
-            reason = absent.get(index, _UNKNOWN) if absent is not None else _UNKNOWN
-            if reason is None:
+            absence = self._absent.get(topic, {}).get(index, _UNKNOWN)
+            if absence is None:
                 if hasten:
                     self.log_manager.loading.hasten((topic, index))
                 raise KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"the log of {topic}-{index} is being recovered")
-            if reason is not _UNKNOWN:
+            if absence is not _UNKNOWN:
+                _, reason = absence
                 raise KafkaError(reason.code, reason.message)
             # `make_leader` on another thread may have added the partition to `_topics` after the first look-up, and
             # removed it from `_absent` before the second. So look again.
             partition = self._find(topic, index)
             if partition is None:
-                raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"this broker has no partition {topic}-{index}")
+                code = Errors.UNKNOWN_TOPIC_OR_PARTITION
+                if self._is_known(topic, index):
+                    code = Errors.NOT_LEADER_OR_FOLLOWER
+                raise KafkaError(code, f"this broker has no partition {topic}-{index}")
         partition.check_there()
         return partition
 
@@ -92,11 +111,13 @@ class ReplicaManager:
         """Note partitions that this broker leads as soon as their logs are loaded. At the start, once a topic."""
         self._absent[topic] = dict.fromkeys(indexes)
 
-    def refuse_expected(self, topic: str, index: int, reason: KafkaError) -> None:
-        """Have `get` raise `reason` for an expected partition; do nothing if its topic was deleted in the meantime."""
+    def refuse(self, topic: str, index: int, reason: KafkaError) -> None:
+        """Have `get` raise `reason`, why this broker cannot lead the partition. Do nothing if its topic was deleted."""
         with self._lock:
-            if self.is_expected(topic, index):
-                self._absent[topic][index] = reason
+            absent = self._absent.get(topic, {})
+            if index in absent:
+                before = absent[index]
+                absent[index] = (NO_EPOCH if before is None else before[0]), reason
 
     def is_expected(self, topic: str, index: int) -> bool:
         """Return whether the partition's log is still loading."""
@@ -107,10 +128,27 @@ class ReplicaManager:
         partition = self._find(topic, index)
         return partition is not None and partition.gone is None
 
-    def led_epoch(self, topic: str, index: int) -> int | None:
-        """Return the leader epoch in which this broker leads the partition, None if it does not lead the partition."""
+    def leader_epoch(self, topic: str, index: int) -> int:
+        """Return the leader epoch in which this broker leads or follows the partition, NO_EPOCH if it does neither."""
         partition = self._find(topic, index)
-        return partition.leader_epoch if partition is not None and partition.gone is None else None
+        if partition is not None and partition.gone is None:
+            return partition.leader_epoch
+        absence = self._absent.get(topic, {}).get(index)
+        return NO_EPOCH if absence is None else absence[0]
+
+    def next_epoch(self, topic: str, index: int) -> int:
+        """Return the leader epoch for a partition without a state node in the metadata tree.
+
+        If this broker leads the partition, it is the current leader epoch: only the node is gone. Otherwise it is the
+        epoch after the latest in the log, so that no leader epoch is used twice.
+        """
+        if self.holds(topic, index):
+            return self.leader_epoch(topic, index)
+        return self.log_manager.last_leader_epoch(topic, index) + 1
+
+    def check_later(self, role: PartitionRole) -> None:
+        """Raise KafkaError STALE_CONTROLLER_EPOCH unless the role is later than the one that the partition has."""
+        check_later(role, self.leader_epoch(role.topic, role.partition))
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in list(self._topics.values()):
@@ -121,7 +159,7 @@ class ReplicaManager:
 
         Raises KafkaError if the log cannot be created, or is in a log directory that is offline. Raises
         UNKNOWN_TOPIC_OR_PARTITION for a partition that is neither new nor known to this broker, because its topic was
-        deleted in the meantime.
+        deleted in the meantime, and STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
         """
         topic, index = role.topic, role.partition
         partition_log = self.log_manager.create(topic, index, role.topic_id, config, is_new=role.is_new)
@@ -139,16 +177,17 @@ class ReplicaManager:
             on_append=self.fetch_purgatory.check,
         )
         if set(role.isr) <= {self.broker_id}:  # other replicas may lack what is above the high watermark
-            partition_log.set_high_watermark(partition_log.log_end_offset)
+            partition_log.advance_high_watermark(partition_log.log_end_offset, role.leader_epoch)
         with self._lock:
             partition_log.verifies_transactions = self._verifies_transactions
             absent = self._absent.get(topic, {})
             before = self._find(topic, index)
             is_known = role.is_new or index in absent or before is not None
             if is_known:
-                # Since `assign_leader_epoch` above, another thread may have made this broker a follower, or the leader
-                # in a later epoch. That thread has fenced the log before it took this lock, so this check raises.
-                partition_log.check_writer(role.leader_epoch)
+                # Since the log began this leader epoch, another thread may have given the partition a later role, or
+                # have deleted its log.
+                self.check_later(role)
+                partition_log.check_open()
                 # Changed in place: to copy the dict of all topics for each partition would be slow. Readers take no
                 # lock: a look-up of a topic or an index is atomic, and so is the list() of those that iterate.
                 self._topics.setdefault(topic, {})[index] = partition
@@ -164,20 +203,25 @@ class ReplicaManager:
         return partition
 
     def make_follower(self, role: PartitionRole, reason: KafkaError) -> None:
-        """End this broker's leadership of the partition, if it leads; `get` raises `reason` from now on."""
+        """End this broker's leadership of the partition, if it leads; `get` raises `reason` from now on.
+
+        Raises KafkaError STALE_CONTROLLER_EPOCH if another thread has applied a later role in the meantime.
+        """
         topic, index = role.topic, role.partition
         partition_log = self.log_manager.get(topic, index)
         if partition_log is not None:
+            partition_log.assign_topic_id(role.topic_id)
             partition_log.fence(role.leader_epoch)  # first: a later append would not be replicated
         with self._lock:
+            self.check_later(role)
             partition = self._topics.get(topic, {}).pop(index, None)
-            self._absent.setdefault(topic, {})[index] = reason
+            self._absent.setdefault(topic, {})[index] = role.leader_epoch, reason
         if partition is not None:
             partition.remove(reason)
             self.on_lost(partition)
 
-    def drop(self, topic: str, index: int, *, delete: bool) -> None:
-        """Remove a partition from this broker, and delete its log if `delete`. Waits for the disk.
+    def delete(self, topic: str, index: int) -> None:
+        """Remove a partition from this broker, and delete its log. Waits for the disk.
 
         Raises KafkaError if the log cannot be deleted because its log directory is offline, or, for a short time,
         because the log is being recovered.
@@ -186,11 +230,9 @@ class ReplicaManager:
             partition = self._pop(self._topics, topic, index)
             self._pop(self._absent, topic, index)
         if partition is not None:
-            what = f"{topic} was deleted" if delete else f"this broker is no replica of {topic}-{index} any more"
-            partition.remove(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, what))
+            partition.remove(KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} was deleted"))
             self.on_lost(partition)
-        if delete:
-            self.log_manager.delete(topic, index)
+        self.log_manager.delete(topic, index)
 
     @staticmethod
     def _pop(by_topic: dict[str, dict[int, Any]], topic: str, index: int) -> Any:

@@ -13,9 +13,10 @@ from contextlib import suppress
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
+from kafkapy.log.partition_log import PartitionLog
 from kafkapy.metadata.cache import MetadataCache
 from kafkapy.metadata.roles import ANY_EPOCH, NO_LEADER, TOPIC_DELETED, PartitionRole, StopPartition
-from kafkapy.replica.manager import ReplicaManager
+from kafkapy.replica.manager import NO_EPOCH, ReplicaManager, check_later
 
 log = logging.getLogger("kafkapy.replica.roles")
 
@@ -44,12 +45,18 @@ class Roles:
         self._lock = threading.Lock()
         self._controller_epoch = 0
         self._waiting: dict[TopicPartition, PartitionRole] = {}  # roles of partitions whose logs are loading
+        self._refused: dict[TopicPartition, PartitionRole] = {}  # roles not taken: the topic's settings were invalid
 
     def apply(self, controller_epoch: int, changes: Sequence[Change]) -> Failures:
         """Carry out the changes, and return the errors of those that failed. A failed change does not stop the others.
 
-        All changes fail with STALE_CONTROLLER_EPOCH if a controller with a later epoch has called before. A change for
-        a log that is loading counts as done: `loaded` carries it out.
+        All changes fail with STALE_CONTROLLER_EPOCH if a controller with a later epoch has called before. A role for a
+        log that is loading counts as done: `loaded` carries it out.
+
+        A single change fails with KAFKA_STORAGE_ERROR if the log directory is offline. Otherwise a role fails with
+        INCONSISTENT_TOPIC_ID if the log belongs to another topic id, with STALE_CONTROLLER_EPOCH if its leader epoch is
+        not later than the present one, and with UNKNOWN_TOPIC_OR_PARTITION if this broker is not among the replicas. A
+        stop of an earlier leader epoch fails with FENCED_LEADER_EPOCH.
         """
         if not self._is_latest(controller_epoch):
             stale = KafkaError(
@@ -78,19 +85,20 @@ class Roles:
         with self._lock:
             role = self._waiting.pop((topic, index), None)
         if role is not None:
-            try:
-                self._take(role)
-            except KafkaError as error:
-                log.error("the role of %s-%d is not applied: %s", topic, index, error.message)
+            self._take_late(role)
 
-    def next_epoch(self, topic: str, index: int) -> int:
-        """Return the leader epoch for a partition without a state node in the metadata tree.
+    def settings_changed(self, topic: str) -> None:
+        """Take the roles that were refused because the settings of the topic were invalid, which may be valid now."""
+        with self._lock:
+            roles = [role for role in self._refused.values() if role.topic == topic]
+        for role in roles:
+            self._take_late(role)
 
-        If this broker leads the partition, it is the current leader epoch: only the node is gone. Otherwise it is the
-        epoch after the latest in the log, so that no leader epoch is used twice.
-        """
-        led = self._replicas.led_epoch(topic, index)
-        return led if led is not None else self._replicas.log_manager.last_leader_epoch(topic, index) + 1
+    def _take_late(self, role: PartitionRole) -> None:
+        try:
+            self._take(role)
+        except KafkaError as error:
+            log.error("the role of %s-%d is not applied: %s", role.topic, role.partition, error.message)
 
     def _is_latest(self, controller_epoch: int) -> bool:
         """Return False if a controller with a later epoch has called before."""
@@ -98,22 +106,35 @@ class Roles:
             self._controller_epoch = max(self._controller_epoch, controller_epoch)
             return self._controller_epoch == controller_epoch
 
-    def why_not_led(self, topic: str, index: int) -> KafkaError | None:
-        """Return the error with which this broker refuses requests for the partition, None if it leads it."""
-        try:
-            self._replicas.get(topic, index)
-        except KafkaError as error:
-            return error
-        return None
-
     def _apply(self, change: Change) -> None:
         if isinstance(change, StopPartition):
-            self._check_not_older(change)
-            with self._lock:
-                self._waiting.pop((change.topic, change.partition), None)
-            self._drop(change)
+            self._stop(change)
         elif not self._waits(change):
             self._take(change)
+
+    def _stop(self, stop: StopPartition) -> None:
+        topic, index = stop.topic, stop.partition
+        with self._lock:
+            waiting = self._waiting.get((topic, index))
+        epoch = max(self._replicas.leader_epoch(topic, index), NO_EPOCH if waiting is None else waiting.leader_epoch)
+        if stop.leader_epoch not in (ANY_EPOCH, TOPIC_DELETED) and stop.leader_epoch < epoch:
+            self._check_online(topic, index)
+            raise KafkaError(
+                Errors.FENCED_LEADER_EPOCH,
+                f"leader epoch {stop.leader_epoch} of {topic}-{index} is over: {epoch} is the latest",
+            )
+        if stop.delete:  # else there is nothing to stop: followers do not fetch yet, and leaders keep their role
+            with self._lock:
+                self._waiting.pop((topic, index), None)
+                self._refused.pop((topic, index), None)
+            self._replicas.delete(topic, index)
+
+    def _check_online(self, topic: str, index: int) -> PartitionLog | None:
+        """Return the partition's log, if there is one. Raise LogDirFailure if its log directory is offline."""
+        partition_log = self._replicas.log_manager.get(topic, index)
+        if partition_log is not None:
+            partition_log.env.check()
+        return partition_log
 
     def _waits(self, role: PartitionRole) -> bool:
         """Return True if the log is loading, so that `loaded` will apply the role. False for a new partition."""
@@ -123,8 +144,9 @@ class Roles:
             return False
         with self._lock:
             before = self._waiting.get(key)
-            if before is None or before.leader_epoch <= role.leader_epoch:
-                self._waiting[key] = role
+            if before is not None:
+                check_later(role, before.leader_epoch)
+            self._waiting[key] = role
         if key in loading:
             return True
         # The load may have ended after the first check: either `loaded` ran after the role was stored, and has taken
@@ -133,36 +155,34 @@ class Roles:
             return self._waiting.pop(key, None) is None
 
     def _take(self, role: PartitionRole) -> None:
-        self._check_newer(role)
+        partition_log = self._check_online(role.topic, role.partition)
+        if partition_log is not None:
+            partition_log.check_topic_id(role.topic_id)
+        self._replicas.check_later(role)
+        if self._replicas.broker_id not in role.replicas:
+            raise KafkaError(
+                Errors.UNKNOWN_TOPIC_OR_PARTITION,
+                f"this broker is not among the replicas {list(role.replicas)} of {role.topic}-{role.partition}",
+            )
+        with self._lock:
+            self._refused.pop((role.topic, role.partition), None)
         if role.leader == self._replicas.broker_id:
             self._lead(role)
         else:
             self._follow(role)
-
-    def _check_newer(self, role: PartitionRole) -> None:
-        epoch = self._replicas.led_epoch(role.topic, role.partition)
-        if epoch is not None and role.leader_epoch <= epoch:
-            raise KafkaError(
-                Errors.STALE_CONTROLLER_EPOCH,
-                f"leader epoch {role.leader_epoch} of {role.topic}-{role.partition} is not later than {epoch}",
-            )
-
-    def _check_not_older(self, stop: StopPartition) -> None:
-        epoch = self._replicas.led_epoch(stop.topic, stop.partition)
-        if epoch is not None and stop.leader_epoch not in (ANY_EPOCH, TOPIC_DELETED) and stop.leader_epoch < epoch:
-            raise KafkaError(
-                Errors.FENCED_LEADER_EPOCH,
-                f"leader epoch {stop.leader_epoch} of {stop.topic}-{stop.partition} is over: {epoch} is the latest",
-            )
 
     def _lead(self, role: PartitionRole) -> None:
         try:
             config = self._config_of(role.topic)
             partition = self._replicas.make_leader(role, config)
         except KafkaError as error:  # such as invalid settings, or an offline log directory
+            self._replicas.check_later(role)  # another thread may have applied a later role meanwhile, hence the error
             log.error("cannot lead %s-%d: %s", role.topic, role.partition, error.message)
             if not role.is_new:
-                self._replicas.refuse_expected(role.topic, role.partition, error)
+                self._replicas.refuse(role.topic, role.partition, error)
+                if error.code == Errors.INVALID_CONFIG:
+                    with self._lock:
+                        self._refused[role.topic, role.partition] = role
             raise
         self._apply_changed_settings(role, partition.log.config)
 
@@ -184,6 +204,3 @@ class Roles:
         else:
             reason = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, f"broker {role.leader} leads {where}")
         self._replicas.make_follower(role, reason)
-
-    def _drop(self, stop: StopPartition) -> None:
-        self._replicas.drop(stop.topic, stop.partition, delete=stop.delete)

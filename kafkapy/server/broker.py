@@ -222,6 +222,7 @@ class BrokerServer:
             append_pool=services.append_pool,
             conversion_pool=services.conversion_pool,
             stall_threshold=services.config.kafkapy_stall_threshold_ms / 1000,
+            is_known=lambda topic, index: services.cache.leader(topic, index) is not None,
         )
         services.replicas.verify_transactions(services.config["transaction.partition.verification.enable"])
         services.topic_settings = settings = TopicSettings(services)
@@ -231,6 +232,7 @@ class BrokerServer:
             ProducerIdBlocks(tree),
             services.roles,
             broker_id=services.broker_id,
+            next_epoch=services.replicas.next_epoch,
             check_settings=settings.check,
             check_stored=settings.of,
             default_partitions=lambda: services.config.num_partitions,

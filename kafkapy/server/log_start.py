@@ -28,7 +28,8 @@ class LogStart:
         # Topics created after this line get their roles from their creation.
         self._topics = [topic for name in services.topics.names() if (topic := services.topics.get(name)) is not None]
         for topic in self._topics:
-            services.replicas.expect(topic.name, topic.assignment)
+            mine = (index for index, replicas in topic.assignment.items() if services.broker_id in replicas)
+            services.replicas.expect(topic.name, mine)
         self._loading.begin(services.topic_settings.of, self._is_stray, self._loaded)
         self._taking_over = Thread(self._take_over, "take-over")
 
@@ -44,7 +45,7 @@ class LogStart:
     def _loaded(self, topic: str, index: int) -> None:
         self._services.roles.loaded(topic, index)
         if topic not in self._services.topics:
-            self._controller.finish_marked(topic)
+            self._services.controller.finish_marked(topic)
 
     def start(self) -> None:
         """Start threads that load the logs and finish topic deletions that the last stop interrupted."""

@@ -3,14 +3,18 @@
 import pytest
 
 from kafkapy.controller.outside_changes import OutsideChanges
+from kafkapy.controller.reassignment import moved
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.metadata.cache import Leader
 from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
+from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
 from kafkapy.metadata.tree import wait
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
 from tests.harness.wire import eventually
 from tests.server.conftest import start_broker
+from tests.server.test_produce import batch
 
 
 def test_a_topic_whose_logs_cannot_be_made_is_not_left_behind(tmp_path, monkeypatch):
@@ -81,6 +85,86 @@ def test_a_topic_that_is_deleted_while_its_partition_is_to_be_led_leaves_no_log(
         assert server.services.replicas.holds("t", 0)
     finally:
         server.stop()
+
+
+def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(tmp_path):
+    """Its other replica was never on this cluster of one: the ISR is below min.insync.replicas until it is removed."""
+    server = start_broker(tmp_path, broker_id=0)
+    wait(server.services.topics.create, "t", {0: [0, 7]}, {"min.insync.replicas": "2"})
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    services = server.services
+    try:
+        eventually(lambda: services.replicas.holds("t", 0))
+        partition = services.replicas.get("t", 0)
+        assert partition.refusal(-1).code == Errors.NOT_ENOUGH_REPLICAS
+        partition.append([batch(b"before")], None)
+        assert partition.log.high_watermark == 0
+        services.controller.reassign("t", 0, [0])
+        assert services.topics.state("t", 0) == PartitionState(0, 1, [0], services.topics.controller_epoch)
+        assert services.cache.leader("t", 0) == Leader(0, 1, (0,))
+        again = services.replicas.get("t", 0)
+        assert (again.replicas, again.isr, again.leader_epoch) == ((0,), (0,), 1)
+        assert again.refusal(-1) is None
+        assert again.log.high_watermark == 1
+        assert partition.gone.code == Errors.NOT_LEADER_OR_FOLLOWER
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(("isr", "code"), [([0, 7], Errors.ELECTION_NOT_NEEDED), ([7], Errors.LEADER_NOT_AVAILABLE)])
+def test_an_election_is_answered_by_the_state_of_the_partition(tmp_path, isr, code):
+    server = start_broker(tmp_path, broker_id=0)
+    controller, topics = server.services.controller, server.services.topics
+    try:
+        wait(topics.create, "t", {0: [7, 0]}, {})
+        wait(topics.set_states, {("t", 0): PartitionState(isr[0], 3, isr, 1)})
+        with pytest.raises(KafkaError) as raised:
+            controller.elect_leader("t", 0)
+        assert raised.value.code == code
+        with pytest.raises(KafkaError) as raised:
+            controller.elect_leader("t", 1)
+        assert raised.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    finally:
+        server.stop()
+
+
+def test_a_partition_of_other_brokers_is_not_led_here_and_a_deleted_one_is_unknown(tmp_path):
+    server = start_broker(tmp_path, broker_id=0)
+    wait(server.services.topics.create, "t", {0: [7], 1: [0]}, {})
+    server.stop()
+    server = start_broker(tmp_path, broker_id=0)
+    services = server.services
+
+    def code(index):
+        with pytest.raises(KafkaError) as raised:
+            services.replicas.get("t", index)
+        return raised.value.code
+
+    try:
+        eventually(lambda: services.cache.is_complete)
+        assert code(0) == Errors.NOT_LEADER_OR_FOLLOWER
+        assert code(2) == Errors.UNKNOWN_TOPIC_OR_PARTITION
+        assert services.replicas.holds("t", 1)
+        assert not (tmp_path / "t-0").exists()
+        services.controller.delete("t")
+        assert code(0) == code(1) == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("target", [[0, 7], [7, 0], None])
+def test_each_change_of_the_replicas_begins_a_leader_epoch(target):
+    topic = Topic("t", bytes(16), {0: [7, 0, 8], 1: [0]}, {0: Move([8], [])})
+    changed, state = moved(topic, 0, target, PartitionState(0, 4, [0, 8], 1), 2)
+    assert changed.assignment == {0: [7, 0] if target is None else target, 1: [0]}
+    assert changed.moves == {}
+    assert state == PartitionState(0, 5, [0], 2)
+    changed, state = moved(topic, 0, [8], PartitionState(0, 4, [0], 1), 2)
+    assert changed.assignment[0] == [8, 7, 0]
+    assert changed.moves == {0: Move([8], [7, 0])}
+    assert state == PartitionState(0, 5, [0], 2)
+    assert moved(topic, 0, target, None, 2)[1] is None
 
 
 def test_a_topic_that_others_made_with_bad_settings_is_not_touched_until_they_are_right(tmp_path, caplog):

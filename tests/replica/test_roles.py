@@ -89,10 +89,13 @@ def test_it_leads_follows_and_drops(broker, directory):
     assert not (directory / "t-0").exists()
 
 
-def test_a_drop_without_deletion_keeps_the_log(broker, directory):
-    broker.apply(role(is_new=True))
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_stop_without_deletion_keeps_the_log_and_the_role(broker, directory, leader):
+    broker.apply(role(is_new=True), role(epoch=1, leader=leader))
+    before = broker.code()
     assert broker.apply(StopPartition("t", 0, ANY_EPOCH, delete=False)) == {}
-    assert broker.code() == Errors.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.code() == before
+    assert broker.replicas.leader_epoch("t", 0) == 1
     assert (directory / "t-0").exists()
 
 
@@ -105,29 +108,100 @@ def test_a_deposed_controller_is_not_obeyed(broker):
     assert broker.apply(role(epoch=1), controller_epoch=5) == {}
 
 
-@pytest.mark.parametrize("leader", [ME, 1])
+@pytest.mark.parametrize("before", [ME, 1])
+@pytest.mark.parametrize("leader", [ME, 1, NO_LEADER])
 @pytest.mark.parametrize("epoch", [2, 3])
-def test_a_leader_epoch_that_is_not_later_changes_nothing(broker, leader, epoch):
-    broker.apply(role(epoch=3, is_new=True))
+def test_a_leader_epoch_that_is_not_later_changes_nothing(broker, before, leader, epoch):
+    broker.apply(role(is_new=True), role(epoch=3, leader=before))
+    code = broker.code()
     assert broker.apply(role(epoch=epoch, leader=leader)) == {0: Errors.STALE_CONTROLLER_EPOCH}
-    assert broker.replicas.get("t", 0).leader_epoch == 3
+    assert (broker.code(), broker.replicas.leader_epoch("t", 0)) == (code, 3)
 
 
 @pytest.mark.parametrize(
     ("epoch", "code"),
     [(2, Errors.FENCED_LEADER_EPOCH), (3, None), (4, None), (ANY_EPOCH, None), (TOPIC_DELETED, None)],
 )
-def test_a_drop_of_an_earlier_leader_epoch_is_refused(broker, epoch, code):
-    broker.apply(role(epoch=3, is_new=True))
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_deletion_of_an_earlier_leader_epoch_is_refused(broker, directory, leader, epoch, code):
+    broker.apply(role(is_new=True), role(epoch=3, leader=leader))
+    before = broker.code()
     assert broker.apply(StopPartition("t", 0, epoch, delete=True)) == ({0: code} if code is not None else {})
-    assert (broker.code() == Errors.NONE) == (code is not None)
+    assert broker.code() == (Errors.UNKNOWN_TOPIC_OR_PARTITION if code is None else before)
+    assert (directory / "t-0").exists() == (code is not None)
 
 
-def test_another_topic_id_fails_one_partition_and_not_its_neighbour(broker):
+def test_a_deletion_removes_a_log_of_which_the_broker_has_no_role(broker, directory):
+    broker.logs.create("t", 0, TOPIC_ID, LogConfig({}))
+    assert broker.apply(StopPartition("t", 0, 3, delete=True)) == {}
+    assert not (directory / "t-0").exists()
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_another_topic_id_fails_one_partition_and_not_its_neighbour(broker, leader, epoch):
     broker.apply(role(is_new=True))
-    other = role(epoch=1)._replace(topic_id=bytes(15) + b"\1")
+    other = role(epoch=epoch, leader=leader)._replace(topic_id=bytes(15) + b"\1")
     assert broker.apply(other, role(partition=1, is_new=True)) == {0: Errors.INCONSISTENT_TOPIC_ID}
     assert broker.code() == broker.code(1) == Errors.NONE
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(0, Errors.STALE_CONTROLLER_EPOCH), (1, Errors.UNKNOWN_TOPIC_OR_PARTITION)]
+)
+def test_a_role_for_other_replicas_changes_nothing(broker, epoch, code):
+    broker.apply(role(is_new=True))
+    assert broker.apply(role(epoch=epoch, leader=1, replicas=[1, 2])) == {0: code}
+    assert broker.replicas.get("t", 0).leader_epoch == 0
+
+
+@pytest.mark.parametrize("change", [role(leader=1), StopPartition("t", 0, 0, delete=True)])
+def test_an_offline_directory_comes_before_a_stale_leader_epoch(broker, change):
+    broker.apply(role(is_new=True), role(epoch=1))
+    broker.logs.get("t", 0).env.failed("writing", OSError("the disk is broken"))
+    assert broker.apply(change) == {0: Errors.KAFKA_STORAGE_ERROR}
+
+
+def refusing(code):
+    def config_of(topic):
+        raise KafkaError(code, "these settings are invalid")
+
+    return config_of
+
+
+def test_a_role_that_is_refused_for_the_settings_is_taken_when_they_are_valid(broker):
+    broker.logs.create("t", 0, TOPIC_ID, LogConfig({}))
+    broker.replicas.expect("t", [0])
+    config_of = broker.roles._config_of
+    for code in (Errors.KAFKA_STORAGE_ERROR, Errors.INVALID_CONFIG):
+        broker.roles._config_of = refusing(code)
+        assert broker.apply(role(epoch=1)) == {0: code}
+        assert broker.code() == code
+    broker.roles.settings_changed("t")
+    assert broker.code() == Errors.INVALID_CONFIG
+    broker.roles._config_of = config_of
+    broker.roles.settings_changed("other")
+    assert broker.code() == Errors.INVALID_CONFIG
+    broker.roles.settings_changed("t")
+    broker.roles.settings_changed("t")
+    assert [partition.leader_epoch for partition in broker.led] == [1]
+
+
+def test_a_follower_that_cannot_lead_still_refuses_earlier_roles(broker):
+    broker.apply(role(is_new=True), role(epoch=3, leader=1))
+    broker.roles._config_of = refusing(Errors.INVALID_CONFIG)
+    assert broker.apply(role(epoch=4)) == {0: Errors.INVALID_CONFIG}
+    assert broker.code() == Errors.INVALID_CONFIG
+    assert broker.apply(role(epoch=3, leader=2)) == {0: Errors.STALE_CONTROLLER_EPOCH}
+    assert broker.apply(role(epoch=4, leader=1)) == {}
+    assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_followed_log_without_topic_id_gets_that_of_the_role(broker):
+    log = broker.logs.create("t", 0, None, LogConfig({}))
+    assert log.topic_id is None
+    assert broker.apply(role(leader=1)) == {}
+    assert log.topic_id == TOPIC_ID
 
 
 def test_a_partition_without_a_leader_says_so(broker):
@@ -172,6 +246,9 @@ def test_changes_for_a_log_that_is_loading_wait_for_it(directory):
     broker.logs.loading.begin(on_loaded=broker.roles.loaded)
     assert broker.apply(role(epoch=1)) == {}
     assert broker.apply(role(epoch=2)) == {}
+    assert broker.apply(role(epoch=1, leader=1)) == {0: Errors.STALE_CONTROLLER_EPOCH}
+    assert broker.apply(StopPartition("t", 0, 1, delete=True)) == {0: Errors.FENCED_LEADER_EPOCH}
+    assert broker.apply(StopPartition("t", 0, 2, delete=False)) == {}
     assert broker.led == []
     broker.logs.loading.start()
     assert broker.logs.loading.wait(30)
@@ -209,8 +286,25 @@ def test_a_role_that_is_overtaken_by_a_later_one_is_not_taken(broker, leader):
 
     broker.logs.create("t", 0, TOPIC_ID, LogConfig({}))
     broker.replicas.make_leader = overtaken
-    assert broker.apply(role(epoch=1)) == {0: Errors.NOT_LEADER_OR_FOLLOWER}
+    assert broker.apply(role(epoch=1)) == {0: Errors.STALE_CONTROLLER_EPOCH}
     if leader == ME:
         assert broker.replicas.get("t", 0).leader_epoch == 2
     else:
         assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("leader", [ME, 1])
+def test_a_follower_role_that_is_overtaken_by_a_later_one_is_not_taken(broker, leader):
+    broker.apply(role(is_new=True))
+    log = broker.logs.get("t", 0)
+    fence = log.fence
+
+    def overtaken(epoch):
+        log.fence = fence
+        assert broker.apply(role(epoch=2, leader=leader)) == {}
+        fence(epoch)
+
+    log.fence = overtaken
+    assert broker.apply(role(epoch=1, leader=1)) == {0: Errors.STALE_CONTROLLER_EPOCH}
+    assert broker.replicas.leader_epoch("t", 0) == 2
+    assert (broker.code() == Errors.NONE) == (leader == ME)

@@ -131,11 +131,11 @@ class Scene:
             log = partition.log
             log.truncate_to(max(log.log_end_offset - 1, log.log_start_offset))
 
-    def lead_again(self, key, epoch=1):
+    def lead_again(self, key):
         partition = self.partition(key)
         if partition is not None:
             log, replicas = partition.log, self.services.replicas
-            role = PartitionRole(*key, log.topic_id, 0, partition.leader_epoch + epoch, 0, [0], [0], is_new=True)
+            role = PartitionRole(*key, log.topic_id, 0, partition.leader_epoch + 1, 0, [0], [0], is_new=True)
             replicas.make_leader(role, log.config)
 
 
@@ -318,9 +318,9 @@ class Sessions(RuleBasedStateMachine):
     def transactional(self, drawn):
         return any(at[0] == drawn for at in self.sequences)
 
-    @rule(drawn=KEY, epoch=st.integers(0, 1))
-    def lead_again(self, drawn, epoch):
-        self.scene.lead_again(self.key(drawn), epoch)
+    @rule(drawn=KEY)
+    def lead_again(self, drawn):
+        self.scene.lead_again(self.key(drawn))
 
     @rule(topic=TOPIC)
     def delete_or_create(self, topic):

@@ -11,7 +11,6 @@ from kafkapy.protocol.apis import (
     DELETE_RECORDS,
     DESCRIBE_LOG_DIRS,
     DESCRIBE_PRODUCERS,
-    ELECT_LEADERS,
     FETCH,
     LIST_OFFSETS,
     METADATA,
@@ -117,15 +116,6 @@ def test_every_other_api_answers_that_this_is_not_the_leader(held):
             0,
             topics=[DESCRIBE_PRODUCERS.Request.Topics(name="slow", partition_indexes=[0])],
         ),
-        wire.call(
-            ELECT_LEADERS,
-            2,
-            ELECT_LEADERS.Request(
-                topic_partitions=[ELECT_LEADERS.Request.TopicPartitions(topic="slow", partitions=[0])]
-            ),
-        )
-        .replica_election_results[0]
-        .partition_result[0],
     ]
     assert [answer.error_code for answer in answers] == [Errors.NOT_LEADER_OR_FOLLOWER] * len(answers)
     assert test_produce.fetch_values(wire, "quick") == [b"one", b"two"]

@@ -216,13 +216,13 @@ def test_the_epoch_of_a_state_node_that_is_gone_is_not_used_again(
     assert "\n5 0\n" in (tmp_path / "0" / "t-0" / "leader-epoch-checkpoint").read_text()
     tree.commit([Delete(state)])
     eventually(lambda: tree.exists(state), what="one that is led gets its node back")
-    assert value(tree, state)["leader_epoch"] == server.services.replicas.led_epoch("t", 0) == 5
+    assert value(tree, state)["leader_epoch"] == server.services.replicas.leader_epoch("t", 0) == 5
     server.stop()
     eventually(lambda: not tree.children("/brokers/ids"))
     tree.commit([Delete(state)])
     again = start()
     assert value(tree, state) == {"controller_epoch": 3, "leader": 0, "version": 1, "leader_epoch": 6, "isr": [0]}
-    assert again.services.replicas.led_epoch("t", 0) == 6
+    assert again.services.replicas.leader_epoch("t", 0) == 6
     assert value(tree, "/brokers/topics/t/partitions/1/state")["leader_epoch"] == 0
 
 

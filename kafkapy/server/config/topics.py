@@ -49,10 +49,7 @@ class TopicSettings:
                 return
             wait(services.configs.set_topic, topic, overrides)
             services.replicas.update_config(topic, config)
-        try:
-            services.controller.lead_refused(topic)
-        except KafkaError as error:  # the settings are stored already
-            log.error("topic %s is not served: %s", topic, error.message)
+        services.roles.settings_changed(topic)
         ignored = config.format_ignored()
         if ignored is not None:
             log.warning("topic %s: %s", topic, ignored)
@@ -63,6 +60,7 @@ class TopicSettings:
         with self._changing:
             if topic in self._services.topics:
                 self._services.replicas.update_config(topic, self.of(topic))
+        self._services.roles.settings_changed(topic)
 
     def refresh_all(self) -> None:
         """Apply the settings of all topics again, after a change of the broker's defaults."""
