@@ -1,4 +1,4 @@
-"""The state of one client's connection. Only the connection's processor changes it."""
+"""The state of one connection, of a client or to another server. Only the connection's processor changes it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kafkapy._ext.syscalls import recv_into, recv_into_long
 from kafkapy.network.buffers import Buffer
 from kafkapy.network.replies import Pending
 from kafkapy.network.sends import Outbox
@@ -14,9 +15,9 @@ from kafkapy.runtime.logs import fields
 
 if TYPE_CHECKING:
     from kafkapy.network.processor import Processor
-    from kafkapy.network.receive import Receiver
     from kafkapy.network.replies import Handler
     from kafkapy.network.sends import Sender
+    from kafkapy.network.transports import Transport, TransportSender
 
 ANONYMOUS = "User:ANONYMOUS"  # Kafka's principal of a connection without authentication
 
@@ -24,13 +25,14 @@ ANONYMOUS = "User:ANONYMOUS"  # Kafka's principal of a connection without authen
 class Connection:
     """The state of one connection.
 
-    Handlers may use `id`, `name`, `peer`, `listener`, `principal`, `session`, `patient`, `on_close` and `closed`. The
-    other attributes are internal to this package.
+    Handlers may use `id`, `name`, `peer`, `listener`, `outgoing`, `handler`, `principal`, `largest_frame`, `session`,
+    `patient`, `on_close` and `closed`. The other attributes are internal to this package.
 
-    A handler may set three of them. `session` holds any object of the handler. A `patient` connection is served after
-    the others, only a few such connections in each iteration of the processor's loop, because a thousand of them may
-    have work at the same time. `on_close` is a callback that runs once, on the processor, when the connection is
-    closed.
+    A handler may set six of them. `handler` is the handler of the next frames, `principal` who sends them: both change
+    when a client has authenticated. `largest_frame` is the largest size that the next frames may have. `session` holds
+    any object of the handler. A `patient` connection is served after the others, only a few such connections in each
+    iteration of the processor's loop, because a thousand of them may have work at the same time. `on_close` is a
+    callback that runs once, on the processor, when the connection is closed.
     """
 
     __slots__ = (
@@ -48,11 +50,13 @@ class Connection:
         "handler",
         "id",
         "kept",
+        "largest_frame",
         "last_active",
         "listener",
         "muted_until",
         "on_close",
         "outbox",
+        "outgoing",
         "parked",
         "patient",
         "peer",
@@ -61,10 +65,12 @@ class Connection:
         "processor",
         "queued",
         "readable",
-        "receiver",
+        "recv_into",
+        "recv_into_long",
         "sender",
         "session",
         "sock",
+        "transport",
     )
 
     def __init__(
@@ -75,9 +81,11 @@ class Connection:
         peer: tuple[str, int],
         processor: Processor,
         now: float,
-        receiver: Receiver,
         sender: Sender,
         handler: Handler,
+        largest_frame: int,
+        *,
+        outgoing: bool = False,
     ) -> None:
         self.id = id
         self.sock = sock
@@ -85,12 +93,15 @@ class Connection:
         self.listener = listener
         self.peer = peer
         self.processor = processor
-        # Only the receiver and the sender call recv and send on the socket. Plain connections of a processor share them
-        # and the handler. A TLS connection has its own receiver and sender. A connection that authenticates has another
-        # handler until it is authenticated.
-        self.receiver = receiver
-        self.sender = sender
+        self.outgoing = outgoing  # opened by this process: the frames that arrive are responses
+        # `recv_into` and the sender alone call recv and send on the socket. All plain connections of a processor have
+        # the same sender.
+        self.transport: Transport | None = None
+        self.recv_into: Callable[[int, memoryview, int, int], int] = recv_into
+        self.recv_into_long: Callable[[int, memoryview, int, int], int] = recv_into_long
+        self.sender: Sender | TransportSender = sender
         self.handler = handler
+        self.largest_frame = largest_frame
         self.principal = ANONYMOUS
         self.muted_until = 0.0  # nothing is received before this monotonic time; 0: not muted. See Processor.mute
         self.session: Any = None
@@ -123,6 +134,18 @@ class Connection:
         self.queued = False  # in the processor's list of connections to serve
         self.last_active = now
 
+    def set_transport(self, transport: Transport, sender: TransportSender) -> None:
+        """Have all bytes go through a transport. Called before the first byte."""
+        self.transport = transport
+        self.recv_into = self.recv_into_long = transport.recv_into
+        self.sender = sender
+
+    def drop_transport(self, plain: Sender) -> None:
+        """Forget the transport of a closed connection: transports refer to their connection, a reference cycle."""
+        self.transport = None
+        self.recv_into, self.recv_into_long = recv_into, recv_into_long
+        self.sender = plain
+
     @property
     def name(self) -> str:
         """Return Kafka's name of a connection: local address, address of the peer, connection number."""
@@ -135,10 +158,11 @@ class Connection:
     @property
     def who(self) -> dict[str, Any]:
         """Return the fields of a log line about this connection."""
-        return fields(peer=_address(self.peer), listener=self.listener, connection=self.id)
+        listener = {"listener": self.listener} if self.listener else {}
+        return fields(peer=_address(self.peer), **listener, connection=self.id)
 
     def __repr__(self) -> str:
-        return f"Connection({self.id}, {self.listener}, {_address(self.peer)})"
+        return f"Connection({self.id}, {self.listener or 'outgoing'}, {_address(self.peer)})"
 
 
 def _address(address: Any) -> str:

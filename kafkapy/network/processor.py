@@ -7,7 +7,9 @@ connection has to be served until its socket is empty or full, or until it waits
 
 from __future__ import annotations
 
+import errno
 import heapq
+import itertools
 import logging
 import os
 import select
@@ -24,12 +26,14 @@ from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.idle import IdleConnections
 from kafkapy.network.limits import ConnectionLimits
+from kafkapy.network.outgoing import Opened, Opening, Openings
 from kafkapy.network.pieces import PieceMaker
 from kafkapy.network.receive import Receiver
-from kafkapy.network.replies import Handler, Pending
+from kafkapy.network.replies import Handler, Pending, Send, Timed
 from kafkapy.network.sends import Residency, Sender
 from kafkapy.network.serving import Serving
 from kafkapy.network.settings import NetworkSettings
+from kafkapy.network.transports import Prepare, TransportSender
 from kafkapy.runtime.clock import Clock
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.read_pools import ReadPools
@@ -45,17 +49,14 @@ _TRIM_S = 3.0
 _PATIENT_TURNS = 4
 _MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
 _MESSAGES_A_TURN = 16
-
-
-# Makes the receiver and the sender of one connection. Receive buffers come from the processor's pool.
-Transport = Callable[[BufferPool], tuple[Receiver, Sender]]
+_MAX_INT32 = 2**31 - 1
 
 
 class Processor:
     """One network thread and its connections.
 
-    `start`, `stop`, `join`, `adopt`, `wake` and the `post` methods may be called from any thread. Everything else runs
-    on the processor's own thread.
+    `start`, `stop`, `join`, `adopt`, `open`, `wake` and the `post` methods may be called from any thread. Everything
+    else runs on the processor's own thread.
     """
 
     def __init__(
@@ -68,21 +69,23 @@ class Processor:
         read_pools: ReadPools,
         clock: Clock,
         pages: Residency,
-        transports: Mapping[str, Transport],
+        prepare: Mapping[str, Prepare],
     ) -> None:
         self.index = index
         self._limits = limits
         self._clock = clock
         self._pool = BufferPool(settings.buffer_pool_bytes)
-        self._receiver = Receiver(self._pool, settings.max_frames_a_turn, settings.socket_request_max_bytes)
+        self._receiver = Receiver(self._pool, settings.max_frames_a_turn)
+        self._largest_frame = settings.socket_request_max_bytes
         self._sender = Sender(settings.zero_copy, settings.copy_below, pages)
         window_of_all = settings.read_ahead_max_bytes // settings.num_network_threads
         self._cold = ColdReads(read_pools, self.post, settings.read_ahead_bytes, window_of_all)
         maker = PieceMaker(disk_pool, read_pools)
         self._handler = handler
-        self._transports = transports
-        self._serving = Serving(self, handler, self._cold, maker, pages)
+        self._prepare = prepare
+        self._serving = Serving(self, handler, self._receiver, self._cold, maker, pages)
         self._idle = IdleConnections(settings.connections_max_idle_ms / 1000)
+        self._openings = Openings(self)
         self._epoll = select.epoll()
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._woken = False
@@ -94,7 +97,8 @@ class Processor:
         # `gathered` holds what the handler keeps of their requests until all of them were read.
         self.together = False
         self.gathered: list[tuple[Connection, Any]] = []
-        self._muted: list[tuple[float, int, Connection]] = []  # a heap by the time at which the mute ends
+        self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []  # a heap by time
+        self._timer_numbers = itertools.count()  # the order of timers of the same time
         self._now = clock.monotonic()
         self._next_trim = 0.0
         self._opened = 0
@@ -115,6 +119,27 @@ class Processor:
     def adopt(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
         """Take over an accepted, non-blocking socket that the limits have admitted."""
         self.post(self._add_connection, sock, listener, peer)
+
+    def open(
+        self,
+        address: tuple[str, int],
+        handler: Handler,
+        done: Opened,
+        timeout_s: float,
+        prepare: Prepare | None = None,
+    ) -> None:
+        """Connect to `address`, an IP address and a port, and call `done(connection, None)` on the processor's thread.
+
+        If there is no connection after `timeout_s` seconds, or the processor is stopping, it is `done(None, error)`.
+        Requests are sent by `send`, and by what `handler` returns for the responses: one reply for each, NO_REPLY for
+        no request. CLOSE closes at once. When the connection closes, its `on_close` is called. The connection counts
+        for no limit, is never closed for being idle, and may receive frames of any size.
+        """
+        self.post(self._open, Opening(address, handler, done, timeout_s, prepare))
+
+    def post_ready(self, conn: Connection) -> None:
+        """Serve the connection as if its socket had become readable and writable: its transport can go on."""
+        self.post(self._became_ready, conn)
 
     def post(self, fn: Callable[..., None], *args: Any) -> None:
         """Call `fn(*args)` on the processor's thread, after all calls that were posted before."""
@@ -193,7 +218,7 @@ class Processor:
                 self._poll()
                 self._process_messages()
                 self._serve_ready()
-                self._unmute()
+                self._run_timers()
                 self._close_excess()
                 self._close_idle()
                 self._trim_buffers()
@@ -214,8 +239,11 @@ class Processor:
         for fd, flags in events:
             conn = self._connections.get(fd)
             if conn is None:
-                syscalls.event_clear(self._event)
-                self._woken = False
+                if fd == self._event:
+                    syscalls.event_clear(fd)
+                    self._woken = False
+                else:
+                    self._openings.event(fd, flags)
                 continue
             if flags & _READABLE:
                 conn.readable = True
@@ -226,8 +254,8 @@ class Processor:
 
     def _timeout_ms(self) -> int:
         waits = [self._idle.due_in(self._now)]
-        if self._muted:
-            waits.append(max(0.0, self._muted[0][0] - self._now))
+        if self._timers:
+            waits.append(max(0.0, self._timers[0][0] - self._now))
         if self._pool.free_bytes:
             waits.append(_TRIM_S)
         if self._drain_until is not None:
@@ -285,29 +313,88 @@ class Processor:
             self._limits.release(listener, peer[0])
             sock.close()
             return
-        self._opened += 1
-        receiver, sender, transport = self._receiver, self._sender, self._transports.get(listener)
-        if transport is not None:
-            receiver, sender = transport(self._pool)
-        conn = Connection(self._opened, sock, listener, peer, self, self._now, receiver, sender, self._handler)
-        self._connections[conn.fd] = conn
+        conn = self._connection(sock, listener, peer, self._handler, self._largest_frame)
         self._idle.add(conn)
         try:
-            self._epoll.register(conn.fd, _EVENTS)
-        except OSError as error:
-            log.error("cannot watch a connection: %s", error, extra=conn.who)
+            self._prepare_connection(conn, self._prepare.get(listener))
+            self.watch(sock)
+        except Exception as error:
+            log.error("cannot serve a connection: %s", error, extra=conn.who)
             self.close(conn)
+
+    def _connection(
+        self,
+        sock: socket.socket,
+        listener: str,
+        peer: tuple[str, int],
+        handler: Handler,
+        largest_frame: int,
+        outgoing: bool = False,
+    ) -> Connection:
+        self._opened += 1
+        conn = Connection(
+            self._opened, sock, listener, peer, self, self._now, self._sender, handler, largest_frame, outgoing=outgoing
+        )
+        self._connections[conn.fd] = conn
+        return conn
+
+    def _prepare_connection(self, conn: Connection, prepare: Prepare | None) -> None:
+        transport = prepare(conn) if prepare is not None else None
+        if transport is not None:
+            conn.set_transport(transport, TransportSender(conn, transport, self._sender))
+
+    def _became_ready(self, conn: Connection) -> None:
+        if not conn.closed:
+            conn.readable = True
+            self.queue(conn)
+
+    def watch(self, sock: socket.socket) -> None:
+        """Have the poll report the events of the socket."""
+        self._epoll.register(sock.fileno(), _EVENTS)
+
+    def _open(self, one: Opening) -> None:
+        if self.draining:
+            one.finish(None, OSError(errno.ECANCELED, "the network is stopping"))
+        else:
+            self._openings.begin(one)
+
+    def add_opened(self, one: Opening, sock: socket.socket) -> None:
+        """Take over the socket of an opened connection, which is watched already."""
+        conn = self._connection(sock, "", one.address, one.handler, _MAX_INT32, outgoing=True)
+        conn.gone = one.flags & _ENDED != 0
+        try:
+            self._prepare_connection(conn, one.prepare)
+        except Exception as error:
+            self.close(conn)
+            one.finish(None, error)
+            return
+        one.finish(conn, None)
+        self.queue(conn)  # the event that something has arrived may be over
+
+    def send(self, conn: Connection, request: Send | Timed) -> None:
+        """Send a request on a connection that was opened by `open`, after the requests before it."""
+        if not conn.closed:
+            self._serving.answer(conn, request)
+            self.queue(conn)
 
     def close(self, conn: Connection) -> None:
         if conn.closed:
             return
         conn.closed = True
         del self._connections[conn.fd]
+        if conn.transport is not None:
+            try:
+                if not conn.broken:
+                    conn.transport.close()
+            except Exception as error:
+                log.debug("the end of a connection's stream was not sent: %s", error, extra=conn.who)
+            conn.drop_transport(self._sender)
         conn.sock.close()
         conn.outbox.clear()
         self._serving.forget_reader(conn)
-        conn.receiver.release(conn)
-        self._limits.release(conn.listener, conn.peer[0])
+        self._receiver.release(conn)
+        if not conn.outgoing:
+            self._limits.release(conn.listener, conn.peer[0])
         pending, conn.pending = conn.pending, None
         calls = [conn.on_close]
         conn.on_close = None  # most callbacks refer to the connection, which would be a reference cycle
@@ -326,18 +413,29 @@ class Processor:
         """Receive nothing from the connection until the monotonic time `until`. Its replies are still sent."""
         if until > conn.muted_until:
             conn.muted_until = until
-            heapq.heappush(self._muted, (until, conn.id, conn))
+            self.call_at(until, self._unmute, conn, until)
 
-    def _unmute(self) -> None:
-        while self._muted and self._muted[0][0] <= self._now:
-            until, _, conn = heapq.heappop(self._muted)
-            if until == conn.muted_until and not conn.closed:  # otherwise it was muted again, for longer
-                conn.muted_until = 0.0
-                self.queue(conn)
+    def _unmute(self, conn: Connection, until: float) -> None:
+        if until == conn.muted_until and not conn.closed:  # otherwise it was muted again, for longer
+            conn.muted_until = 0.0
+            self.queue(conn)
+
+    def call_at(self, when: float, fn: Callable[..., None], *args: Any) -> None:
+        """Call `fn(*args)` at the monotonic time `when`, or soon after. There is no way to cancel the call."""
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), fn, args))
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= self._now:
+            _, _, fn, args = heapq.heappop(self._timers)
+            fn(*args)
 
     def _close_excess(self) -> None:
         while self._limits.exceeded():
-            others = [conn for conn in self._connections.values() if not self._limits.is_protected(conn.listener)]
+            others = [
+                conn
+                for conn in self._connections.values()
+                if not conn.outgoing and not self._limits.is_protected(conn.listener)
+            ]
             if not others:
                 return
             idlest = min(others, key=lambda conn: conn.last_active)
@@ -357,6 +455,7 @@ class Processor:
 
     def _begin_drain(self, until: float) -> None:
         self._drain_until = until
+        self._openings.give_up_all(OSError(errno.ECANCELED, "the network is stopping"))
         for conn in self._connections.values():
             self.queue(conn)
 

@@ -8,7 +8,7 @@ pool, and the rest of the frame is received directly into that buffer.
 from __future__ import annotations
 
 from kafkapy._ext.frames import split
-from kafkapy._ext.syscalls import recv_into, recv_into_long, unread
+from kafkapy._ext.syscalls import unread
 from kafkapy.network.buffers import Buffer, BufferPool, rounded
 from kafkapy.network.connection import Connection
 from kafkapy.network.replies import Pending
@@ -24,22 +24,18 @@ class PeerClosed(Exception):
 
 
 class Receiver:
-    """Receives frames for all plain connections of a processor, or for one connection of another kind, such as TLS.
+    """Receives frames for all connections of a processor.
 
     For one connection at a time: call `receive`, handle the frames, then call `handled`.
     """
 
-    def __init__(self, pool: BufferPool, most_frames: int, largest_frame: int) -> None:
+    def __init__(self, pool: BufferPool, most_frames: int) -> None:
         self._pool = pool
         self._most = most_frames
-        self._largest = largest_frame
         self._shared = pool.take(SHARED, largest=SHARED)
         # Replaces the shared buffer when another thread still reads that. It is allocated before a handler gets any
         # frame, so that the replacement cannot fail.
         self._spare: Buffer | None = None
-        # Other kinds of receivers, such as one that decrypts, replace these two.
-        self._recv_into = recv_into
-        self._recv_into_long = recv_into_long
         self.bytes_in = 0
         # The result of the last `_cut`: the buffer, the position after the last whole frame, the end of the received
         # bytes, and the size that the next frame needs (0: not known yet, -1: its size is invalid, and the next cut
@@ -69,7 +65,7 @@ class Receiver:
             filled = len(conn.carry)
             view[:filled] = conn.carry
         room = filled + HEAD if conn.expects_big else len(view)
-        received = self._recv_into(conn.fd, view, filled, room)
+        received = conn.recv_into(conn.fd, view, filled, room)
         if received <= 0:
             if received == 0:
                 raise PeerClosed
@@ -86,7 +82,7 @@ class Receiver:
         return frames
 
     def _cut(self, conn: Connection, view: memoryview, end: int) -> list[memoryview]:
-        frames, self._position, self._needed = split(view, 0, end, self._most, self._largest)
+        frames, self._position, self._needed = split(view, 0, end, self._most, conn.largest_frame)
         self._view, self._end = view, end
         if frames:
             conn.expects_big = False
@@ -131,7 +127,7 @@ class Receiver:
 
     def is_more(self, conn: Connection) -> bool:
         """Return whether the peer has sent bytes that were not received yet."""
-        return unread(conn.fd) == 1
+        return conn.transport.is_more() if conn.transport is not None else unread(conn.fd) == 1
 
     def release(self, conn: Connection) -> None:
         """Release the receive buffers of a closed connection."""
@@ -179,7 +175,7 @@ class Receiver:
             if end == buffer.capacity:
                 buffer.grow(min(rounded(needed), 2 * buffer.capacity))
             room = min(buffer.capacity, needed)
-            received = self._recv_into_long(conn.fd, buffer.view, end, room)
+            received = conn.recv_into_long(conn.fd, buffer.view, end, room)
             if received <= 0:
                 if received == 0:
                     raise PeerClosed

@@ -111,15 +111,14 @@ class Outbox:
 
 
 class Sender:
-    """Sends the outboxes of all plain connections of a processor, or of one connection of another kind, such as TLS.
+    """Sends the outboxes of all plain connections of a processor. See TransportSender for the other connections.
 
     After a `flush` that returned COLD, `cold` is the (handle, position, length) to read from disk first. After UNMADE,
     `unmade` is the part whose next piece has to be made.
     """
 
     def __init__(self, zero_copy: bool, copy_below: int, pages: Residency) -> None:
-        self._zero_copy = zero_copy
-        self._copy_below = copy_below
+        self._copy_below = copy_below if zero_copy else float("inf")
         self._pages = pages
         self._scratch: bytearray | None = None
         self.cold: tuple[FileHandle, int, int] | None = None
@@ -138,7 +137,7 @@ class Sender:
             part = box.parts[box.index]
             if not box.others:
                 sent = syscalls.sendmsg(fd, box.parts, box.index, len(box.parts), box.offset)  # type: ignore[arg-type]
-            elif type(part) is FileRegion and not self._copies(part):
+            elif type(part) is FileRegion and part.length >= self._copy_below:
                 sent = self._send_region(fd, box, part)
             elif type(part) is Pieces:
                 sent = self._send_piece(fd, box, part)
@@ -162,9 +161,6 @@ class Sender:
             box.marks.pop(0)[1]()
         box.clear()
         return DONE
-
-    def _copies(self, region: FileRegion) -> bool:
-        return not self._zero_copy or region.length < self._copy_below
 
     def _send_region(self, fd: int, box: Outbox, region: FileRegion) -> int:
         source = region.handle.fd
@@ -194,6 +190,16 @@ class Sender:
 
     def _send_mixed(self, fd: int, box: Outbox) -> int:
         """Send the next buffers and short regions with one sendmsg, up to a part that is sent in another way."""
+        buffers, more = self.next_buffers(box, self._copy_below)
+        return syscalls.sendmsg(fd, buffers, 0, len(buffers), 0, more) if buffers else -1
+
+    def next_buffers(self, box: Outbox, copy_below: float) -> tuple[list[bytes | bytearray | memoryview], bool]:
+        """Return the next bytes of the outbox as buffers, and whether a part follows that is sent in another way.
+
+        Regions shorter than `copy_below` are read into the scratch buffer: its bytes are valid until the next call.
+        The buffers end at Pieces, at longer regions, and when the scratch buffer is full. No buffers means that the
+        first region has to be read from disk, see `cold`.
+        """
         if self._scratch is None:
             self._scratch = bytearray(SCRATCH)
         scratch = memoryview(self._scratch)
@@ -206,7 +212,7 @@ class Sender:
                 break
             if type(part) is not FileRegion:
                 run.append(memoryview(part)[offset:] if offset else part)  # type: ignore[arg-type]
-            elif not self._copies(part):
+            elif part.length >= copy_below:
                 more = True
                 break
             else:
@@ -219,12 +225,11 @@ class Sender:
                     # The scratch buffer is full, or the rest is not in memory: send first what was read.
                     if got <= 0 and not run:
                         self.cold = (part.handle, part.position + offset, part.length - offset)
-                        return -1
                     break
             offset = 0
             if len(run) == _MOST_PARTS:
                 break
-        return syscalls.sendmsg(fd, run, 0, len(run), 0, more)
+        return run, more
 
     def _read(self, region: FileRegion, offset: int, start: int, end: int, warmed: int) -> int:
         """Read bytes of the region into scratch[start:end], and return how many, or -1.

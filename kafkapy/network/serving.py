@@ -2,6 +2,9 @@
 
 In this order, and each step only after the steps before are complete. That is how back-pressure works: while a reply is
 unsent or pending, nothing is received from the connection, so the client's socket fills up and the client has to wait.
+
+A connection that this process opened is received from also while a request is unsent. Otherwise two servers could wait
+for each other for ever: each sends only when it has received, and receives only when it has sent.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from kafkapy.network.cold import ColdReads
 from kafkapy.network.connection import Connection
 from kafkapy.network.pieces import PieceMaker, Pieces
 from kafkapy.network.read_ahead import ReadAhead
-from kafkapy.network.receive import PeerClosed
+from kafkapy.network.receive import PeerClosed, Receiver
 from kafkapy.network.replies import CLOSE, GATHERED, NO_REPLY, Handler, Pending, Reply, Timed, Word
 from kafkapy.network.sends import BLOCKED, COLD, DONE, LATER, UNMADE, RegionEnded, Residency
 
@@ -33,12 +36,14 @@ class Serving:
         self,
         processor: Processor,
         handler: Handler,
+        receiver: Receiver,
         cold: ColdReads,
         maker: PieceMaker,
         pages: Residency,
     ) -> None:
         self._processor = processor
         self._handler = handler
+        self._receiver = receiver
         self._cold = cold
         self._maker = maker
         self._pages = pages
@@ -97,8 +102,8 @@ class Serving:
             reply = make() if make is not None else pending.reply
             if isinstance(reply, Pending) or reply is None:
                 raise TypeError(f"a pending request was completed with {reply!r}")
-            conn.receiver.release_kept(conn, reuse=reply is not CLOSE)
-            self._answer(conn, reply)
+            self._receiver.release_kept(conn, reuse=reply is not CLOSE)
+            self.answer(conn, reply)
         except Exception:
             log.exception("closed a connection: its pending request failed", extra=conn.who)
             self._close(conn)
@@ -108,14 +113,14 @@ class Serving:
     def frame_unused(self, conn: Connection, pending: Pending) -> None:
         """Release the receive buffer of a pending request before its reply."""
         if conn.pending is pending:
-            conn.receiver.release_kept(conn, reuse=True)
+            self._receiver.release_kept(conn, reuse=True)
 
     def _serve(self, conn: Connection) -> None:
         if conn.parked:
             if conn.broken:
                 self._close(conn)
             return
-        if conn.outbox.parts and not self._send(conn):
+        if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
             return
         if conn.closing or (self._processor.draining and conn.pending is None):
             self._close(conn)
@@ -124,12 +129,14 @@ class Serving:
         elif conn.muted_until:
             if conn.broken:
                 self._close(conn)
-        elif conn.readable or conn.carries_frames:
-            frames = conn.receiver.receive(conn)
+        elif conn.readable or conn.carries_frames or (conn.transport is not None and conn.transport.wants_write):
+            frames = self._receiver.receive(conn)
             if frames:
                 self._handle(conn, frames)
             elif conn.readable:
                 self._processor.queue(conn)
+            elif conn.outbox.parts:
+                self._send(conn)  # the transport may have finished its handshake
 
     def _handle(self, conn: Connection, frames: list[memoryview]) -> None:
         try:
@@ -145,12 +152,12 @@ class Serving:
                 if not 0 < count <= len(frames):
                     raise TypeError(f"a handler answered {count} of {len(frames)} frames")
         except Exception:  # also an OSError, which is not the socket's here
-            conn.receiver.leave(conn)
+            self._receiver.leave(conn)
             log.exception("closed a connection after an error", extra=conn.who)
             self._close(conn)
             return
         self.frames_in += count
-        conn.receiver.handled(conn, frames, count, conn.pending)
+        self._receiver.handled(conn, frames, count, conn.pending)
         if replies is not GATHERED:
             self._go_on(conn)
 
@@ -158,11 +165,11 @@ class Serving:
         for reply in replies:
             if conn.closing or conn.pending is not None:
                 raise TypeError(f"a handler's reply {reply!r} comes after one that must be the last")
-            self._answer(conn, reply)
+            self.answer(conn, reply)
 
     def _go_on(self, conn: Connection) -> None:
         """Send the outbox. Then close the connection, or queue it if there may be more to receive."""
-        if conn.outbox.parts and not self._send(conn):
+        if conn.outbox.parts and not self._send(conn) and (conn.parked or not conn.outgoing):
             return
         if conn.closing:
             self._close(conn)
@@ -171,7 +178,8 @@ class Serving:
         elif conn.readable or conn.carries_frames:
             self._processor.queue(conn)
 
-    def _answer(self, conn: Connection, reply: Reply) -> None:
+    def answer(self, conn: Connection, reply: Reply) -> None:
+        """Take a reply: put it into the outbox, or note that it comes later or that the connection has to be closed."""
         if type(reply) is list:
             conn.outbox.add(reply)
             if conn.outbox.ahead is not None:
@@ -262,7 +270,7 @@ class Serving:
         If the peer sent more requests before it closed its side (produce requests with acks=0 after a fetch), these
         must still be handled. Then the connection stays until the pending request completes, which takes bounded time.
         """
-        if conn.broken or (conn.gone and not conn.carries_frames and not conn.receiver.is_more(conn)):
+        if conn.broken or (conn.gone and not conn.carries_frames and not self._receiver.is_more(conn)):
             self._close(conn)
 
     def _close(self, conn: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import sys
@@ -12,10 +13,12 @@ from kafkapy.network import metrics
 from kafkapy.network.acceptor import Acceptor
 from kafkapy.network.limits import ConnectionLimits
 from kafkapy.network.listeners import open_listener
-from kafkapy.network.processor import Processor, Transport
+from kafkapy.network.outgoing import Opened
+from kafkapy.network.processor import Processor
 from kafkapy.network.replies import Handler
 from kafkapy.network.sends import PageCache, Residency
 from kafkapy.network.settings import Listener, NetworkSettings
+from kafkapy.network.transports import Prepare
 from kafkapy.runtime.addresses import host_port
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
@@ -33,8 +36,8 @@ SWITCH_INTERVAL_S = 0.0005
 class SocketServer:
     """Receives frames on all listeners, calls the handler, and sends its replies.
 
-    `transports` has, by listener, the function that makes the receiver and the sender of a connection that is not
-    plain, such as TLS.
+    `prepare` has, by listener, a function for new connections of listeners that are not plain, such as those of TLS or
+    SASL.
 
     Call `bind`, then `start`; at the end `stop_accepting` and `stop`, or `stop` alone. Stop the pools after the server.
     """
@@ -49,7 +52,7 @@ class SocketServer:
         read_pools: ReadPools,
         clock: Clock = SYSTEM_CLOCK,
         pages: Residency | None = None,
-        transports: Mapping[str, Transport] | None = None,
+        prepare: Mapping[str, Prepare] | None = None,
     ) -> None:
         self._listeners = list(listeners)
         self._settings = settings
@@ -65,10 +68,11 @@ class SocketServer:
                 read_pools,
                 clock,
                 pages or PageCache(),
-                transports or {},
+                prepare or {},
             )
             for index in range(settings.num_network_threads)
         ]
+        self._next_opener = itertools.cycle(self._processors)
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
         self._running: list[Processor] = []
@@ -99,6 +103,17 @@ class SocketServer:
         self._acceptor.start()
         for listener, sock in self._sockets:
             log.info("listening", extra=fields(listener=listener.name, address=_shown(sock)))
+
+    def open(
+        self,
+        address: tuple[str, int],
+        handler: Handler,
+        done: Opened,
+        timeout_s: float,
+        prepare: Prepare | None = None,
+    ) -> None:
+        """Connect to another server, on one of the processors. See `Processor.open`. Not after `stop`."""
+        next(self._next_opener).open(address, handler, done, timeout_s, prepare)
 
     def stop_accepting(self) -> None:
         """Close the listeners. Open connections stay."""

@@ -18,7 +18,7 @@ from kafkapy.network.replies import Reply
 from kafkapy.network.sends import Residency
 from kafkapy.network.settings import Listener, NetworkSettings
 from kafkapy.network.socket_server import SocketServer
-from kafkapy.network.transports import MakeTransport
+from kafkapy.network.transports import Prepare
 from kafkapy.record.file_region import FileHandle, FileRegion
 from kafkapy.runtime.clock import SYSTEM_CLOCK, Clock
 from kafkapy.runtime.counters import Registry
@@ -124,7 +124,7 @@ class Running:
         pages: Residency | None = None,
         listeners: Sequence[Listener] = (Listener("PLAINTEXT", "127.0.0.1", 0),),
         disk_pool: DiskPool | None = None,
-        transports: Mapping[str, MakeTransport] | None = None,
+        prepare: Mapping[str, Prepare] | None = None,
     ) -> None:
         self.handler = handler
         self.counters = Registry()
@@ -138,7 +138,7 @@ class Running:
             OnePool(self.disk_pool),
             clock,
             pages,
-            transports,
+            prepare,
         )
         self.ports = self.server.bind()
         self.port = next(iter(self.ports.values()))
@@ -171,7 +171,7 @@ def serve() -> Iterator[Serve]:
 
     def start(handler: Any = None, **kwargs: Any) -> Running:
         ours = {
-            key: kwargs.pop(key) for key in ("clock", "pages", "listeners", "disk_pool", "transports") if key in kwargs
+            key: kwargs.pop(key) for key in ("clock", "pages", "listeners", "disk_pool", "prepare") if key in kwargs
         }
         server = Running(handler or Echo(), NetworkSettings(**kwargs), **ours)
         running.append(server)
