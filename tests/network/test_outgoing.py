@@ -267,11 +267,13 @@ def test_a_stop_gives_up_what_is_being_opened_and_closes_what_is_open(serve: Ser
             one = waiting.enter_context(socket.socket())
             one.setblocking(False)
             one.connect_ex(full.getsockname())
-        unanswered, late = Link(), Link()
-        running.server.open(full.getsockname(), unanswered, unanswered.opened, LONG)
+        unanswered, late, go_on = Link(), Link(), threading.Event()
         (processor,) = running.server._processors
+        processor.post(go_on.wait, LONG)  # so that the thread does not end before the last of these
+        running.server.open(full.getsockname(), unanswered, unanswered.opened, LONG)
         processor.post(processor._begin_drain, float("inf"))
         running.server.open(listening.getsockname(), late, late.opened, LONG)
+        go_on.set()
         for never in (unanswered, late):
             assert never.told.wait(LONG)
             assert "stopping" in str(never.error)
