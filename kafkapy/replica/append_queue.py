@@ -43,7 +43,7 @@ class AppendQueue:
     each set.
     """
 
-    __slots__ = ("_flush", "_flushing", "_lock", "_long_pool", "_pool", "_waiting", "_write", "_writing", "_written")
+    __slots__ = ("_flush", "_flushing", "_lock", "_long_pool", "_pool", "_waiting", "_write", "_written", "busy")
 
     def __init__(
         self,
@@ -59,13 +59,8 @@ class AppendQueue:
         self._lock = threading.Lock()
         self._waiting: list[tuple[Entry, bool]] = []  # and whether the entry is long work
         self._written: list[tuple[Entry, Results]] = []  # written, but not flushed yet
-        self._writing = False
+        self.busy = False  # an append is queued or being written, so that the next one has to be queued too
         self._flushing = False
-
-    @property
-    def busy(self) -> bool:
-        """Return whether an append is queued or being written, so that the next append has to be queued too."""
-        return self._writing
 
     def put(self, sets: Sets, done: Done, *, long: bool = False) -> None:
         """Queue `sets`, and call `done(results)` once, on a pool thread. `long` work is done by the pool for it.
@@ -74,17 +69,14 @@ class AppendQueue:
         """
         with self._lock:
             self._waiting.append(((sets, done), long))
-            if self._writing:
+            if self.busy:
                 return
-            self._writing = True
+            self.busy = True
         try:
             self._submit(long)
         except (PoolStopped, NoThread) as error:  # no thread will write this append and those after it
             refusal = _refusal(error)
-            with self._lock:
-                behind, self._waiting = [entry for entry, _ in self._waiting[1:]], []
-                self._writing = False
-            _give_out([(entry, [refusal] * len(entry[0])) for entry in behind])
+            self._refuse_waiting(refusal, but=1)
             raise refusal from error
 
     def end(self, why: KafkaError) -> None:
@@ -97,7 +89,7 @@ class AppendQueue:
             raise KafkaError(why.code, why.message)
 
         with self._lock:
-            if not (self._writing or self._flushing or self._written):
+            if not (self.busy or self._flushing or self._written):
                 self._write = self._flush = refuse
 
     def put_written(self, sets: Sets, results: Results, done: Done) -> None:
@@ -121,12 +113,30 @@ class AppendQueue:
         (self._long_pool if long else self._pool).submit(self._run, long)
 
     def _run(self, long: bool) -> None:
-        while taken := self._next(long):
-            self._write_together(*taken)
+        while self._write_next(long):
             if self._may_flush():
                 self._pass_on()
                 self._flush_all()
                 return
+
+    def _write_next(self, long: bool) -> bool:
+        """Write the next entries together. Return False if there are none for this thread."""
+        try:
+            taken = self._next(long)
+            if taken is not None:
+                self._write_together(*taken)
+        except MemoryError:  # this thread writes no more, so nothing may wait for it
+            self._refuse_waiting(KafkaError(Errors.KAFKA_STORAGE_ERROR, "out of memory"))
+            raise
+        return taken is not None
+
+    def _refuse_waiting(self, refusal: KafkaError, but: int = 0) -> None:
+        """Answer all queued appends with an error, except the first `but`, whose callers know it. The next append finds
+        an empty queue."""
+        with self._lock:
+            self.busy = False
+            waiting, self._waiting = self._waiting, []
+        _give_out([(entry, [refusal] * len(entry[0])) for entry, _ in waiting[but:]])
 
     def _flush_unless_another_does(self) -> None:
         if self._may_flush():
@@ -146,16 +156,16 @@ class AppendQueue:
     def _pass_on(self) -> None:
         """Have another thread write what is queued, because this one is going to flush."""
         with self._lock:
-            self._writing = waits = bool(self._waiting)
+            self.busy = waits = bool(self._waiting)
             long = waits and self._waiting[0][1]
-        # Not `if self._writing`: if the queue was empty, another thread's `put` may have set `_writing` and submitted
-        # its own write after the lock was released. This thread would then submit a second writer.
+        # Not `if self.busy`: if the queue was empty, another thread's `put` may have set `busy` and submitted its own
+        # write after the lock was released. This thread would then submit a second writer.
         if waits:
             try:
                 self._submit(long)
             except (PoolStopped, NoThread):  # no other thread will write the queued appends
-                while taken := self._next(long):
-                    self._write_together(*taken)
+                while self._write_next(long):
+                    pass
 
     def _next(self, long: bool) -> tuple[list[Entry], bool] | None:
         """Return the entries to write together next, and whether they are long work.
@@ -177,7 +187,7 @@ class AppendQueue:
 
         None if the queue is empty. Called with the lock held.
         """
-        self._writing = bool(self._waiting)
+        self.busy = bool(self._waiting)
         if not self._waiting:
             return None
         long = self._waiting[0][1]
@@ -190,12 +200,11 @@ class AppendQueue:
         return entries, long
 
     def _write_together(self, entries: list[Entry], long: bool) -> None:
-        gathered = [one for sets, _ in entries for one in sets]
         to_flush = False
         try:
-            results, to_flush = self._write(gathered, long)
+            results, to_flush = self._write([one for sets, _ in entries for one in sets], long)
         except Exception as error:  # every producer needs a response, after any error
-            results = [_verdict(error)] * len(gathered)
+            results = [_verdict(error)] * sum(len(sets) for sets, _ in entries)
         answers = []
         start = 0
         for sets, done in entries:

@@ -17,6 +17,8 @@ from kafkapy.runtime.threads import ThreadGroup
 
 log = logging.getLogger(__name__)
 
+_RETRY_S = 1.0  # the pause after a lack of memory
+
 
 class Task:
     """A scheduled call. `cancel` prevents further runs; a run in progress is not interrupted."""
@@ -122,7 +124,11 @@ class Scheduler:
         if task.period_s is None:
             return
         with self._condition:
-            if not task.cancelled and not self._stopped:
-                due = max(due + task.period_s, self._clock.monotonic())
-                heapq.heappush(self._heap, (due, next(self._order), task))
-                self._condition.notify()
+            while not task.cancelled and not self._stopped:
+                try:
+                    next_due = max(due + task.period_s, self._clock.monotonic())
+                    heapq.heappush(self._heap, (next_due, next(self._order), task))
+                    self._condition.notify()
+                    return
+                except MemoryError:  # the task must not be lost, nor this thread, which would not be replaced
+                    self._clock.wait_until(self._condition, self._clock.monotonic() + _RETRY_S)

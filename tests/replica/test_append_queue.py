@@ -329,3 +329,23 @@ def raising(why):
         raise why
 
     return submit
+
+
+def test_a_lack_of_memory_is_answered_and_the_queue_goes_on(monkeypatch):
+    pool, appended, answers = Pool(), [], []
+    queue = queue_of(pool, lambda sets: appended.append(list(sets)) or list(sets))
+    for name in "ab":
+        queue.put([name], answers.append)
+    with monkeypatch.context() as short:
+        short.setattr(AppendQueue, "_take", out_of_memory)
+        with pytest.raises(MemoryError):
+            pool.run()
+    assert [[error.code for error in results] for results in answers] == 2 * [[Errors.KAFKA_STORAGE_ERROR]]
+    assert not queue.busy
+    queue.put(["c"], answers.append)
+    pool.run()
+    assert (appended, answers[2:]) == ([["c"]], [["c"]])
+
+
+def out_of_memory(*_):
+    raise MemoryError

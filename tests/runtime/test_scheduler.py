@@ -1,11 +1,13 @@
 """The scheduler under a manual clock: when tasks run, and that failures do not end them."""
 
+import heapq
 import threading
 
 import pytest
 
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.scheduler import Scheduler
+from tests.harness.wire import eventually
 
 
 class Runs:
@@ -102,3 +104,26 @@ def test_nothing_runs_after_stop() -> None:
     assert scheduler.schedule("late", runs).cancelled
     assert scheduler.pending == 0
     assert runs.none()
+
+
+def test_a_task_is_not_lost_when_there_is_no_memory_to_note_its_next_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(clock)
+    runs, lacking = Runs(), threading.Event()
+    scheduler.schedule("tick", runs, period_s=10)
+    push = heapq.heappush
+
+    def refused(*_: object) -> None:
+        lacking.set()
+        raise MemoryError
+
+    runs.wait()
+    eventually(lambda: scheduler.pending == 1)
+    monkeypatch.setattr(heapq, "heappush", refused)
+    clock.advance(10)
+    runs.wait()
+    assert lacking.wait(30)
+    monkeypatch.setattr(heapq, "heappush", push)
+    clock.advance(10)
+    runs.wait()
+    scheduler.stop()

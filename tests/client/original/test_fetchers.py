@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+
+import pytest
 
 from kafkapy.client.errors import ConnectionFailed
 from kafkapy.client.original.consuming.fetch_wire import Address, Fetched
 from kafkapy.client.original.consuming.fetchers import Fetchers
 from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import OwnedPartition, Stream
+from tests.harness.thread_limit import thread_limit
 
 
 class Unreachable:
@@ -59,3 +63,21 @@ def test_a_leader_that_cannot_be_reached_is_not_given_up() -> None:
     for _ in range(5):
         assert asked.acquire(timeout=10)
     fetchers.close()
+
+
+def test_a_fetcher_whose_thread_cannot_be_started_is_started_later(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    asked = threading.Semaphore(0)
+    fetchers = Fetchers(ConsumerSettings("zk", "g", refresh_leader_backoff_ms=1), Brokers(asked.release))
+    fetching = threading.Event()
+    with thread_limit():
+        fetchers.start([OwnedPartition(("t", number), Stream(), 0) for number in "012"])
+        for _ in range(5):
+            assert asked.acquire(timeout=10)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Unreachable, "fetch", lambda *_: fetching.set() or [])
+        assert fetching.wait(10)
+        fetchers.close()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "some partitions are not fetched yet" in line
+    assert "can't start new thread" in line

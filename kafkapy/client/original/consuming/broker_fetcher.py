@@ -17,6 +17,7 @@ from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.runtime.addresses import host_port
+from kafkapy.runtime.threads import Thread
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,10 @@ GiveBack = Callable[[Iterable[OwnedPartition]], None]
 
 
 class BrokerFetcher:
-    """Fetches from construction until `close`. Partitions that this broker cannot serve are given back."""
+    """Fetches from construction until `close`. Partitions that this broker cannot serve are given back.
+
+    Raises NoThread.
+    """
 
     def __init__(self, address: Address, wire: FetchWire, settings: ConsumerSettings, give_back: GiveBack) -> None:
         self._address = address
@@ -38,8 +42,7 @@ class BrokerFetcher:
         self._partitions: dict[TopicPartition, OwnedPartition] = {}
         self._changed = threading.Condition()
         self._closed = False
-        name = f"kafkapy-fetcher-{host_port(*address)}"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = Thread(self._run, f"kafkapy-fetcher-{host_port(*address)}")
         self._thread.start()
 
     def add(self, partitions: Iterable[OwnedPartition]) -> None:

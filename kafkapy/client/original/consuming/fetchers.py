@@ -16,6 +16,7 @@ from kafkapy.client.original.consuming.fetch_wire import Brokers
 from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import OwnedPartition
 from kafkapy.errors import KafkaError, is_retriable
+from kafkapy.runtime.threads import NoThread
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Fetchers:
         self._retry_later: list[OwnedPartition] = []  # after a pause, as their leaders may be about to change
         self._changed = threading.Condition()
         self._closed = False
+        self._lacks_threads = False  # the last attempt to start a fetcher's thread failed, and that was logged
         self._thread = threading.Thread(target=self._run, name="kafkapy-leader-finder", daemon=True)
         self._thread.start()
 
@@ -82,6 +84,7 @@ class Fetchers:
             log.info("the leaders of partitions cannot be looked up: %s", error)
             return wanted
         again = []
+        refusal: NoThread | None = None
         for owned in wanted:
             try:
                 if not self._assign(owned):
@@ -92,6 +95,12 @@ class Fetchers:
                     owned.stream.fail(owned, error)
                 else:
                     again.append(owned)
+            except NoThread as error:
+                again.append(owned)
+                refusal = error
+        if refusal is not None and not self._lacks_threads:
+            log.warning("some partitions are not fetched yet, and are tried again: %s", refusal)
+        self._lacks_threads = refusal is not None
         return again
 
     def _assign(self, owned: OwnedPartition) -> bool:
