@@ -125,11 +125,12 @@ class Coordinators:
 
     def _make_verifier(self) -> TransactionVerifier:
         from kafkapy.replica.verification import TransactionVerifier
+        from kafkapy.server.transaction_peers import Verification
 
         services = self._services
         return TransactionVerifier(
             services.replicas,
-            self.transactions.verify,
+            Verification(services.cache, services.broker_id, self.transactions).ask,
             lambda: bool(services.config["transaction.partition.verification.enable"]),
         )
 
@@ -156,8 +157,10 @@ class Coordinators:
         from kafkapy.coordinator.transactions.completion import Completion
         from kafkapy.coordinator.transactions.machine import TransactionMachine
         from kafkapy.coordinator.transactions.maintenance import Maintenance
+        from kafkapy.server.transaction_peers import MarkerSender
 
-        completion = Completion(self.markers, self._exists, self._services.disk_pool.submit)
+        sender = MarkerSender(self._services.cache, self._services.broker_id, self.markers)
+        completion = Completion(sender, sender.exists, self._services.disk_pool.submit)
         maintenance = Maintenance(self._transaction_settings)
         return self._make_shards(
             TRANSACTIONS,
@@ -192,11 +195,6 @@ class Coordinators:
             abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
             expire_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],
         )
-
-    def _exists(self, topic: str, index: int) -> bool:
-        """Return False if the partition is known to be deleted, so that it needs no transaction marker."""
-        cache = self._services.cache
-        return cache.leader(topic, index) is not None or not cache.is_complete
 
     # --- callbacks for partitions that gain or lose leadership, on any thread
 

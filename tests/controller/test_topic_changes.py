@@ -98,7 +98,8 @@ def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(t
         eventually(lambda: services.replicas.holds("t", 0))
         partition = services.replicas.get("t", 0)
         assert partition.refusal(-1).code == Errors.NOT_ENOUGH_REPLICAS
-        partition.append([batch(b"before")], None)
+        partition.append([batch(b"before")], print)
+        eventually(lambda: partition.log.log_end_offset == 1)
         assert partition.log.high_watermark == 0
         services.controller.reassign("t", 0, [0])
         assert services.topics.state("t", 0) == PartitionState(0, 1, [0], services.topics.controller_epoch)

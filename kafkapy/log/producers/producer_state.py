@@ -170,8 +170,8 @@ class ProducerState:
     def __init__(self, expiration_ms: int) -> None:
         self._expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
-        # The state includes all records below this offset. Set by whoever changes the log, under its lock: an append
-        # and a roll to the new end, a failed append to -1 so that the state is rebuilt.
+        # The state includes all records below this offset. Appends and rolls set it to the log's end, under its lock; a
+        # failed append sets -1, so that the state is rebuilt.
         self.end_offset = 0
         self.verifications = Verifications()
         # First offset of an open transaction -> producer id. Transactions begin at the end of the log, so the dict,

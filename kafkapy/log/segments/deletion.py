@@ -49,9 +49,10 @@ def mark_deleted(gone: Sequence[Segment], snapshots: SnapshotFiles, why: str) ->
 
 
 def remove_later(env: Environment, gone: Sequence[Segment], snapshots: Sequence[str], delay_ms: int) -> None:
-    """Remove the renamed files after the delay, without which another thread may remove them at once.
+    """Remove the renamed files after the delay. Without a delay, another thread may remove them before this returns.
 
-    So the segments must have left the list: whoever misses the file of a listed segment takes the directory offline.
+    The segments must have left the list: a reader or a flush that misses the file of a listed segment takes the log
+    directory offline.
     """
     if not gone:
         return

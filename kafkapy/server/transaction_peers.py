@@ -1,0 +1,79 @@
+"""The calls between brokers for transactions. Each goes to the broker that leads a partition in the metadata cache.
+
+This broker calls itself directly. It has no connections to other brokers yet, so a call for another broker returns an
+error after which the caller tries again. AddPartitionsToTxn and WriteTxnMarkers requests belong in these two places.
+Source: Kafka's AddPartitionsToTxnManager and TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkapy.coordinator.internal_topic_config import TRANSACTIONS
+from kafkapy.errors import Errors
+
+if TYPE_CHECKING:
+    from kafkapy.coordinator.transactions.completion import Markers
+    from kafkapy.coordinator.transactions.coordinator import TransactionCoordinator
+    from kafkapy.metadata.cache import MetadataCache
+
+TopicPartition = tuple[str, int]
+Done = Callable[[Mapping[TopicPartition, int]], None]
+
+
+class Verification:
+    """Asks transaction coordinators whether partitions were added to a transaction."""
+
+    def __init__(self, cache: MetadataCache, broker_id: int, coordinator: TransactionCoordinator) -> None:
+        self._cache = cache
+        self._broker_id = broker_id
+        self._coordinator = coordinator
+
+    def ask(
+        self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition], done: Done
+    ) -> None:
+        """Call `done` with a code for each partition, at once or on any thread. See TransactionCoordinator.verify."""
+        index = self._coordinator.shards.partition_for(transactional_id)
+        if _is_elsewhere(self._cache, self._broker_id, TRANSACTIONS, index):
+            done(dict.fromkeys(partitions, Errors.NOT_COORDINATOR))  # the place for AddPartitionsToTxn (verify_only)
+        else:
+            self._coordinator.verify(transactional_id, producer_id, epoch, partitions, done)
+
+
+class MarkerSender:
+    """Sends transaction markers to the leaders of the partitions, and says which partitions exist."""
+
+    def __init__(self, cache: MetadataCache, broker_id: int, local: Markers) -> None:
+        self._cache = cache
+        self._broker_id = broker_id
+        self._local = local
+
+    def exists(self, topic: str, index: int) -> bool:
+        """Return False if the partition is known to be deleted, so that it needs no transaction marker."""
+        return self._cache.leader(topic, index) is not None or not self._cache.is_complete
+
+    def write(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: Sequence[TopicPartition],
+        done: Done,
+    ) -> None:
+        """Write a marker to each partition. Call `done` with the codes, of a few partitions at a time, on any thread."""
+        here: list[TopicPartition] = []
+        elsewhere: list[TopicPartition] = []
+        for one in partitions:
+            (elsewhere if _is_elsewhere(self._cache, self._broker_id, *one) else here).append(one)
+        if here:
+            self._local.write(producer_id, epoch, coordinator_epoch, commit, here, done)
+        if elsewhere:
+            done(dict.fromkeys(elsewhere, Errors.NOT_LEADER_OR_FOLLOWER))  # the place for WriteTxnMarkers
+
+
+def _is_elsewhere(cache: MetadataCache, broker_id: int, topic: str, index: int) -> bool:
+    """Return True if another broker leads the partition, or no broker. False if the cache does not know it yet."""
+    leader = cache.leader(topic, index)
+    return leader is not None and leader.id != broker_id
