@@ -40,7 +40,7 @@ from kafkapy.server.coordinators import Coordinators
 from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.fetching.sessions import FetchSessionCache
 from kafkapy.server.identity import advertise, identify
-from kafkapy.server.log_start import LogStart
+from kafkapy.server.log_loading import LogLoading
 from kafkapy.server.metadata_store import StartError, metadata_directory, open_tree
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics.requests import RequestMeters
@@ -101,7 +101,7 @@ class BrokerServer:
         self._network: SocketServer | None = None
         self._metrics: MetricsPage | None = None
         self._logs: LogManager | None = None
-        self._log_start: LogStart | None = None
+        self._log_loading: LogLoading | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -155,7 +155,7 @@ class BrokerServer:
             from kafkapy.server.shared_cluster import SharedCluster
 
             self._shared = SharedCluster(services, tree, cluster, fence, self._fail)
-            self._shared.wait_for_place(ports.values())
+            self._shared.wait_for_other_brokers(ports.values())
         services.topics = TopicRegistry(tree, self._shared.unreadable if self._shared is not None else None, fence)
         services.consumer_offsets = ConsumerOffsets(tree)
         services.producer_ids = ProducerIds(
@@ -165,21 +165,21 @@ class BrokerServer:
         self._make_replicas(tree)
         if self._shared is not None:
             self._shared.complete_topics(self._controller)
-        self._log_start = LogStart(services, self._controller, self._fail)
+        self._log_loading = LogLoading(services, self._controller, self._fail)
         self._register(cluster, ports)
         logs.dirs.write_identity(services.broker_id, services.cluster_id, services.clock.time_ms())
         services.log_manager.start()
         broker_metrics.register(services)
         self._serve_metrics()
         network.start()
-        self._log_start.start()
+        self._log_loading.start()
         if self._shared is not None:
             self._shared.start(lambda: self._enter(cluster), lambda: self._stand_for_election(cluster, fence))
 
     def wait_until_loaded(self, timeout: float | None = None) -> bool:
         """Wait until every partition is served or has failed to load. Return False after a time-out or a stop."""
-        assert self._log_start is not None
-        return self._log_start.wait(timeout)
+        assert self._log_loading is not None
+        return self._log_loading.wait(timeout)
 
     def _serve_metrics(self) -> None:
         host, _, port = self.services.config.kafkapy_metrics_listen.rpartition(":")
@@ -307,8 +307,8 @@ class BrokerServer:
         if self._network is not None:
             self._network.stop_accepting()
             self.services.stopping = True
-            if self._log_start is not None:
-                self._log_start.stop()
+            if self._log_loading is not None:
+                self._log_loading.stop()
             if self._shared is not None:
                 self._shared.stop()
             if hasattr(self.services, "coordinators"):

@@ -40,7 +40,7 @@ class InternalTopics:
         self._services = services
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Then]] = {}
-        self._told: dict[str, str] = {}  # the last logged reason, by topic
+        self._logged: dict[str, str] = {}  # the last logged reason, by topic
 
     def partitions_of(self, topic: str) -> int:
         """Return the number of partitions that the settings give to the topic."""
@@ -93,9 +93,9 @@ class InternalTopics:
 
     def _warn(self, topic: str, error: KafkaError) -> None:
         """Log the error once: clients retry again and again."""
-        if self._told.get(topic) == error.message:
+        if self._logged.get(topic) == error.message:
             return
-        self._told[topic] = error.message
+        self._logged[topic] = error.message
         advice = f"; {_shape(topic).replicas} says how many" if error.code == Errors.INVALID_REPLICATION_FACTOR else ""
         log.error("topic %s cannot be made, and without it there is no coordinator: %s%s", topic, error.message, advice)
 

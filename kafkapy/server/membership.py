@@ -26,12 +26,12 @@ log = logging.getLogger("kafkapy.server.membership")
 
 # A dead broker's session time-out may be longer than this broker's, and ZooKeeper checks sessions only at intervals.
 _EXPIRY_MARGIN_S = 20.0
-_GLANCE_S = 0.5
+_POLL_S = 0.5
 _CONNECT_S = 2.0
 
 
 class Membership:
-    """Life cycle: construct, `wait_for_place`, `follow` (after the registration), `stop`."""
+    """Life cycle: construct, `wait_for_other_brokers`, `follow` (after the registration), `stop`."""
 
     def __init__(self, tree: Tree, cluster: ClusterRegistry, broker_id: int, where: str) -> None:
         """`where` is the address of ZooKeeper, for messages."""
@@ -39,18 +39,18 @@ class Membership:
         self._cluster = cluster
         self._broker_id = broker_id
         self._where = where
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._expired = threading.Event()
         self._stopped = False
         self._thread: Thread | None = None
         self._cancels = [tree.watch(path, self._note) for path in (paths.BROKER_IDS, paths.CONTROLLER)]
 
-    def wait_for_place(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
+    def wait_for_other_brokers(self, session_timeout_s: float, own_ports: Collection[int]) -> None:
         """Wait until no broker and no controller is registered. Raise StartError if one is alive, or remains."""
         deadline = time.monotonic() + session_timeout_s + _EXPIRY_MARGIN_S
         is_logged = False
         while True:
-            self._news.clear()
+            self._changed.clear()
             present = self._cluster.broker_ids()
             if not present and self._cluster.controller_id() == NO_CONTROLLER:
                 return
@@ -73,7 +73,7 @@ class Membership:
                     self._where,
                     left,
                 )
-            self._news.wait(_GLANCE_S)
+            self._changed.wait(_POLL_S)
 
     def follow(
         self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]
@@ -95,23 +95,23 @@ class Membership:
         for cancel in self._cancels:
             cancel()
         self._stopped = True
-        self._news.set()
+        self._changed.set()
         if self._thread is not None:
             self._thread.join()
 
     def _note(self, event: Event) -> None:
-        self._news.set()
+        self._changed.set()
 
     def _session_expired(self) -> None:
         self._expired.set()
-        self._news.set()
+        self._changed.set()
 
     def _run(self, register: Callable[[], None], elect: Callable[[], None], on_failure: Callable[[str], None]) -> None:
         others: set[int] = set()
         in_doubt = False  # a call failed, but ZooKeeper may have executed it
         while True:
-            self._news.wait()
-            self._news.clear()
+            self._changed.wait()
+            self._changed.clear()
             if self._stopped:
                 return
             expired = self._expired.is_set()
@@ -132,8 +132,8 @@ class Membership:
                 in_doubt = True
                 if expired:
                     self._expired.set()
-                time.sleep(_GLANCE_S)
-                self._news.set()
+                time.sleep(_POLL_S)
+                self._changed.set()
             now = set(self._cluster.broker_ids()) - {self._broker_id}
             for broker_id in sorted(now - others):
                 log.error("%s", self._taken(broker_id, "an address of its own"))

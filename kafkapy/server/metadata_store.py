@@ -12,7 +12,7 @@ from kafkapy.log.manager import LogManager
 from kafkapy.metadata import paths
 from kafkapy.metadata.local.tree import FILE_NAME, LocalTree
 from kafkapy.metadata.tree import Tree
-from kafkapy.server.unadopted import why_not_ours
+from kafkapy.server.unadopted import why_not_usable
 
 if TYPE_CHECKING:
     from kafkapy.server.config.broker_config import BrokerConfig
@@ -39,7 +39,7 @@ def _embedded(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exce
         raise StartError(f"the metadata is kept in {first}, the first of log.dirs: {offline[first]}")
     path = first / FILE_NAME
     if not path.exists() or not path.stat().st_size:  # an empty file was never filled, or has lost its content
-        reason = why_not_ours(config.log_dirs, logs.dirs)
+        reason = why_not_usable(config.log_dirs, logs.dirs)
         if reason is not None:
             raise StartError(reason)
     shortage = next(one.env.shortage for one in logs.dirs.opened if one.path == first)

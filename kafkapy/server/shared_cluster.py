@@ -20,7 +20,8 @@ log = logging.getLogger("kafkapy.server.membership")
 
 
 class SharedCluster:
-    """Life cycle: construct, `wait_for_place`, `complete_topics` (once there is a controller), `start`, `stop`."""
+    """Life cycle: construct, `wait_for_other_brokers`, `complete_topics` (once there is a controller), `start`,
+    `stop`."""
 
     def __init__(
         self,
@@ -37,9 +38,9 @@ class SharedCluster:
         self._changes: OutsideChanges | None = None
         self._membership = Membership(tree, cluster, services.broker_id, services.config["zookeeper.connect"])
 
-    def wait_for_place(self, own_ports: Collection[int]) -> None:
+    def wait_for_other_brokers(self, own_ports: Collection[int]) -> None:
         """Wait until no other broker is registered. Raise StartError if one is alive, or remains."""
-        self._membership.wait_for_place(self._services.config["zookeeper.session.timeout.ms"] / 1000, own_ports)
+        self._membership.wait_for_other_brokers(self._services.config["zookeeper.session.timeout.ms"] / 1000, own_ports)
 
     def unreadable(self, name: str, error: ValueError) -> None:
         """Log that a topic is not served because its node cannot be read."""

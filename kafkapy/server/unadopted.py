@@ -14,7 +14,7 @@ from kafkapy.metadata.local.tree import FILE_NAME
 EXPORTED = f"{FILE_NAME}.exported"
 
 
-def why_not_ours(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
+def why_not_usable(log_dirs: Sequence[Path], dirs: LogDirs) -> str | None:
     """Return None if a new tree may be created in the first directory, otherwise why not, and what to do."""
     first = log_dirs[0].absolute()
     if (first / EXPORTED).exists():

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kafkapy.server.logs")
 
 
-class LogStart:
+class LogLoading:
     """Life cycle: construct (lists the logs; from then on requests for partitions get a response), `start`, `stop`."""
 
     def __init__(self, services: Services, controller: TopicController, on_failure: Callable[[str], None]) -> None:
