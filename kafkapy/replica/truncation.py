@@ -41,8 +41,8 @@ def truncation(leader: EpochEnd, own: EpochEnd, log_end: int) -> tuple[int, bool
     """Return (the offset to truncate to, whether the logs agree then) after a response that names a diverging epoch.
 
     `own` is the end of the largest epoch up to `leader.epoch` in this log, (-1, -1) if there is none. If this log does
-    not know the leader's epoch, records of its own smaller epoch may differ as well. So it cuts to the end of that epoch
-    and fetches again, with that epoch; this may repeat (KIP-279).
+    not know the leader's epoch, records of its own smaller epoch may differ as well. So it cuts to the end of that
+    epoch and fetches again, with that epoch; this may repeat (KIP-279).
     """
     if own.epoch == UNDEFINED:
         return min(leader.end_offset, log_end), True

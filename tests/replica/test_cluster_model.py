@@ -1,4 +1,4 @@
-"""The rules for the ISR, the high watermark and truncation keep what was committed, and the model notices broken ones."""
+"""The rules for the ISR, the high watermark and truncation keep committed records; the model notices broken rules."""
 
 import os
 from typing import Any
