@@ -66,7 +66,6 @@ def validate(
     after_max_ms: int,
     compact: bool,
     target_codec: int,
-    zstd_allowed: bool,
     max_message_bytes: int,
     plain_only: bool = False,
     of_client: bool = True,

@@ -181,6 +181,7 @@ class LogConfig:
 
     __slots__ = (
         *(name.replace(".", "_") for name in TOPIC_KEYS),
+        "max_segment_ms",
         "overridden",
         "protocol_version",
         "record_magic",
@@ -244,6 +245,8 @@ class LogConfig:
             self.message_timestamp_before_max_ms = difference
         if self.message_timestamp_after_max_ms == LONG_MAX:
             self.message_timestamp_after_max_ms = difference
+        # The age at which the active segment rolls; in a compacted log never above max.compaction.lag.ms.
+        self.max_segment_ms = min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
         self.overridden = overridden
         self.values = merged
         self.protocol_version = protocol_version
@@ -327,11 +330,6 @@ class LogConfig:
         """Return the level for compression_type, None if it has no level."""
         level: int | None = self.values.get(f"compression.{self.compression_type}.level")
         return level
-
-    @property
-    def max_segment_ms(self) -> int:
-        """Return the age at which the active segment rolls; in a compacted log never above max.compaction.lag.ms."""
-        return min(self.max_compaction_lag_ms, self.segment_ms) if self.compact else self.segment_ms
 
     def random_segment_jitter(self) -> int:
         """Return the milliseconds to subtract from max_segment_ms for one segment."""

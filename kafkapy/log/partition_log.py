@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkapy._ext.entry_walk import any_older
-from kafkapy._ext.validation import ValidatedBatch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log import names
-from kafkapy.log.append.appender import Verdict, append_batches, would_wait
+from kafkapy.log.append.appender import Append, Verdict
 from kafkapy.log.append.rules import Records, rules_of
 from kafkapy.log.config import LogConfig
 from kafkapy.log.directories import partition_metadata
@@ -228,7 +227,7 @@ class PartitionLog:
 
     def appended_locked(self, first_offset: int, position: int, end_offset: int) -> None:
         """Let readers see the records from `first_offset`, at `position` of the active segment, to `end_offset`."""
-        segment = self.segments.active
+        segment = self.end[1]
         self.segments.remember(first_offset, (segment, position))
         self.end = (end_offset, segment, segment.size)
         if self.env.shortage.lasts:
@@ -412,49 +411,41 @@ class PartitionLog:
     # --- append
 
     def append(
-        self,
-        sets: Sequence[Records],
-        leader_epoch: int,
-        *,
-        long: bool | None = None,
-        blocking: bool = True,
-        flush: bool = True,
+        self, sets: Sequence[Records], leader_epoch: int, *, blocking: bool = True, flush: bool = True
     ) -> list[Verdict] | Busy:
         """Append record sets, each of one batch, and return a verdict for each, in order.
 
         The views must be writable, as offsets and, with LogAppendTime, timestamps are written into them. They are not
-        needed after the call. `long`: the result of `is_long_work`, if the caller has it. With `blocking=False`,
-        returns BUSY without any change if the lock is taken, the work is long, or a new segment, a new leader epoch or
-        a flush is due; only after a race or with unusual timestamps may such a call still create a segment. With
-        `flush=False`, the caller must call `flush` before it responds to producers if `is_flush_due`. Raises
-        LogDirFailure; every other refusal is a verdict.
+        needed after the call. With `blocking=False`, returns BUSY without any change if the lock is taken, the work is
+        long (see `is_long_work`), or a new segment, a new leader epoch or a flush is due; only after a race or with
+        unusual timestamps may such a call still create a segment. With `flush=False`, the caller must call `flush`
+        before it responds to producers if `is_flush_due`. Raises LogDirFailure; every other refusal is a verdict.
         """
-        self.env.check()
+        if self.env.failure is not None:
+            self.env.check()
         now_ms = self.clock.time_ms()
         rules = self.rules
-        if not blocking and (
-            (self.is_long_work(sets) if long is None else long)
-            or rules.older
-            or self.lock.locked()
-            or would_wait(self, sets, leader_epoch, now_ms)
-        ):
+        append = Append(self, sets, leader_epoch, now_ms, now_ms if rules.stamps else -1)
+        if not blocking and (self.is_long_work(sets) or self.lock.locked() or append.would_wait()):
             return BUSY
-        verdicts: list[Verdict] = []
-        append_time = now_ms if rules.stamps else -1
+        verdicts = append.verdicts
         try:
-            for batches in rules.validate_all(sets, now_ms):
+            while len(verdicts) < len(sets):
+                batches = rules.validate(sets, len(verdicts), now_ms)
                 # Another thread may have taken the lock during the validation. Then a non-blocking call returns BUSY,
                 # and its caller repeats the call. Two cases wait for the lock instead: sets whose timestamps were
-                # already overwritten (LogAppendTime) cannot be validated twice, and after a first group was appended
-                # BUSY would be wrong, as something has happened.
+                # already overwritten (LogAppendTime) cannot be validated twice, and after a first write BUSY would be
+                # wrong, as something has happened.
                 if not self.lock.acquire(blocking=blocking or rules.stamps or bool(verdicts)):
                     return BUSY
                 try:
-                    group = sets[len(verdicts) :] if verdicts else sets
-                    verdicts += self._append_locked(batches, group, leader_epoch, now_ms, append_time)
+                    self.check_writer(leader_epoch)
+                    append.write(batches)
+                except OSError as error:
+                    raise self.disk_error(f"appending to {self.name}", error) from error
                 finally:
                     self.lock.release()
-                batches.clear()
+                batches.clear()  # before the next ones are validated: they may take much memory
         except LogDirFailure:
             raise
         except KafkaError as refusal:
@@ -476,22 +467,6 @@ class PartitionLog:
     def is_flush_due(self) -> bool:
         """Return True if acknowledgements must wait for a flush: at least flush.messages records are not flushed."""
         return self.end[0] - self.recovery_point >= self.config.flush_messages
-
-    def _append_locked(
-        self,
-        batches: list[ValidatedBatch | KafkaError],
-        sets: Sequence[Records],
-        leader_epoch: int,
-        now_ms: int,
-        append_time: int,
-    ) -> list[Verdict]:
-        self.check_writer(leader_epoch)
-        try:
-            if leader_epoch != self.leader_epochs.latest_epoch and self.config.record_magic >= 2:
-                self.leader_epochs.assign(leader_epoch, self.end[0])
-            return append_batches(self, batches, sets, leader_epoch, now_ms, append_time)
-        except OSError as error:
-            raise self.disk_error(f"appending to {self.name}", error) from error
 
     # --- read
 

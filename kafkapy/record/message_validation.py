@@ -37,7 +37,6 @@ class Rules(NamedTuple):
     compact: bool
     target_codec: int
     target_level: int | None
-    zstd_allowed: bool
     max_message_bytes: int
     max_decompressed: int
 
@@ -103,7 +102,6 @@ def _validate_for_old_topic(buffer: Buffer, target_magic: int, rules: Rules) -> 
         after_max_ms=rules.after_max_ms,
         compact=rules.compact,
         target_codec=-1,
-        zstd_allowed=rules.zstd_allowed,
         max_message_bytes=rules.max_message_bytes,
         plain_only=True,
     )

@@ -7,7 +7,7 @@ message formats 0 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ class RecordError(KafkaError):
 class Validator:
     """Validates records for a topic. The settings are processed once, not for every batch."""
 
-    __slots__ = ("_any_magic", "_of_client", "_old", "_pack", "_settings", "_target_magic", "_unpack")
+    __slots__ = ("_any_magic", "_format_2", "_old", "_target_magic")
 
     def __init__(
         self,
@@ -52,10 +52,9 @@ class Validator:
         max_decompressed: int = MAX_DECOMPRESSED,
         target_magic: int = 2,
         any_magic: bool = False,
-        of_client: bool = True,
     ) -> None:
         """See `validate` for the settings."""
-        self._settings: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "timestamp_type": timestamp_type,
             "before_max_ms": before_max_ms,
             "after_max_ms": after_max_ms,
@@ -63,37 +62,27 @@ class Validator:
             "target_codec": target_codec,
             "max_message_bytes": max_message_bytes,
         }
-        self._old = {**self._settings, "target_level": target_level, "max_decompressed": max_decompressed}
+        self._format_2: Callable[..., ValidatedBatch] = partial(
+            _validate, decompress=partial(_unpack, max_decompressed), compress=partial(_pack, target_level), **settings
+        )
+        self._old = {**settings, "target_level": target_level, "max_decompressed": max_decompressed}
         self._target_magic = target_magic
         self._any_magic = any_magic
-        self._of_client = of_client
-        self._unpack = partial(_unpack, max_decompressed)
-        self._pack = partial(_pack, target_level)
 
-    def __call__(
-        self, buffer: bytes | bytearray | memoryview, now_ms: int, zstd_allowed: bool = True
-    ) -> ValidatedBatch:
+    def __call__(self, buffer: bytes | bytearray | memoryview, now_ms: int, of_client: bool = True) -> ValidatedBatch:
         try:
             if self._target_magic != 2 or (self._any_magic and len(buffer) > _AT_MAGIC and buffer[_AT_MAGIC] < 2):
                 from kafkapy.record.message_validation import Rules, validate_any
 
-                rules = Rules(now_ms=now_ms, zstd_allowed=zstd_allowed, **self._old)
+                rules = Rules(now_ms=now_ms, **self._old)
                 return validate_any(buffer, self._target_magic, self._any_magic, rules)
-            return _validate(
-                buffer,
-                self._unpack,
-                self._pack,
-                now_ms=now_ms,
-                zstd_allowed=zstd_allowed,
-                of_client=self._of_client,
-                **self._settings,
-            )
+            return self._format_2(buffer, now_ms=now_ms, of_client=of_client)
         except InvalidBatch as reason:
             raise RecordError(reason.code, reason.message, reason.record_errors) from None
 
 
 def validate(
-    buffer: bytes | bytearray | memoryview, *, now_ms: int, zstd_allowed: bool = True, **settings: Any
+    buffer: bytes | bytearray | memoryview, *, now_ms: int, of_client: bool = True, **settings: Any
 ) -> ValidatedBatch:
     """Validate the records for one partition: exactly one batch of format 2. Raises RecordError.
 
@@ -108,15 +97,14 @@ def validate(
     compact: True if every record needs a key.
     target_codec: the topic's codec, -1 for "producer". If it differs from the batch's, the batch is rebuilt and
         compressed with target_level.
-    zstd_allowed: False for produce requests before version 7.
     max_message_bytes: -1 for no limit.
     max_decompressed: the limit for the decompressed bytes.
     target_magic: the topic's message format; records of another format are converted.
     any_magic: True for requests before version 3, which need not have format 2.
-    of_client: False for a coordinator's batches, which may be control batches, and have a producer id without a
+    of_client: False for this broker's own batches, which may be control batches, and have a producer id without a
         sequence.
     """
-    return Validator(**settings)(buffer, now_ms, zstd_allowed)
+    return Validator(**settings)(buffer, now_ms, of_client)
 
 
 def _unpack(max_decompressed: int, codec: int, payload: memoryview) -> Iterator[bytes]:

@@ -100,7 +100,8 @@ class ReplicaManager:
                 if self._is_known(topic, index):
                     code = Errors.NOT_LEADER_OR_FOLLOWER
                 raise KafkaError(code, f"this broker has no partition {topic}-{index}")
-        partition.check_there()
+        if partition.gone is not None:
+            partition.check_there()
         return partition
 
     def _find(self, topic: str, index: int) -> Partition | None:

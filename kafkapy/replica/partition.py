@@ -88,29 +88,27 @@ class Partition:
 
     # --- appends
 
-    def append(self, sets: Sequence[Records], done: Callable[[list[Verdict]], None] | None) -> list[Verdict] | None:
+    def append(self, sets: Sequence[Records], done: Callable[[list[Verdict]], None]) -> list[Verdict] | None:
         """Append record sets, each with a verdict of its own. The caller has checked `refusal` before.
 
         Returns the verdicts if the append need not wait. Otherwise returns None, keeps the views, and calls
-        `done(verdicts)` on a pool thread later. With `done=None` the call waits instead (never on a network thread).
+        `done(verdicts)` on a pool thread later.
         """
         if self.gone is not None:
             return [self.gone] * len(sets)
-        if done is None:
-            return self._append_waiting(sets)
-        long = self.log.is_long_work(sets)
         try:
-            if not (long or self._queue.busy or self._stall.stalled):
-                verdicts = self.log.append(sets, self.leader_epoch, long=False, blocking=False, flush=False)
+            if not (self._queue.busy or (self._stall.stalled and self._stall.lasts())):
+                verdicts = self.log.append(sets, self.leader_epoch, blocking=False, flush=False)
                 if not isinstance(verdicts, Busy):
-                    self._observe(sets)
+                    if self.log.write_seconds > self._stall.threshold:
+                        self._observe(sets)
                     end = self._end_without_flush()
                     if end is None:
                         self._queue.put_written(sets, verdicts, done)
                         return None
                     self._advance(end)
                     return verdicts
-            self._queue.put(sets, done, long=long)
+            self._queue.put(sets, done, long=self.log.is_long_work(sets))
         except KafkaError as refusal:  # the log directory has failed, or the pool has no thread
             return [refusal] * len(sets)
         return None
@@ -178,14 +176,6 @@ class Partition:
         elif self._waits.pending:
             self._waits.advance(self.log.high_watermark, self._isr_error())
 
-    def _append_waiting(self, sets: Sequence[Records]) -> list[Verdict]:
-        if self.gone is not None:
-            return [self.gone] * len(sets)
-        verdicts, to_flush = self._write(sets, self.log.is_long_work(sets))
-        if to_flush:
-            self._flush()
-        return verdicts
-
     def _write(self, sets: Sequence[Records], long: bool) -> tuple[list[Verdict], bool]:
         """Append, and return the verdicts and whether a flush is needed before producers get their responses."""
         if self.gone is not None:
@@ -233,7 +223,7 @@ class Partition:
         """Return the log end offset if records up to it may be acknowledged, None if they need a flush first."""
         # The end is read first: records that another thread appends before `is_flush_due` is read may need a flush,
         # and are then not below this end.
-        end = self.log.log_end_offset
+        end = self.log.end[0]
         return None if self.log.is_flush_due else end
 
     def _advance(self, end: int) -> None:

@@ -17,28 +17,26 @@ SECONDS_A_BYTE = 20e-9
 class StallMonitor:
     """Watches the writes to one log directory.
 
-    A write is slow if it takes more than `threshold` seconds. `stalled` stays True until `calm` seconds have passed
-    without a slow write. `stalls` counts all slow writes, also single ones.
+    A write is slow if it takes more than `threshold` seconds. `stalled` becomes True at the second slow write in short
+    order; ask `lasts` then, which resets it when `calm` seconds have passed without a slow write. `stalls` counts all
+    slow writes, also single ones.
     """
 
-    __slots__ = ("_suspect_until", "_until", "calm", "stalls", "threshold")
+    __slots__ = ("_suspect_until", "_until", "calm", "stalled", "stalls", "threshold")
 
     def __init__(self, threshold: float, calm: float = 0.05) -> None:
         self.threshold = threshold
         self.calm = calm
         self.stalls = 0
+        self.stalled = False
         self._until = 0.0
         self._suspect_until = float("-inf")
 
-    @property
-    def stalled(self) -> bool:
-        return self._until > 0.0 and self._still()
-
-    def _still(self) -> bool:
-        if time.monotonic() < self._until:
-            return True
-        self._until = 0.0
-        return False
+    def lasts(self) -> bool:
+        """Return True while a stall lasts."""
+        if self.stalled and time.monotonic() >= self._until:
+            self.stalled = False
+        return self.stalled
 
     def observe(self, seconds: float, size: int) -> None:
         """Note that a write of `size` bytes took `seconds`."""
@@ -46,5 +44,6 @@ class StallMonitor:
             self.stalls += 1
             now = time.monotonic()
             if now - seconds <= self._suspect_until:
-                self._until = now + self.calm
+                self._until = now + self.calm  # before `stalled`, which other threads reset when this is over
+                self.stalled = True
             self._suspect_until = now + self.calm

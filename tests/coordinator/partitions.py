@@ -12,6 +12,7 @@ from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import Clock, ManualClock
 from kafkapy.runtime.scheduler import Scheduler
+from tests.harness.appends import AtOnce
 
 TOPIC = "__consumer_offsets"
 
@@ -41,7 +42,7 @@ def lead(
         leader_epoch=0,
         replicas=replicas,
         isr=isr,
-        append_pool=pool,
+        append_pool=pool or AtOnce(),
         stall=StallMonitor(10.0),
         timer=timer,
         on_append=lambda _: None,

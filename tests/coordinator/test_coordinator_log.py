@@ -18,6 +18,7 @@ from kafkapy.replica.partition import Partition
 from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.disk_pool import PoolStopped
 from tests.coordinator.partitions import lead
+from tests.harness.appends import append_to
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "kafka-3.9.1-v2" / "data"
 
@@ -49,7 +50,7 @@ def test_batches_are_byte_for_byte_kafkas(tmp_path: Path, name: str) -> None:
         if header.is_control:  # not a coordinator's of records: it comes to the partition as a marker
             batch = bytearray(expected[header.position : header.next_position])
             batch[:8] = bytes(8)
-            partition.append([OwnBatch(batch)], None)
+            append_to(partition, [OwnBatch(batch)])
         else:
             records = records_of(expected, header)
             clock.set_time_ms(records[0].timestamp)

@@ -21,6 +21,7 @@ from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.timer import Timer
 from tests.coordinator.key_values import KeyValues
 from tests.coordinator.partitions import lead
+from tests.harness.appends import append_to
 
 BLOCK = 1 << 16
 
@@ -40,7 +41,7 @@ def shard_of(partition: Partition) -> Shard[KeyValues]:
 
 def put(partition: Partition, key: str, value: str) -> None:
     batch = build([(1, key.encode(), value.encode(), ())])
-    partition.append([memoryview(bytearray(batch))], None)
+    append_to(partition, [memoryview(bytearray(batch))])
 
 
 def loaded(partition: Partition, block: int = BLOCK) -> Shard[KeyValues]:
@@ -91,7 +92,7 @@ def test_old_message_formats_are_read(tmp_path: Path) -> None:
 
 def test_markers_are_passed_to_the_machine(partition: Partition) -> None:
     batch = marker_batch(7, 0, commit=True, coordinator_epoch=0, timestamp=1)
-    partition.append([OwnBatch(batch)], None)
+    append_to(partition, [OwnBatch(batch)])
     assert loaded(partition).machine.seen == ["control at 0", "loaded"]
 
 

@@ -18,6 +18,7 @@ from kafkapy.runtime.clock import ManualClock
 from kafkapy.runtime.timer import Timer
 from tests.coordinator.key_values import KeyValues, put
 from tests.coordinator.partitions import TOPIC, lead
+from tests.harness.appends import append_to
 
 
 class Broker:
@@ -110,7 +111,7 @@ def code_of(shards: Shards[KeyValues], key: str) -> int:
 def written(directory: Path, index: int) -> Partition:
     """A partition with something in it, so that its load takes a turn of the queue."""
     partition = lead(directory, index=index)
-    partition.append([memoryview(bytearray(build([(1, b"key", b"value", ())])))], None)
+    append_to(partition, [memoryview(bytearray(build([(1, b"key", b"value", ())])))])
     return partition
 
 

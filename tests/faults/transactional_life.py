@@ -23,6 +23,7 @@ from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.control import COMMIT, control_record_of
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
+from tests.harness.appends import append_to
 from tests.harness.power_cut import RecordingFiles
 
 OUT, SOURCE, GROUP = "out", "source", "copiers"
@@ -146,7 +147,7 @@ class TransactionalLife:
                 producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=sequence, transactional=True
             )
         )
-        (verdict,) = self._services.replicas.get(*at).append([memoryview(batch)], None) or ()
+        (verdict,) = append_to(self._services.replicas.get(*at), [memoryview(batch)])
         assert not isinstance(verdict, KafkaError), verdict
 
     def _commit_offset(self, name: str, producer: Producer, at: TopicPartition, one: Transaction) -> None:

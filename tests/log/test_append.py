@@ -8,6 +8,7 @@ import pytest
 from kafkapy._ext.batch import iter_batches
 from kafkapy._ext.record_writer import coordinator_batch
 from kafkapy.errors import Errors, KafkaError
+from kafkapy.log.append import rules as append_rules
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import BUSY, AppendResult
@@ -521,3 +522,17 @@ def test_the_first_append_after_a_start_is_not_one_for_a_network_thread(tmp_path
     assert files.log == []
     assert log.append([batch("b")], 0)[0].base_offset == 1
     assert log.append([batch("c")], 0, blocking=False)[0].base_offset == 2
+
+
+def test_sets_that_were_not_written_for_lack_of_space_are_not_written_with_those_after_them(tmp_path, monkeypatch):
+    """Rebuilt sets are appended one after the other when they are large."""
+    monkeypatch.setattr(append_rules, "MOST_HELD", 1)
+    files = FailingFiles(only={"write"})
+    log = Bench(tmp_path, files=files, compression_type="gzip").load()
+    log.assign_leader_epoch(0)
+    files.fail_at = files.count + 1
+    refused, *others = log.append([idempotent("a"), batch("b"), idempotent("c", sequence=1)], 0)
+    assert refused.code == Errors.KAFKA_STORAGE_ERROR
+    assert [one.base_offset for one in others] == [0, 1]
+    assert values_of(log) == [(0, b"b"), (1, b"c")]
+    assert [one.last_sequence for one in log.active_producers()] == [1]

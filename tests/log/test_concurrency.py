@@ -129,10 +129,10 @@ def test_an_append_that_may_not_wait_does_not_though_the_lock_is_taken_while_it_
     rules = log.rules
 
     class TakenMeanwhile(AppendRules):
-        def validate_all(self, *arguments):
-            for group in super().validate_all(*arguments):
-                log.lock.acquire()
-                yield group
+        def validate(self, *arguments):
+            batches = super().validate(*arguments)
+            log.lock.acquire()
+            return batches
 
     log.rules = TakenMeanwhile(bench.config, bench.env.max_decompressed)
     assert log.append(sets, 0, blocking=False) is BUSY

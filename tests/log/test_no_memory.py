@@ -3,7 +3,6 @@
 import pytest
 
 from kafkapy.errors import Errors
-from kafkapy.log.append import appender
 from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.failures import LogDirFailure
 from kafkapy.log.indexes.offset_index import OffsetIndex
@@ -107,15 +106,11 @@ def test_a_marker_for_which_memory_runs_out_leaves_the_transaction_open(tmp_path
 def test_a_coordinators_append_for_which_memory_runs_out_has_never_been(tmp_path, monkeypatch):
     log = Bench(tmp_path, **SETTINGS).load()
     log.assign_leader_epoch(0)
-    for value in "ab":  # the second one is appended by _append_plain
+    for value in "ab":
         log.append([OwnBatch(batch(value))], 0)
     with monkeypatch.context() as patch:
-        plain = []
-        real = appender._append_plain
-        patch.setattr(appender, "_append_plain", lambda *arguments: plain.append(1) or real(*arguments))
         NoMemory(patch, Segment, "appended")
         assert refused(log.append([OwnBatch(batch("no"))], 0, blocking=False))
-        assert plain
     assert log.append([OwnBatch(batch("c"))], 0, blocking=False)[0].base_offset == 2
     assert values_of(log) == [(0, b"a"), (1, b"b"), (2, b"c")]
 

@@ -453,7 +453,6 @@ def test_the_rules_of_format_2_hold_for_topics_of_old_formats(magic):
     refused(broken, Errors.CORRUPT_MESSAGE, "checksum", magic)
     refused(produced(2, [(5, b"k", b"v")]), Errors.INVALID_TIMESTAMP, "is not within", magic, before_max_ms=10)
     refused(produced(2, [(NOW, None, b"v")]), Errors.INVALID_RECORD, "without a key", magic, compact=True)
-    refused(produced(2, codec=4), Errors.UNSUPPORTED_COMPRESSION_TYPE, "version 7", magic, zstd_allowed=False)
 
 
 def test_requests_of_version_3_and_later_hold_format_2_only():

@@ -285,12 +285,6 @@ def test_unknown_codecs_are_refused(codec):
     refused(with_field(produced(), ATTRIBUTES, codec), Errors.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
 
 
-def test_zstd_is_refused_where_the_request_is_too_old_for_it():
-    data = produced(codec=compression.ZSTD)
-    refused(data, Errors.UNSUPPORTED_COMPRESSION_TYPE, "version 7", zstd_allowed=False)
-    validate(produced(codec=compression.LZ4), now_ms=NOW, zstd_allowed=False)
-
-
 # What is refused: the records
 
 
@@ -395,7 +389,6 @@ def walk_in_pieces(data, cuts):
             after_max_ms=NOW,
             compact=True,
             target_codec=-1,
-            zstd_allowed=True,
             max_message_bytes=-1,
         )
     except validation.InvalidBatch as error:

@@ -10,6 +10,7 @@ from kafkapy.record.control import marker_batch
 from kafkapy.replica.fetch import DelayedFetch, FetchPlan
 from kafkapy.replica.partition import READ_COMMITTED, Partition
 from kafkapy.replica.stall import StallMonitor
+from tests.harness.appends import AtOnce, append_to
 from tests.log.support import NOW, Bench, Files, idempotent
 
 
@@ -46,13 +47,13 @@ def partition(tmp_path, disk):
     bench = Bench(tmp_path, files=disk, segment_bytes=1000, index_interval_bytes=1, segment_ms=1 << 40)
     log = bench.load()
     partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(9.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(9.0), on_append=lambda _: None
     )
     for number in range(20):
         data = idempotent("x" * 50, producer_id=number, transactional=True)
-        partition.append([data], None)
+        append_to(partition, [data])
         marker = marker_batch(number, 0, commit=False, coordinator_epoch=0, timestamp=NOW)
-        partition.append([OwnBatch(marker)], None)
+        append_to(partition, [OwnBatch(marker)])
     bench.scheduler.run_all()
     assert len(list(log.segments)) > 3
     yield partition
@@ -101,12 +102,12 @@ def test_at_the_tail_the_index_is_in_memory(partition, disk):
 
 def test_a_reader_beyond_an_open_transaction_waits_and_one_beyond_the_end_does_not(partition):
     """It has read without waiting for commits before, or its group has."""
-    partition.append([idempotent("open", producer_id=99, transactional=True)], None)
-    partition.append([idempotent("behind", producer_id=98)], None)
+    append_to(partition, [idempotent("open", producer_id=99, transactional=True)])
+    append_to(partition, [idempotent("behind", producer_id=98)])
     assert (partition.log.last_stable_offset, partition.log.log_end_offset) == (40, 42)
     for offset, is_over in ((39, True), (40, False), (41, False), (42, False), (43, True)):
         waiting = DelayedFetch(plan(partition, offset, 1 << 20), lambda: None, lambda: False)
         assert waiting.try_complete() == is_over, offset
     marker = marker_batch(99, 0, commit=True, coordinator_epoch=0, timestamp=NOW)
-    partition.append([OwnBatch(marker)], None)
+    append_to(partition, [OwnBatch(marker)])
     assert DelayedFetch(plan(partition, 41, 1 << 20), lambda: None, lambda: False).try_complete()

@@ -10,6 +10,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.record.batch import build
 from kafkapy.replica.high_watermark import ReplicationWaits, advanced, effective_min_isr
 from tests.coordinator.partitions import lead
+from tests.harness.appends import append_to
 
 offsets = st.integers(0, 100)
 
@@ -101,14 +102,14 @@ def wait(partition, offset):
 def test_one_replica_is_enough_at_once(tmp_path):
     partition = lead(tmp_path, min_insync_replicas=2)
     assert partition.refusal(-1) is None
-    (verdict,) = partition.append([batch()], None)
+    (verdict,) = append_to(partition, [batch()])
     assert partition.log.high_watermark == 1
     assert wait(partition, verdict.last_offset + 1) == [None]
 
 
 def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
     partition, timer = replicated(tmp_path)
-    partition.append([batch(), batch()], None)
+    append_to(partition, [batch(), batch()])
     assert partition.log.high_watermark == 0
     first, second = wait(partition, 1), wait(partition, 2)
     partition.follower_at(1, 2)
@@ -121,7 +122,7 @@ def test_an_append_waits_for_every_follower_that_is_in_sync(tmp_path):
 
 def test_one_that_is_not_in_sync_is_not_waited_for(tmp_path):
     partition, _ = replicated(tmp_path, isr=(0, 2))
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     partition.follower_at(1, 0)
     partition.follower_at(2, 1)
     assert wait(partition, 1) == [None]
@@ -134,13 +135,13 @@ def test_below_the_minimum_nothing_is_appended_nor_shown(tmp_path):
     assert refusal.code == Errors.NOT_ENOUGH_REPLICAS
     assert "the ISR of __consumer_offsets-0 is [0] and min.insync.replicas is 2" in refusal.message
     assert partition.refusal(1) is None
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     assert partition.log.high_watermark == 0
 
 
 def test_an_isr_that_shrank_after_the_append_is_told_apart(tmp_path):
     partition, _ = replicated(tmp_path, min_insync_replicas=2)
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     outcome = wait(partition, 1)
     partition.set_replicas((0, 1, 2), (0,))
     partition.log.advance_high_watermark(1, 0)  # the followers had the record before they fell behind
@@ -150,7 +151,7 @@ def test_an_isr_that_shrank_after_the_append_is_told_apart(tmp_path):
 
 def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
     partition, timer = replicated(tmp_path)
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     outcome = wait(partition, 1)
     (entry,) = timer.entries
     assert entry.delay_s == 5.0
@@ -164,7 +165,7 @@ def test_the_time_out_leaves_the_records_in_the_log(tmp_path):
 
 def test_who_waits_is_told_when_the_partition_ends(tmp_path):
     partition, _ = replicated(tmp_path)
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     before = wait(partition, 1)
     partition.remove(KafkaError(Errors.NOT_LEADER_OR_FOLLOWER))
     after = wait(partition, 1)

@@ -16,6 +16,7 @@ from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.scheduler import Scheduler
+from tests.harness.appends import append_to
 
 
 class Replicas:
@@ -41,7 +42,7 @@ class Replicas:
             on_append=self.woken.append,
         )
         data = build([(-1, None, b"v", [])], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
-        partition.append([memoryview(bytearray(data))], None)
+        append_to(partition, [memoryview(bytearray(data))])
         return partition
 
     def get(self, topic, index):

@@ -14,6 +14,7 @@ from kafkapy.replica.partition import Partition
 from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.server.fetching.session import FetchPartition
+from tests.harness.appends import append_to
 from tests.log.support import Bench, batch
 
 
@@ -30,7 +31,7 @@ def partition_of(tmp_path):
             log, broker_id=0, leader_epoch=0, append_pool=pool, stall=StallMonitor(1), on_append=lambda _: None
         )
         for value in values:
-            (verdict,) = partition.append([batch(value)], None)
+            (verdict,) = append_to(partition, [batch(value)])
             assert not isinstance(verdict, KafkaError)
         log.update_config(LogConfig({name.replace("_", "."): value for name, value in config.items()}))
         return partition

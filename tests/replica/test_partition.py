@@ -17,6 +17,7 @@ from kafkapy.replica.stall import StallMonitor
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.disk_pool import DiskPool
 from kafkapy.runtime.scheduler import Scheduler
+from tests.harness.appends import AtOnce, append_to
 
 
 def batch():
@@ -33,7 +34,7 @@ def load(directory, **settings):
 def lead(log, leader_epoch=0, **options):
     """A new Partition over the log, as a role with this leader epoch makes it."""
     log.assign_leader_epoch(leader_epoch)
-    options = {"append_pool": None, "stall": StallMonitor(1.0), "on_append": lambda _: None} | options
+    options = {"append_pool": AtOnce(), "stall": StallMonitor(1.0), "on_append": lambda _: None} | options
     return Partition(log, broker_id=0, leader_epoch=leader_epoch, **options)
 
 
@@ -57,8 +58,8 @@ class Hesitant:
 def test_an_append_that_is_overtaken_does_not_take_the_high_watermark_back(tmp_path):
     log, scheduler = load(tmp_path)
     partition = lead(log)
-    partition.log = Hesitant(log, lambda: partition.append([batch()], None))
-    partition.append([batch()], None)
+    partition.log = Hesitant(log, lambda: append_to(partition, [batch()]))
+    append_to(partition, [batch()])
     assert log.log_end_offset == 2
     assert log.high_watermark == 2
     log.close()
@@ -71,9 +72,9 @@ def test_an_append_that_a_later_leader_epoch_overtakes_does_not_move_the_high_wa
     partition = lead(log)
     later = []
     partition.log = Hesitant(log, lambda: later.append(lead(log, 1, replicas=(0, 1), isr=(0, 1))))
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     assert (log.log_end_offset, log.high_watermark) == (1, 0)
-    later[0].append([batch()], None)
+    append_to(later[0], [batch()])
     later[0].follower_at(1, 1)
     assert log.high_watermark == 1
     partition.advance()
@@ -86,7 +87,7 @@ def test_a_leader_that_becomes_a_follower_does_not_move_the_high_watermark(tmp_p
     log, scheduler = load(tmp_path)
     partition = lead(log)
     partition.log = Hesitant(log, lambda: log.fence(1))
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     assert (log.log_end_offset, log.high_watermark) == (1, 0)
     log.close()
     scheduler.stop()
@@ -156,7 +157,7 @@ def test_with_flush_messages_readers_do_not_see_what_is_appended_behind_a_flush(
             return due
 
     partition.log = FlushedMeanwhile(log)
-    (verdict,) = partition.append([batch()], None if number == 1 else print)
+    (verdict,) = append_to(partition, [batch()])
     assert verdict.base_offset == 1
     assert log.log_end_offset == 2 + number
     assert log.high_watermark == log.recovery_point == 2
@@ -198,26 +199,27 @@ def test_old_sets_that_nobody_waits_for_any_more_are_not_converted(tmp_path):
     env = Environment(str(tmp_path), Files(), SYSTEM_CLOCK, scheduler)
     log = PartitionLog.load(env, str(tmp_path / "t-0"), "t", 0, LogConfig({}))
     partition = Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(1.0), on_append=lambda _: None
     )
     refusal = KafkaError(Errors.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
     partition.log = hesitant = Hesitant(log)
     appended = []
 
-    def append(sets, *arguments, **options):
-        appended.append(len(sets))
+    def append(sets, *arguments, blocking=True, **options):
+        if blocking:
+            appended.append(len(sets))
         if len(appended) == 2:
             partition.ending = refusal
-        return log.append(sets, *arguments, **options)
+        return log.append(sets, *arguments, blocking=blocking, **options)
 
     hesitant.append = append
     old = [memoryview(bytearray(build_set([(-1, None, b"old")] * 2, 0))) for _ in range(3 * CONVERTED_AT_ONCE)]
-    verdicts = partition.append(old, None)
+    verdicts = append_to(partition, old)
     done = 2 * CONVERTED_AT_ONCE
     assert appended == [CONVERTED_AT_ONCE] * 2
     assert [one.base_offset for one in verdicts[:done]] == [2 * at for at in range(done)]
     assert verdicts[done:] == [refusal] * CONVERTED_AT_ONCE
-    (verdict,) = partition.append([batch()], None)  # what is no long work is written all the same
+    (verdict,) = append_to(partition, [batch()])  # what is no long work is written all the same
     assert verdict.base_offset == log.high_watermark - 1 == 2 * done
     log.close()
     scheduler.stop()

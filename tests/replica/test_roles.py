@@ -12,6 +12,7 @@ from kafkapy.replica.roles import Roles
 from kafkapy.runtime.clock import SYSTEM_CLOCK
 from kafkapy.runtime.scheduler import Scheduler
 from kafkapy.runtime.timer import Timer
+from tests.harness.appends import AtOnce, append_to
 
 TOPIC_ID = bytes(range(16))
 ME = 0
@@ -32,7 +33,7 @@ class Broker:
         self.scheduler = Scheduler()
         self.logs = LogManager([directory], LogConfig({}), clock=SYSTEM_CLOCK, scheduler=self.scheduler)
         self.replicas = ReplicaManager(
-            self.logs, broker_id=ME, timer=Timer(SYSTEM_CLOCK), append_pool=None, stall_threshold=1.0
+            self.logs, broker_id=ME, timer=Timer(SYSTEM_CLOCK), append_pool=AtOnce(), stall_threshold=1.0
         )
         self.led, self.lost = [], []
         self.replicas.on_led = self.led.append
@@ -74,7 +75,7 @@ def broker(directory):
 def test_it_leads_follows_and_drops(broker, directory):
     assert broker.apply(role(is_new=True)) == {}
     partition = broker.replicas.get("t", 0)
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     assert (partition.isr, partition.replicas) == ((ME,), (ME, 1))
     assert broker.apply(role(epoch=1, leader=1)) == {}
     assert broker.code() == Errors.NOT_LEADER_OR_FOLLOWER
@@ -222,14 +223,14 @@ def test_an_append_of_an_earlier_leader_epoch_is_refused_by_the_log(broker):
     assert verdict.code == Errors.NOT_LEADER_OR_FOLLOWER
     assert [entry.epoch for entry in old.log.leader_epochs.entries] == [2]
     new = broker.replicas.get("t", 0)
-    (verdict,) = new.append([batch()], None)
+    (verdict,) = append_to(new, [batch()])
     assert verdict.base_offset == 0
 
 
 def test_who_waits_for_replicas_is_answered_when_another_broker_leads(broker):
     broker.apply(role(isr=[ME, 1], is_new=True))
     partition = broker.replicas.get("t", 0)
-    partition.append([batch()], None)
+    append_to(partition, [batch()])
     outcome = []
     partition.when_replicated(1, 60.0, outcome.append)
     broker.apply(role(epoch=1, leader=1))

@@ -28,7 +28,7 @@ def test_one_slow_write_is_no_stall(hand: Hand) -> None:
     monitor = StallMonitor(0.001)
     for _ in range(5):
         hand.write(monitor, 0.02, after=1.0)
-        assert not monitor.stalled
+        assert not monitor.lasts()
     assert monitor.stalls == 5
 
 
@@ -37,14 +37,14 @@ def test_two_in_short_order_are_one_until_it_is_calm_again(hand: Hand) -> None:
     hand.write(monitor, 0.2)
     hand.write(monitor, 0.0001)
     hand.write(monitor, 0.2, after=0.04)  # begun soon after the first had ended, however long it took itself
-    assert monitor.stalled
+    assert monitor.lasts()
     hand.write(monitor, 0.002, after=0.04)
     hand.now += 0.049
-    assert monitor.stalled
+    assert monitor.lasts()
     hand.now += 0.002
-    assert not monitor.stalled
+    assert not monitor.lasts()
     hand.write(monitor, 0.002)
-    assert not monitor.stalled
+    assert not monitor.lasts()
 
 
 def test_a_large_write_may_take_longer(hand: Hand) -> None:

@@ -16,6 +16,7 @@ from kafkapy.metadata.roles import PartitionRole
 from kafkapy.protocol.apis import CREATE_TOPICS, DELETE_TOPICS, FETCH
 from kafkapy.record.control import marker_batch
 from kafkapy.replica.partition import READ_COMMITTED, READ_UNCOMMITTED
+from tests.harness.appends import append_to
 from tests.server.conftest import Wire, start_broker
 from tests.server.test_produce import batch, produce
 
@@ -99,7 +100,7 @@ class Scene:
         partition = self.partition(key)
         if partition is not None:
             partition.log.verifies_transactions = False
-            (verdict,) = partition.append([records], None)
+            (verdict,) = append_to(partition, [records])
             assert not isinstance(verdict, KafkaError), verdict
 
     def begin(self, key, producer_id, sequence):

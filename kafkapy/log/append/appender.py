@@ -1,4 +1,4 @@
-"""The part of an append that holds the log's lock: sequence checks, rolls, offsets, one write, index entries.
+"""An append behind its validation: sequence checks, rolls, offsets, one write, index entries.
 
 One append may take several record sets. Each set gets its own verdict and is indexed like an append of its own, but all
 sets for one segment are written in one system call. A set of single messages of format 0 or 1 is indexed message by
@@ -36,175 +36,135 @@ _MAX_TIMESTAMP = struct.Struct(">35xq")
 _COUNT = struct.Struct(">57xi")
 
 
-def would_wait(log: PartitionLog, sets: Sequence[Records], leader_epoch: int, now_ms: int) -> bool:
-    """Return whether an append would probably wait for a disk, judged by sizes and the last set's largest timestamp."""
-    segment, config = log.end[1], log.config
-    filled = segment.size
-    if (
-        leader_epoch != log.leader_epochs.latest_epoch
-        or not segment.growing
-        or filled > config.segment_bytes - sum(map(len, sets))
-        or segment.entries_left() <= len(sets)
-    ):
-        return True
-    last = sets[-1] if sets else b""
-    if filled and len(last) >= _MAX_TIMESTAMP.size:
-        first = segment.first_timestamp_in_memory
-        if first is None:
-            return True  # the first append since the start, which has to read the timestamp from the disk
-        waited = _MAX_TIMESTAMP.unpack_from(last)[0] - first if first >= 0 else now_ms - segment.created_ms
-        if waited > config.max_segment_ms - segment.roll_jitter_ms:
-            return True
-    if now_ms - log.appended_ms > _IN_USE_MS:
-        if not segment.ends_in_memory():
-            return True
-        log.appended_ms = now_ms
-    if config.flush_messages != _NEVER:
-        count = sum(_COUNT.unpack_from(one)[0] for one in sets if len(one) >= _COUNT.size)
-        unflushed: int = log.end[0] + count - log.recovery_point
-        return unflushed >= config.flush_messages
-    return False
-
-
-def append_batches(
-    log: PartitionLog,
-    batches: Sequence[ValidatedBatch | KafkaError],
-    sets: Sequence[Records],
-    leader_epoch: int,
-    now_ms: int,
-    append_time: int,
-) -> list[Verdict]:
-    """Append validated batches and return their verdicts, in order. Called with the log's lock held.
-
-    `sets`: the record sets that the batches were made from. `append_time`: the time to return to producers, which is
-    the append time if the topic uses LogAppendTime, else -1. Raises LogDirFailure, and OSError if the disk fails and is
-    not just full. After any exception the log ends where the last complete write ended.
-    """
-    batch = batches[0]
-    if len(batches) == 1 and isinstance(batch, ValidatedBatch) and _is_plain(log, batch):
-        return [_append_plain(log, batch, leader_epoch, append_time)]
-    return Append(log, leader_epoch, now_ms, append_time).run(batches, sets)
-
-
-def _is_plain(log: PartitionLog, batch: ValidatedBatch) -> bool:
-    """Return True if a batch changes no producer state and fits into the active segment without a disk read."""
-    if batch.producer_id >= 0 or batch.magic != 2 or batch.is_control:
-        return False
-    segment, config = log.end[1], log.config
-    first = segment.first_timestamp_in_memory
-    return (
-        0 < segment.size <= config.segment_bytes - batch.size
-        and first is not None
-        and first >= 0
-        and batch.max_timestamp - first <= config.max_segment_ms - segment.roll_jitter_ms
-        and segment.growing
-        and segment.entries_left() > 0
-        and log.end[0] + batch.last_offset_delta <= segment.base_offset + MAX_RELATIVE_OFFSET
-    )
-
-
-def _append_plain(log: PartitionLog, batch: ValidatedBatch, leader_epoch: int, append_time: int) -> AppendResult:
-    """Append one batch for which `_is_plain` is true. Most appends are, so this avoids the bookkeeping of `Append`."""
-    base_offset, segment, position = log.end
-    last_offset = base_offset + batch.last_offset_delta
-    assign(batch, base_offset, leader_epoch)
-    began = time.monotonic()
-    try:
-        segment.write([batch.data])
-        log.write_seconds = time.monotonic() - began
-        offset_of_max = base_offset + batch.offset_delta_of_max_timestamp
-        segment.appended(batch.size, last_offset, batch.max_timestamp, offset_of_max)
-        log.appended_locked(base_offset, position, last_offset + 1)
-    except OSError:
-        raise
-    except Exception as error:
-        undo_append(log, producers=False)
-        if not isinstance(error, MemoryError):
-            raise
-        raise no_memory() from error
-    log.producers.end_offset = last_offset + 1
-    return AppendResult(base_offset, last_offset, append_time, log.log_start_offset)
-
-
 class Append:
-    """One append of any number of batches, with the lock of `log` held. Call `run` once."""
+    """One append to a log, of any number of record sets.
+
+    It is created before the log's lock is taken. `would_wait` looks at the log without the lock; `write` is called with
+    the lock held, for one list of validated batches after the other, and adds a verdict for each to `verdicts`.
+
+    Clients' batches and the broker's own ones get their offsets and leader epoch here (`assign` in `_take`). A
+    follower's append will differ in these places: its batches keep their offsets and leader epochs, so `_take` uses the
+    base offset of the batch and does not call `assign`; `write` begins the epochs that the batches have; and the
+    sequences are not checked, as those of an OwnBatch are not.
+    """
 
     __slots__ = (
         "_append_time",
         "_buffers",
-        "_bytes",
         "_created_ms",
+        "_end",
         "_entries_left",
-        "_entries_pending",
         "_epoch",
         "_filled",
         "_first_timestamp",
         "_last_possible",
         "_log",
-        "_log_start",
+        "_max_age_ms",
         "_next",
         "_now_ms",
-        "_patience_ms",
         "_pending",
+        "_segment",
         "_segment_bytes",
+        "_sets",
         "_updates",
-        "_written",
+        "verdicts",
     )
 
-    def __init__(self, log: PartitionLog, leader_epoch: int, now_ms: int, append_time: int) -> None:
+    _next: int
+    _filled: int
+    _entries_left: int
+    _first_timestamp: int | None
+
+    def __init__(
+        self, log: PartitionLog, sets: Sequence[Records], leader_epoch: int, now_ms: int, append_time: int
+    ) -> None:
+        """`append_time`: the time to return to producers, `now_ms` if the topic uses LogAppendTime, else -1."""
         self._log = log
-        log.write_seconds = 0.0
-        self._log_start = log.log_start_offset
+        self._sets = sets
         self._epoch = leader_epoch
         self._now_ms = now_ms
         self._append_time = append_time
-        self._next = self._written = log.end[0]  # offsets: of the next record, and after the last written record
-        # Batches that are waiting for the next write:
-        self._buffers: list[Buffer] = []
-        self._bytes = 0
-        self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
-        self._entries_pending = 0  # index entries that these batches may add
-        self._updates: ProducerUpdates | None = None  # created on first use: most appends change no producer state
+        self.verdicts: list[Verdict] = []
         self._measure()
 
-    def run(self, batches: Sequence[ValidatedBatch | KafkaError], sets: Sequence[Records]) -> list[Verdict]:
-        """See append_batches."""
-        verdicts: list[Verdict] = []
+    def would_wait(self) -> bool:
+        """Return whether the append would probably wait for a disk.
+
+        Judged before the validation: by sizes and the last set's largest timestamp.
+        """
+        log, sets, segment = self._log, self._sets, self._segment
+        if (
+            self._epoch != log.leader_epochs.latest_epoch
+            or not segment.growing
+            or (self._filled and self._first_timestamp is None)  # the first append since the start has to read it
+        ):
+            return True
+        last = sets[-1] if sets else b""
+        timestamp = _MAX_TIMESTAMP.unpack_from(last)[0] if len(last) >= _MAX_TIMESTAMP.size else -1
+        if self._must_roll(sum(map(len, sets)), len(sets), timestamp, self._next):
+            return True
+        if self._now_ms - log.appended_ms > _IN_USE_MS:
+            if not segment.ends_in_memory():
+                return True
+            log.appended_ms = self._now_ms
+        if log.config.flush_messages != _NEVER:
+            count = sum(_COUNT.unpack_from(one)[0] for one in sets if len(one) >= _COUNT.size)
+            unflushed: int = self._next + count - log.recovery_point
+            return unflushed >= log.config.flush_messages
+        return False
+
+    def write(self, batches: Sequence[ValidatedBatch | KafkaError]) -> None:
+        """Append the batches of the next sets; an error among them refuses its set. Called with the log's lock held.
+
+        Raises LogDirFailure, and OSError if the disk fails and is not just full. After any exception the log ends where
+        the last complete write ended.
+        """
+        log, verdicts = self._log, self.verdicts
+        count = len(verdicts) + len(batches)
+        log.write_seconds = 0.0
+        # Batches that are waiting for the next write:
+        self._buffers: list[Buffer] = []
+        self._pending: list[tuple[ValidatedBatch, int]] = []  # (batch, its base offset)
+        self._updates: ProducerUpdates | None = None  # created on first use: most appends change no producer state
+        if verdicts or log.end is not self._end:
+            self._measure()  # since the last look there was a write: of this append, or of another thread
+        if self._epoch != log.leader_epochs.latest_epoch and log.config.record_magic >= 2:
+            log.leader_epochs.assign(self._epoch, self._next)
         try:
-            for batch, records in zip(batches, sets, strict=False):  # `sets` may be longer than this group
-                check = type(records) is not OwnBatch
-                verdicts.append(batch if isinstance(batch, KafkaError) else self._take(batch, check))
+            for batch in batches:
+                verdicts.append(self._take(batch) if isinstance(batch, ValidatedBatch) else batch)
             self._write()
         except OSError as error:
             if not is_shortage(error):
                 raise
-            self._refuse_unwritten(verdicts, len(batches), error)
+            self._refuse_unwritten(count, error)
         except Exception as error:
-            undo_append(self._log, producers=self._updates is not None)
+            undo_append(log, producers=self._updates is not None)
             if not isinstance(error, MemoryError):
                 raise
-            self._refuse_unwritten(verdicts, len(batches), no_memory())
-        return verdicts
+            self._refuse_unwritten(count, no_memory())
 
-    def _take(self, batch: ValidatedBatch, check: bool) -> Verdict:
-        """Add a batch to the next write and return its verdict. `check`: check the producer's sequence."""
+    def _take(self, batch: ValidatedBatch) -> Verdict:
+        """Add a batch to the next write and return its verdict."""
         base_offset = self._next
         last_offset = base_offset + batch.last_offset_delta
-        known_producer = batch.producer_id >= 0
-        if known_producer and check:
+        has_producer = batch.producer_id >= 0
+        check = has_producer and type(self._sets[len(self.verdicts)]) is not OwnBatch
+        if check:
             before = self._producers().duplicate_of(
                 batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
             )
             if before is not None:
-                return AppendResult(before.first_offset, before.last_offset, before.timestamp, self._log_start, True)
+                start = self._log.log_start_offset
+                return AppendResult(before.first_offset, before.last_offset, before.timestamp, start, True)
         try:
             # Assign offsets before using the size: a compressed set of format 0 contains its offsets, so it is only
             # built now.
             assign(batch, base_offset, self._epoch)
-            self._make_room(batch, last_offset)
+            entries = self._make_room(batch, last_offset)
             if batch.is_control:
                 self._end_transaction(batch, base_offset)
-            elif known_producer:
+            elif has_producer:
                 self._producers().add(
                     batch.producer_id,
                     batch.producer_epoch,
@@ -219,10 +179,13 @@ class Append:
         except KafkaError as refusal:
             return refusal.as_value()
         self._buffers.append(batch.data)
-        self._bytes += batch.size
         self._pending.append((batch, base_offset))
         self._next = last_offset + 1
-        return AppendResult(base_offset, last_offset, self._append_time, self._log_start)
+        if not self._filled:
+            self._first_timestamp = batch.max_timestamp
+        self._filled += batch.size
+        self._entries_left -= entries
+        return AppendResult(base_offset, last_offset, self._append_time, self._log.log_start_offset)
 
     def _producers(self) -> ProducerUpdates:
         """Return the pending changes to the producer state."""
@@ -238,8 +201,47 @@ class Append:
             raise KafkaError(Errors.INVALID_RECORD, f"a control batch for {self._log.name} is no transaction marker")
         self._producers().end(batch.producer_id, batch.producer_epoch, marker, base_offset, batch.max_timestamp)
 
-    def _make_room(self, batch: ValidatedBatch, last_offset: int) -> None:
-        """Roll the log if the batch has to go to a new segment. Raises KafkaError if it is larger than a segment."""
+    # --- room in the active segment
+
+    def _measure(self) -> None:
+        """Look at what the active segment has room for. Has to be repeated when the log's end has changed."""
+        config = self._log.config
+        self._end = end = self._log.end
+        segment = end[1]
+        self._next = end[0]  # the offset of the next record; from here on `_take` counts what the batches take
+        self._filled = end[2]
+        self._entries_left = segment.entries_left()
+        self._first_timestamp = segment.first_timestamp_in_memory
+        self._segment = segment
+        self._segment_bytes = config.segment_bytes
+        self._created_ms = segment.created_ms
+        self._max_age_ms = config.max_segment_ms - segment.roll_jitter_ms
+        self._last_possible = segment.base_offset + MAX_RELATIVE_OFFSET
+
+    def _must_roll(self, size: int, entries: int, max_timestamp: int, last_offset: int) -> bool:
+        """Return True if a batch, added behind those taken so far, has to go to a new segment (LogSegment.shouldRoll).
+
+        `entries`: the index entries that the batch may add.
+        """
+        if (
+            self._filled > self._segment_bytes - size
+            or self._entries_left < entries
+            or last_offset > self._last_possible
+        ):
+            return True
+        if not self._filled:
+            return False
+        first = self._first_timestamp
+        if first is None:
+            first = self._first_timestamp = self._segment.first_timestamp()
+        waited = max_timestamp - first if first >= 0 else self._now_ms - self._created_ms
+        return waited > self._max_age_ms
+
+    def _make_room(self, batch: ValidatedBatch, last_offset: int) -> int:
+        """Roll the log if the batch has to go to a new segment, and return how many index entries the batch may add.
+
+        Raises KafkaError if the batch is larger than a segment.
+        """
         size = batch.size
         if size > self._segment_bytes:
             raise KafkaError(
@@ -250,48 +252,25 @@ class Append:
         entries = 1
         if batch.magic < 2 and _is_set(batch):
             entries = min(batch.count, 1 + size // (self._log.config.index_interval_bytes + 1))
-        if self._entries_left < self._entries_pending + entries:
+        if self._entries_left < entries:
             self._write()  # after the write the exact number of free entries is known
             self._measure()
-        filled = self._filled + self._bytes
-        if filled == 0:
-            waited = 0
-        else:
-            first = self._first_timestamp if self._filled else self._pending[0][0].max_timestamp
-            waited = batch.max_timestamp - first if first >= 0 else self._now_ms - self._created_ms
-        if (
-            filled > self._segment_bytes - size
-            or waited > self._patience_ms
-            or self._entries_left < entries
-            or last_offset > self._last_possible
-        ):
+        if self._must_roll(size, entries, batch.max_timestamp, last_offset):
             self._write()
             self._log.roll_locked()
             self._measure()
-        self._entries_pending += entries
-
-    def _measure(self) -> None:
-        """Read the values that decide when the active segment is full. Needed again after a write or a roll."""
-        config, segment = self._log.config, self._log.segments.active
-        self._segment_bytes = config.segment_bytes
-        self._entries_left = segment.entries_left()
-        self._filled = segment.size
-        self._first_timestamp = segment.first_timestamp()
-        self._created_ms = segment.created_ms
-        self._patience_ms = config.max_segment_ms - segment.roll_jitter_ms
-        self._last_possible = segment.base_offset + MAX_RELATIVE_OFFSET
+        return entries
 
     def _write(self) -> None:
         """Write all pending batches at once, then update the indexes, the producer state and the log's end."""
         pending = self._pending
         if not pending:
             return
-        log = self._log
-        segment = log.segments.active
-        position = segment.size
+        log, segment = self._log, self._segment
+        first_offset, _, position = self._end
         began = time.monotonic()
         segment.write(self._buffers)
-        self._log.write_seconds += time.monotonic() - began
+        log.write_seconds += time.monotonic() - began
         for batch, base_offset in pending:
             if batch.magic < 2 and _is_set(batch):
                 _index_set(segment, batch, base_offset)
@@ -309,13 +288,12 @@ class Append:
             for aborted in self._updates.apply():
                 segment.txn_index.append(aborted)
         log.producers.end_offset = self._next
-        log.appended_locked(self._written, position, self._next)
-        self._written = self._next
-        self._buffers, self._pending, self._bytes, self._entries_pending = [], [], 0, 0
+        log.appended_locked(first_offset, position, self._next)
+        self._buffers, self._pending = [], []
 
-    def _refuse_unwritten(self, verdicts: list[Verdict], count: int, error: OSError) -> None:
-        """Refuse the batches that were not written for lack of space or memory, their duplicates, and later ones."""
-        written = self._written
+    def _refuse_unwritten(self, count: int, error: OSError) -> None:
+        """Refuse what was not written for lack of space or memory, and its duplicates, up to set number `count`."""
+        verdicts, written = self.verdicts, self._log.end[0]
         places = [at for at, one in enumerate(verdicts) if isinstance(one, AppendResult) and one.base_offset >= written]
         not_taken = count - len(verdicts)
         refusal = self._log.env.refuse(f"appending to {self._log.name}", error, len(places) + not_taken)

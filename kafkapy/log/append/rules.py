@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,7 @@ from kafkapy._ext.batch import HEADER
 from kafkapy._ext.validation import built_batch
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.log.config import LogConfig
-from kafkapy.record.compression import NONE, ZSTD, codec_of
+from kafkapy.record.compression import ZSTD, codec_of
 from kafkapy.record.validation import MAX_DECOMPRESSED, ValidatedBatch, Validator
 
 _CREATE_TIME, _APPEND_TIME = 0, 1
@@ -23,9 +23,9 @@ MOST_HELD = 4 << 20
 class OwnBatch(bytearray):
     """A batch of format 2 that this broker has built: a coordinator's records, or a transaction marker.
 
-    No validation is needed unless the topic's settings require batches to be changed. Unlike a client's batch, an
-    OwnBatch may be a control batch, and its producer's sequence is not checked (Kafka's AppendOrigin.COORDINATOR). The
-    log writes the offset into the buffer.
+    It is appended as it was built, unless the topic's settings change batches or limit their timestamps: then it is
+    validated as a client's batch is. But it may be a control batch, and its producer's sequence is not checked (Kafka's
+    AppendOrigin.COORDINATOR). The log writes the offset into the buffer.
     """
 
 
@@ -41,7 +41,7 @@ def rules_of(config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> App
 class AppendRules:
     """The validation rules for one combination of settings. `stamps`: the topic uses LogAppendTime."""
 
-    __slots__ = ("_client", "_own", "_own_limit", "_zstd", "older", "stamps")
+    __slots__ = ("_largest_as_built", "_validator", "_zstd", "older", "stamps")
 
     def __init__(self, config: LogConfig, max_decompressed: int = MAX_DECOMPRESSED) -> None:
         self.stamps = config.message_timestamp_type == "LogAppendTime"
@@ -60,8 +60,7 @@ class AppendRules:
             settings["target_level"] = config.compression_level
         # The produce handler has checked which formats the request may carry.
         settings |= {"target_magic": config.record_magic, "any_magic": True}
-        self._client = Validator(**settings)
-        self._own = Validator(**settings, of_client=False)
+        self._validator = Validator(**settings)
         # An OwnBatch of up to this size is appended as it was built. 0 if the topic's settings require batches to be
         # changed.
         as_built = (
@@ -70,45 +69,35 @@ class AppendRules:
             and not self.stamps
             and min(config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == _FOREVER
         )
-        self._own_limit = config.max_message_bytes if as_built else 0
+        self._largest_as_built = config.max_message_bytes if as_built else 0
 
-    def validate_all(self, sets: Sequence[Records], now_ms: int) -> Iterator[list[ValidatedBatch | KafkaError]]:
-        """Yield the validated batch of each record set, or the error that refuses it, in groups to append one after the
-        other.
+    def validate(self, sets: Sequence[Records], first: int, now_ms: int) -> list[ValidatedBatch | KafkaError]:
+        """Return the valid batch of each set from number `first` on, or the error that refuses the set.
 
-        A set of a few kilobytes can be rebuilt as a hundred megabytes; groups limit how much of that is in memory. The
-        caller must clear each group before requesting the next one.
+        Timestamps are set as the topic's settings require. A set of a few kilobytes can be rebuilt as a hundred
+        megabytes. So when the rebuilt batches take MOST_HELD bytes, the list ends, and the caller appends and drops
+        these batches before it calls again for the next sets.
         """
-        group: list[ValidatedBatch | KafkaError] = []
+        batches: list[ValidatedBatch | KafkaError] = []
         held = 0
-        for records in sets:
-            batch = self._validate(records, now_ms)
-            group.append(batch)
-            if isinstance(batch, ValidatedBatch) and batch.rebuilt:
+        for records in sets[first:] if first else sets:
+            is_own = type(records) is OwnBatch
+            try:
+                if is_own and HEADER <= len(records) <= self._largest_as_built:
+                    batch = built_batch(memoryview(records))
+                else:
+                    batch = self._validator(records, now_ms, not is_own)
+                if batch.codec == ZSTD and not self._zstd:
+                    raise KafkaError(
+                        Errors.UNSUPPORTED_COMPRESSION_TYPE,
+                        "zstd cannot be stored while inter.broker.protocol.version is below 2.1",
+                    )
+            except KafkaError as error:
+                batches.append(error.as_value())
+                continue
+            batches.append(batch)
+            if batch.rebuilt:
                 held += batch.size if batch.remake is None else MOST_HELD  # its size is not known yet
                 if held >= MOST_HELD:
-                    yield group
-                    group, held = [], 0
-            del batch
-        if group:
-            yield group
-
-    def _validate(self, records: Records, now_ms: int) -> ValidatedBatch | KafkaError:
-        """Return the validated batch, with timestamps as the topic's settings require, or the error that refuses it."""
-        validate = self._client
-        if type(records) is OwnBatch:
-            if HEADER <= len(records) <= self._own_limit:
-                batch = built_batch(memoryview(records))
-                if batch.codec == NONE:
-                    return batch
-            validate = self._own
-        try:
-            batch = validate(records, now_ms)
-        except KafkaError as error:
-            return error.as_value()
-        if not self._zstd and batch.codec == ZSTD:
-            return KafkaError(
-                Errors.UNSUPPORTED_COMPRESSION_TYPE,
-                "zstd cannot be stored while inter.broker.protocol.version is below 2.1",
-            )
-        return batch
+                    break
+        return batches

@@ -159,7 +159,7 @@ class ProducerState:
 
     __slots__ = (
         "_expiration_ms",
-        "_undecided",
+        "awaits_high_watermark",
         "end_offset",
         "first_unstable_offset",
         "open",
@@ -177,25 +177,21 @@ class ProducerState:
         # First offset of an open transaction -> producer id. Transactions begin at the end of the log, so the dict,
         # which keeps the order of insertion, is in the order of offsets.
         self.open: dict[int, int] = {}
-        # first offset -> marker offset, of ended transactions whose marker is not below the high watermark
-        self._undecided: dict[int, int] = {}
+        # First offset -> marker offset, of ended transactions whose marker is not below the high watermark. Whether
+        # there are any may be asked without the lock.
+        self.awaits_high_watermark: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self.producers and not self._undecided
-
-    @property
-    def awaits_high_watermark(self) -> bool:
-        """Return True if `high_watermark_moved` may change something. May be called without the lock."""
-        return bool(self._undecided)
+        return not self.producers and not self.awaits_high_watermark
 
     def clear(self, end_offset: int) -> None:
         """Remove all producers. The state is then that of a log without producers that ends at `end_offset`."""
         self.producers.clear()
         self.verifications.clear()
         self.open.clear()
-        self._undecided.clear()
+        self.awaits_high_watermark.clear()
         self.end_offset = end_offset
         self.first_unstable_offset = None
 
@@ -239,7 +235,7 @@ class ProducerState:
     def complete(self, txn: CompletedTxn) -> None:
         """Record that the transaction has ended. It counts as unstable until the high watermark is above its marker."""
         self.open.pop(txn.first_offset, None)
-        self._undecided[txn.first_offset] = txn.last_offset
+        self.awaits_high_watermark[txn.first_offset] = txn.last_offset
         self._find_unstable()
 
     def last_stable_offset(self, txn: CompletedTxn) -> int:
@@ -249,8 +245,9 @@ class ProducerState:
 
     def high_watermark_moved(self, high_watermark: int) -> None:
         """Count ended transactions whose marker is below the high watermark as stable."""
-        if self._undecided:
-            self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
+        if self.awaits_high_watermark:
+            waiting = self.awaits_high_watermark.items()
+            self.awaits_high_watermark = {first: last for first, last in waiting if last >= high_watermark}
             self._find_unstable()
 
     def log_start_moved(self, log_start_offset: int) -> None:
@@ -258,7 +255,7 @@ class ProducerState:
         self.end_offset = max(self.end_offset, log_start_offset)
 
     def _find_unstable(self) -> None:
-        undecided = min(self._undecided, default=None)
+        undecided = min(self.awaits_high_watermark, default=None)
         first = next(iter(self.open), None)
         self.first_unstable_offset = (
             first if undecided is None or (first is not None and first < undecided) else undecided

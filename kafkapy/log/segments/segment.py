@@ -30,10 +30,10 @@ class Segment(SegmentFiles):
 
     __slots__ = (
         "_clock",
-        "_first_timestamp",
         "_max_timestamp",
         "bytes_since_entry",
         "created_ms",
+        "first_timestamp_in_memory",
         "index_interval",
         "preallocated",
         "roll_jitter_ms",
@@ -47,7 +47,8 @@ class Segment(SegmentFiles):
         self.created_ms = clock.time_ms()
         self._clock = clock
         self.preallocated = False  # the file is longer than `size` until the segment is sealed
-        self._first_timestamp: int | None = None  # max timestamp of the first batch, from which segment.ms counts
+        # The max timestamp of the first batch, from which segment.ms counts. None if it was not read from the file yet.
+        self.first_timestamp_in_memory: int | None = None
         self._max_timestamp: tuple[int, int] | None = None  # (largest timestamp, last offset of its batch)
 
     # --- life
@@ -173,17 +174,12 @@ class Segment(SegmentFiles):
         stamp = self.max_timestamp[0]
         return stamp if stamp >= 0 else self.modified_ms()
 
-    @property
-    def first_timestamp_in_memory(self) -> int | None:
-        """Return `first_timestamp`, None if it would have to be read from the file."""
-        return self._first_timestamp
-
     def first_timestamp(self) -> int:
         """Return the max timestamp of the first batch; -1 if the segment is empty."""
-        if self._first_timestamp is None and self.size:
+        if self.first_timestamp_in_memory is None and self.size:
             found = self.files.scan(self.handle(), 0, self._end_of_first(), self.base_offset, WITHOUT_ENTRIES, False)
-            self._first_timestamp = found.max_timestamp
-        return -1 if self._first_timestamp is None else self._first_timestamp
+            self.first_timestamp_in_memory = found.max_timestamp
+        return -1 if self.first_timestamp_in_memory is None else self.first_timestamp_in_memory
 
     def _end_of_first(self) -> int:
         try:
@@ -234,8 +230,8 @@ class Segment(SegmentFiles):
         position = self.size
         self.size = position + size
         if position == 0:
-            self._first_timestamp = max_timestamp
-        largest = self.max_timestamp
+            self.first_timestamp_in_memory = max_timestamp
+        largest = self._max_timestamp or self.max_timestamp
         if max_timestamp > largest[0]:
             largest = (max_timestamp, offset_of_max)
         self._max_timestamp = largest
@@ -265,7 +261,7 @@ class Segment(SegmentFiles):
         self.size = size
         if self.size == 0:
             self.created_ms = self._clock.time_ms()
-            self._first_timestamp = None
+            self.first_timestamp_in_memory = None
         self.bytes_since_entry = 0
         self._max_timestamp = self._find_max_timestamp(self.time_index.last_entry, self.size)
 

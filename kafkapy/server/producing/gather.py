@@ -257,29 +257,28 @@ class Asked:
         first = self._reply()
         return [first] + [NO_REPLY] * (len(self.calls) - 1) if first is not CLOSE else [CLOSE]
 
-    def encode(self) -> Reply:
-        """Return the responses of all requests in order. Return CLOSE if a request with acks=0 has failed."""
-        parts: Send = []
-        for call, topics in zip(self.calls, self.answers, strict=True):
-            if call.request.acks:
-                parts.append(encode_produce_response(call.version, call.correlation_id, topics, call.throttle_time_ms))
-            elif why := _failures(topics):
-                log.info(
-                    "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
-                    call.client_id,
-                    why,
-                )
-                return CLOSE
-        return parts or NO_REPLY
-
     def _reply(self) -> Reply:
+        """Return the responses of all requests in order. Return CLOSE if a request with acks=0 has failed."""
         if self.failed:
             return CLOSE
+        parts: Send = []
         try:
-            return self.encode()
+            for call, topics in zip(self.calls, self.answers, strict=True):
+                if call.request.acks:
+                    parts.append(
+                        encode_produce_response(call.version, call.correlation_id, topics, call.throttle_time_ms)
+                    )
+                elif why := _failures(topics):
+                    log.info(
+                        "closing the connection of %r: produce with acks=0 failed, and this is how it learns: %s",
+                        call.client_id,
+                        why,
+                    )
+                    return CLOSE
         except Exception:  # without an answer the connection would wait forever, and keep its receive buffer
             log.exception("the answer to produce of %r cannot be made", self.calls[0].client_id)
             return CLOSE
+        return parts or NO_REPLY
 
 
 def _failures(topics: list[tuple[str, list[Answer | None]]]) -> str:

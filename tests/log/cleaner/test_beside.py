@@ -10,6 +10,7 @@ from kafkapy.record.batch import build
 from kafkapy.replica.fetch import FetchPlan
 from kafkapy.replica.partition import READ_COMMITTED, Partition
 from kafkapy.replica.stall import StallMonitor
+from tests.harness.appends import AtOnce, append_to
 
 from .support import NOW, CleanerBench, UnsyncedFiles
 
@@ -36,7 +37,7 @@ def filled(tmp_path, **settings):
 
 def partition_of(log):
     return Partition(
-        log, broker_id=0, leader_epoch=0, append_pool=None, stall=StallMonitor(1.0), on_append=lambda _: None
+        log, broker_id=0, leader_epoch=0, append_pool=AtOnce(), stall=StallMonitor(1.0), on_append=lambda _: None
     )
 
 
@@ -46,7 +47,7 @@ def test_a_flush_during_which_segments_are_swapped_counts(tmp_path):
     bench = filled(tmp_path, files=files, flush_messages=1)
     log, before = bench.log, bench.log.segments
     files.happening = bench.clean
-    partition_of(log).append([memoryview(bytearray(build([(NOW, b"other", b"x", [])])))], None)
+    append_to(partition_of(log), [memoryview(bytearray(build([(NOW, b"other", b"x", [])])))])
     assert log.segments.items[0] is not before.items[0]
     assert log.recovery_point == log.high_watermark == log.log_end_offset
 

@@ -1,0 +1,22 @@
+"""Appends to a partition whose verdicts the test waits for."""
+
+import queue
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafkapy.log.append.rules import Records
+from kafkapy.replica.partition import Partition, Verdict
+
+
+class AtOnce:
+    """A pool that does its work at once, on the thread that submits it."""
+
+    def submit(self, fn: Callable[..., Any], *args: Any) -> None:
+        fn(*args)
+
+
+def append_to(partition: Partition, sets: Sequence[Records]) -> list[Verdict]:
+    """Append the record sets and return their verdicts, also if the append has to wait for a pool."""
+    answers: queue.SimpleQueue[list[Verdict]] = queue.SimpleQueue()
+    verdicts = partition.append(sets, answers.put)
+    return answers.get(timeout=60) if verdicts is None else verdicts
