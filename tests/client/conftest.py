@@ -10,6 +10,7 @@ import pytest
 
 from kafkapy.client import cluster as cluster_module
 from kafkapy.client.fetching import consumer as consumer_module
+from kafkapy.client.fetching import fetcher as fetcher_module
 from kafkapy.client.producing import outbox as outbox_module
 from kafkapy.client.producing import record_producer as producer_module
 from kafkapy.errors import Errors
@@ -150,7 +151,7 @@ def second_broker(fake_broker: FakeBroker) -> Iterator[FakeBroker]:
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again at once."""
-    for module in (cluster_module, producer_module, outbox_module, consumer_module):
+    for module in (cluster_module, producer_module, outbox_module, consumer_module, fetcher_module):
         monkeypatch.setattr(module, "BACKOFF_S", 0.0)
 
 

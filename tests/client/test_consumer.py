@@ -1,9 +1,12 @@
 """What the consumer makes of fetched bytes, and what it does when a partition cannot be read."""
 
+import time
+
 import pytest
 
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.errors import ConnectionFailed
+from kafkapy.client.fetching import fetcher
 from kafkapy.client.fetching.consumer import Consumer
 from kafkapy.client.fetching.engine import NAMES_UNTIL
 from kafkapy.errors import Errors, KafkaError
@@ -217,3 +220,63 @@ def test_seeking_to_a_time_behind_the_last_record_goes_to_the_end(fake_broker):
         consumer.assign_topic("t")
         consumer.seek_to_timestamp(1700000000000)
         assert consumer.positions == {("t", 0): 2}
+
+
+def test_records_of_other_partitions_are_not_lost_by_a_poll_that_raises(fake_broker):
+    log = Log(fake_broker, [(0, 1, [(0, records(b"a"))]), (0, 1, [(0, records(b"b"))])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        log.errors = [Errors.NONE, Errors.TOPIC_AUTHORIZATION_FAILED]
+        with pytest.raises(KafkaError, match="at offset 0") as error:
+            consumer.poll()
+        assert error.value.code == Errors.TOPIC_AUTHORIZATION_FAILED
+        assert sorted(record.value for record in consumer.poll()) == [b"a", b"b"]
+        assert consumer.positions == {("t", 0): 1, ("t", 1): 1}
+
+
+def test_a_partition_that_no_longer_exists_is_raised(fake_broker):
+    log = Log(fake_broker, [(0, 1, [(0, records(b"a"))])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        log.errors = [Errors.UNKNOWN_TOPIC_OR_PARTITION]
+        with pytest.raises(KafkaError, match="t-0 at offset 0") as error:
+            consumer.poll()
+        assert error.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_positions_are_set_and_removed_like_those_of_a_dict(fake_broker):
+    Log(fake_broker, [(0, 3, [(2, records(b"a", b"b", b"c"))])] * 2)
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        consumer.positions["t", 0] = 2
+        del consumer.positions["t", 1]
+        assert consumer.positions == {("t", 0): 2}
+        assert ("t", 1) not in consumer.positions
+        assert [(record.partition, record.offset) for record in consumer.poll()] == [(0, 2)]
+        consumer.positions = {("t", 1): 1}
+        assert [(record.partition, record.offset) for record in consumer.poll()] == [(1, 1), (1, 2)]
+        assert consumer.positions == {("t", 1): 3}
+
+
+def test_a_poll_of_some_partitions_leaves_the_others_where_they_are(fake_broker):
+    Log(fake_broker, [(0, 1, [(0, records(b"a"))]), (0, 1, [(0, records(b"b"))])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        assert [record.value for record in consumer.poll(partitions=[("t", 1)])] == [b"b"]
+        assert consumer.positions == {("t", 0): 0, ("t", 1): 1}
+        assert [record.value for record in consumer.poll()] == [b"a"]
+
+
+def test_a_partition_that_cannot_be_read_now_is_tried_again_after_a_pause(fake_broker, monkeypatch):
+    monkeypatch.setattr(fetcher, "BACKOFF_S", 1000.0)
+    pauses = []
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    log = Log(fake_broker, [(0, 1, [(0, records(b"a"))])])
+    with Consumer(fake_broker.address) as consumer:
+        consumer.assign_topic("t")
+        log.errors = [Errors.NOT_LEADER_OR_FOLLOWER]
+        assert consumer.poll() == []
+        assert consumer.poll() == []
+    assert len(fake_broker.requests("Fetch")) == 1
+    assert len(pauses) == 1
+    assert 990 < pauses[0] <= 1000

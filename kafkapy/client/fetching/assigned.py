@@ -4,7 +4,7 @@ Source: Kafka's SubscriptionState.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from kafkapy.client.cluster import TopicPartition
@@ -48,7 +48,11 @@ class PartitionState:
 
     def hand_out(self, most: int) -> list[Any]:
         """Remove and return up to `most` fetched records, and move the position past them."""
-        records = [self.ahead.popleft() for _ in range(min(most, len(self.ahead)))]
+        if most >= len(self.ahead):
+            records = list(self.ahead)
+            self.ahead.clear()
+        else:
+            records = [self.ahead.popleft() for _ in range(most)]
         if records:
             # After the last record the fetch may have had only control and aborted records: move past those, too.
             self.position = records[-1].offset + 1 if self.ahead else self.fetch_from
@@ -108,3 +112,32 @@ class AssignedPartitions:
                 records += state.hand_out(most - len(records))
                 self.states[where] = self.states.pop(where)
         return records
+
+
+class Positions(MutableMapping[TopicPartition, int]):
+    """The known positions of the assigned partitions. Setting one assigns the partition if it is not yet assigned."""
+
+    def __init__(self, assigned: AssignedPartitions) -> None:
+        self._assigned = assigned
+
+    def __getitem__(self, where: TopicPartition) -> int:
+        state = self._assigned.states.get(where)
+        if state is None or state.position is None:
+            raise KeyError(where)
+        return state.position
+
+    def __setitem__(self, where: TopicPartition, offset: int) -> None:
+        self._assigned.add([where])
+        self._assigned.states[where].seek(offset)
+
+    def __delitem__(self, where: TopicPartition) -> None:
+        del self._assigned.states[where]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._assigned.positions())
+
+    def __len__(self) -> int:
+        return len(self._assigned.positions())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

@@ -1,18 +1,18 @@
 """A consumer without a group: the caller assigns partitions, and the consumer keeps the positions."""
 
+import sys
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Literal
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.descriptions import FoundOffset
 from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
-from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level, read_records
-from kafkapy.client.fetching.engine import NAMES_UNTIL, Turns, Wanted, fetch_request, fetched_partitions
-from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
-from kafkapy.protocol.apis import FETCH
+from kafkapy.client.errors import ClientError
+from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level
+from kafkapy.client.fetching.assigned import AssignedPartitions, Positions
+from kafkapy.client.fetching.fetcher import Fetcher
+from kafkapy.errors import Errors, KafkaError
 
 __all__ = ["Consumer", "ConsumerRecord"]
 
@@ -20,9 +20,6 @@ __all__ = ["Consumer", "ConsumerRecord"]
 class Consumer:
     """A blocking consumer for use in one thread. Partitions without a leader do not delay the others.
 
-    Attributes:
-        positions: The offset of the next record of each assigned partition. A partition that had no leader when it was
-            assigned is added once it has one.
     Args:
         cluster: A Cluster, or bootstrap servers.
         max_wait_ms, min_bytes: How long a broker waits for at least `min_bytes` before it responds.
@@ -45,19 +42,22 @@ class Consumer:
     ) -> None:
         self._owns_cluster = not isinstance(cluster, Cluster)
         self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
-        self.positions: dict[TopicPartition, int] = {}
-        self._without_position: dict[
-            TopicPartition, int
-        ] = {}  # assigned partitions without a position -> where to start
-        self._refresh_at = 0.0  # when to ask for the leaders of partitions that had none
+        self._assigned = AssignedPartitions()
+        self._positions = Positions(self._assigned)
         self._admin = Admin(self.cluster)
-        self._max_wait_ms = max_wait_ms
-        self._min_bytes = min_bytes
-        self._max_bytes = max_bytes
-        self._partition_bytes = partition_bytes
-        self._out_of_range = out_of_range
         self._isolation = isolation_level(isolation)
-        self._turns = Turns()
+        self._max_wait_ms = max_wait_ms
+        self._refresh_at = 0.0  # when to ask for the leaders of partitions that had none
+        self._fetcher = _StrictFetcher(
+            self.cluster,
+            self._assigned,
+            reset_to={"raise": None, "earliest": EARLIEST, "latest": LATEST}[out_of_range],
+            isolation=self._isolation,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            partition_bytes=partition_bytes,
+            rack=None,
+        )
 
     def __enter__(self) -> "Consumer":
         return self
@@ -69,11 +69,27 @@ class Consumer:
         if self._owns_cluster:
             self.cluster.close()
 
+    @property
+    def positions(self) -> MutableMapping[TopicPartition, int]:
+        """The offset of the next record of each assigned partition. To set one is to `seek`.
+
+        A partition that had no leader when it was assigned is added once it has one.
+        """
+        return self._positions
+
+    @positions.setter
+    def positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._assigned.keep(positions)
+        self._positions.update(positions)
+
     def assign(self, partitions: Iterable[TopicPartition], *, at: int = EARLIEST) -> None:
         """Assign these partitions in place of any others. Start each at its earliest record, or at LATEST."""
-        self.positions = {}
-        self._without_position = dict.fromkeys(partitions, at)
-        self._find_positions(chain(*self._by_leader(list(self._without_position)).values()))
+        wanted = list(partitions)
+        self._assigned.keep(())
+        self._assigned.add(wanted)
+        for state in self._assigned.states.values():
+            state.reset(at)
+        self._find_positions(self._with_leader(wanted))
 
     def assign_topic(self, topic: str, *, at: int = EARLIEST) -> None:
         """Assign all partitions of one topic in place of any others."""
@@ -81,14 +97,13 @@ class Consumer:
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Continue a partition at the first record with `offset` or a higher offset."""
-        self._without_position.pop((topic, partition), None)
-        self.positions[topic, partition] = offset
+        self._positions[topic, partition] = offset
 
     def seek_to_timestamp(self, timestamp: int) -> None:
         """Continue each assigned partition at its first record at or after `timestamp` (ms), or at its end."""
         ends = self.end_offsets()
-        found = self._offsets(self.positions, timestamp)
-        self.positions = {where: ends[where] if one.offset < 0 else one.offset for where, one in found.items()}
+        found = self._offsets(self._positions, timestamp)
+        self._positions.update({where: one.offset if one.offset >= 0 else ends[where] for where, one in found.items()})
 
     def beginning_offsets(self) -> dict[TopicPartition, int]:
         """Return the log start offset of each assigned partition."""
@@ -106,11 +121,7 @@ class Consumer:
                 call `poll` in a loop instead.
         """
         ends = dict(self.end_offsets() if until is None else until)
-        while left := [
-            where
-            for where, end in ends.items()
-            if where in self._without_position or self.positions.get(where, end) < end
-        ]:
+        while left := [where for where, end in ends.items() if self._is_before(where, end)]:
             for record in self.poll(partitions=left):
                 if record.offset < ends[record.topic, record.partition]:
                     yield record
@@ -123,91 +134,66 @@ class Consumer:
                 partitions has had a leader for the cluster's time limit.
             ConnectionFailed: A leader cannot be reached.
         """
-        by_leader = self._by_leader(
-            [*self.positions, *self._without_position] if partitions is None else list(partitions)
-        )
-        self._find_positions(chain(*by_leader.values()))
-        found: list[ConsumerRecord] = []
-        waiting = []
-        try:
-            for leader, its_partitions in by_leader.items():
-                connection = self.cluster.connection(leader)
-                connection.send(FETCH, self._request(its_partitions), at_most=NAMES_UNTIL)
-                waiting.append(connection)
-            while waiting:
-                _, response = waiting[0].receive(self.cluster.timeout_s + self._max_wait_ms / 1000)
-                waiting.pop(0)
-                self._take(response, found)
-        except BaseException:
-            # A response that is left unread would be taken for the response to the next request.
-            for connection in waiting:
-                connection.close()
-            raise
-        return found
+        wanted = dict.fromkeys(self._assigned.states if partitions is None else partitions)
+        self._find_positions(self._with_leader(wanted))
+        for where, state in self._assigned.states.items():
+            state.paused = where not in wanted
+        self._wait_for_retry()
+        self._fetcher.fetch(self._max_wait_ms)
+        return self._assigned.hand_out(sys.maxsize)
+
+    def _is_before(self, where: TopicPartition, end: int) -> bool:
+        """Return True if an assigned partition has not been read up to `end`, or its position is not known yet."""
+        state = self._assigned.states.get(where)
+        return state is not None and (state.position is None or state.position < end)
 
     def _bounds(self, at: int) -> dict[TopicPartition, int]:
-        self._find_positions(self._without_position)  # waits for leaders, if needed
-        return {where: one.offset for where, one in self._offsets(self.positions, at).items()}
+        self._find_positions(self._assigned.states)  # waits for leaders, if needed
+        return {where: one.offset for where, one in self._offsets(self._positions, at).items()}
 
     def _offsets(self, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, FoundOffset]:
         return self._admin.offsets(dict.fromkeys(partitions, at), isolation=self._isolation)
 
-    def _by_leader(self, partitions: list[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Return the partitions that have leaders, by leader. If none has a leader, wait for the first partition's."""
-        leaders: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        without = []
+    def _with_leader(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions that have a leader. If none has, wait for the leader of the first."""
+        found: list[TopicPartition] = []
+        without: list[TopicPartition] = []
         for where in partitions:
-            leader = self.cluster.leader_now(*where)
-            if leader >= 0:
-                leaders[leader].append(where)
-            else:
-                without.append(where)
-        if without and not leaders:
-            leaders[self.cluster.leader_of(*without[0])].append(without[0])
-        elif without and time.monotonic() >= self._refresh_at:
+            (found if self.cluster.leader_now(*where) >= 0 else without).append(where)
+        if without and not found:
+            self.cluster.leader_of(*without[0])
+            return without[:1]
+        if without and time.monotonic() >= self._refresh_at:
             self._refresh_at = time.monotonic() + BACKOFF_S
             for topic, _ in without:
                 self.cluster.topics.pop(topic, None)
-        return leaders
+        return found
 
     def _find_positions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Look up the start positions of newly assigned partitions."""
-        new = {where: self._without_position[where] for where in partitions if where in self._without_position}
+        """Look up the positions of partitions that have none yet."""
+        states = self._assigned.states
+        new = {
+            where: state.reset_to
+            for where in partitions
+            if (state := states.get(where)) is not None and state.reset_to is not None
+        }
         if new:
             for where, one in self._admin.offsets(new, isolation=self._isolation).items():
-                self.seek(*where, one.offset)
+                self._positions[where] = one.offset
 
-    def _request(self, partitions: list[TopicPartition]) -> Any:
-        """Return a Fetch request for the partitions."""
-        wanted = [Wanted(where, self.positions[where], self._partition_bytes) for where in self._turns.next(partitions)]
-        return fetch_request(
-            wanted,
-            max_wait_ms=self._max_wait_ms,
-            min_bytes=self._min_bytes,
-            max_bytes=self._max_bytes,
-            isolation=self._isolation,
-        )
+    def _wait_for_retry(self) -> None:
+        """Wait while all partitions that are polled are to be tried again later."""
+        times = [state.not_before for state in self._assigned.states.values() if not state.paused]
+        if times and (pause := min(times) - time.monotonic()) > 0:
+            time.sleep(pause)
 
-    def _take(self, response: Any, found: list[ConsumerRecord]) -> None:
-        """Append the response's records to `found` and move the positions."""
-        for fetched in fetched_partitions(response):
-            where = fetched.where
-            if fetched.error_code:
-                self._failed(where, fetched.error_code)
-            elif fetched.data:
-                records, self.positions[where] = read_records(
-                    where, fetched.data, self.positions[where], fetched.aborted
-                )
-                found += records
 
-    def _failed(self, where: TopicPartition, code: int) -> None:
-        """Reset an out-of-range position, pause for a retriable error, or raise the error."""
-        if code == Errors.OFFSET_OUT_OF_RANGE and self._out_of_range != "raise":
-            at = EARLIEST if self._out_of_range == "earliest" else LATEST
-            self.positions[where] = self._offsets([where], at)[where].offset
-            return
-        self.cluster.topics.pop(where[0], None)
-        if not is_retriable(code) or code == Errors.UNKNOWN_TOPIC_OR_PARTITION:
-            position = self.positions[where]
-            raise KafkaError(code, f"{where[0]}-{where[1]} at offset {position}: {message_of(code)}")
-        time.sleep(BACKOFF_S)  # the next poll asks for the new leader
+class _StrictFetcher(Fetcher):
+    """A Fetcher that also leaves broken connections and missing partitions to the caller."""
+
+    out_of_range_hint = ""
+
+    def _try_later(self, partitions: Iterable[TopicPartition], error: ClientError | KafkaError) -> None:
+        super()._try_later(partitions, error)
+        if isinstance(error, ClientError) or error.code == Errors.UNKNOWN_TOPIC_OR_PARTITION:
+            raise error

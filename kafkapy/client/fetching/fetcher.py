@@ -36,6 +36,8 @@ class Fetcher:
         isolation: The isolation level's number in requests.
     """
 
+    out_of_range_hint = " Seek to one of them, or choose auto_offset_reset earliest or latest."
+
     def __init__(
         self,
         cluster: Cluster,
@@ -189,7 +191,7 @@ class Fetcher:
         text = f"{where[0]}-{where[1]} at offset {state.fetch_from}: {message_of(code)}"
         if code == Errors.OFFSET_OUT_OF_RANGE:
             if self._reset_to is None:
-                return KafkaError(code, f"{text} Seek to one of them, or choose auto_offset_reset earliest or latest.")
+                return KafkaError(code, text + self.out_of_range_hint)
             log.warning("%s Continuing at the %s record.", text, "earliest" if self._reset_to == EARLIEST else "latest")
             state.reset(self._reset_to)
             return None
