@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.group_admin import GroupAdmin, GroupDescription
@@ -70,16 +70,34 @@ class GroupStatus:
             if not topic.internal and self._topics.search(topic.name)
             for index in topic.partitions
         ]
-        ends = self._offsets(admin, partitions, LATEST)
-        at = GroupAdmin(self._cluster).offsets_of(self._settings.group_id, partitions)
-        new = [where for where in partitions if where not in at]
-        if new and self._settings.auto_offset_reset == "earliest":
-            at |= self._offsets(admin, new, EARLIEST)
-        return sum(max(0, end - at.get(where, end)) for where, end in ends.items())
+        isolation = isolation_level(self._settings.isolation)
+        committed = GroupAdmin(self._cluster).offsets_of(self._settings.group_id, partitions)
+        from_start = self._settings.auto_offset_reset == "earliest"
+        return lag_of(admin, partitions, committed, from_start=from_start, isolation=isolation)
 
-    def _offsets(self, admin: Admin, partitions: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
-        found = admin.offsets_now(dict.fromkeys(partitions, at), isolation=isolation_level(self._settings.isolation))
+
+def lag_of(
+    admin: Admin,
+    partitions: Sequence[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    *,
+    from_start: bool,
+    isolation: int = 0,
+) -> int:
+    """Return the sum of what is between committed and end offsets. Raises ClientError, KafkaError.
+
+    A partition without a committed offset counts as a whole if the group reads it `from_start`, else not at all.
+    """
+
+    def offsets(wanted: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+        found = admin.offsets_now(dict.fromkeys(wanted, at), isolation=isolation)
         return {where: one.offset for where, one in found.items()}
+
+    ends = offsets(partitions, LATEST)
+    new = [where for where in partitions if where not in committed]
+    starts = offsets(new, EARLIEST) if new and from_start else {}
+    at = {**starts, **committed}
+    return sum(max(0, end - at.get(where, end)) for where, end in ends.items())
 
 
 def _others(group: GroupDescription, member_id: str) -> str:

@@ -27,6 +27,7 @@ from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Str
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.errors import KafkaError
 from kafkapy.mirror.counts import Waiting
+from kafkapy.mirror.group_status import lag_of
 from kafkapy.mirror.source_settings import ZooKeeperSource
 from kafkapy.mirror.sources import Listener, NotCommitted, Piece
 
@@ -63,6 +64,8 @@ class ZooKeeperMember:
         self._owned: dict[TopicPartition, OwnedPartition] = {}  # partitions that are read, or were claimed to be read
         self._ends: dict[TopicPartition, int] = {}
         self._ask_ends_at = 0.0
+        self._group_lag: int | None = None
+        self._ask_group_lag_at = 0.0
 
     def cluster_id(self) -> str | None:
         cluster = self._brokers()
@@ -150,7 +153,30 @@ class ZooKeeperMember:
 
     def waiting(self) -> Waiting | None:
         whose = self._connector.waits_for
-        return None if whose is None else Waiting(f"partitions of group {self._settings.group_id}", whose, None)
+        if whose is None:
+            return None
+        if time.monotonic() >= self._ask_group_lag_at:
+            self._group_lag = self._look_up_group_lag()
+            wait_s = ENDS_RETRY_S if self._group_lag is None else ENDS_INTERVAL_S
+            self._ask_group_lag_at = time.monotonic() + wait_s
+        return Waiting(f"partitions of group {self._settings.group_id}", whose, self._group_lag)
+
+    def _look_up_group_lag(self) -> int | None:
+        """Return the group's lag over all partitions of the mirrored topics, None if it is not known."""
+        group = self._settings.group_id
+        try:
+            cluster = self._brokers()
+            admin = Admin(cluster)
+            topics = [topic for topic in admin.list_topics() if self._topics.allows(topic.name)]
+            partitions = [(topic.name, index) for topic in topics for index in topic.partitions]
+            committed = self._connector.committed(partitions, cluster)
+            from_start = self._settings.settings.auto_offset_reset == "smallest"
+            return lag_of(admin, partitions, committed, from_start=from_start)
+        except (ClientError, KafkaError, KazooException, KazooTimeoutError) as error:
+            reason = str(error) or type(error).__name__
+            log.info("%s: the lag of group %s is not known: %s", self._settings.file, group, reason)
+            self._close_brokers()
+            return None
 
     def close(self) -> None:
         self._closing = True  # ends the wait in `before_release`: what is not committed by now is read again

@@ -4,8 +4,11 @@ import threading
 import time
 
 import pytest
+from kazoo.exceptions import ConnectionLoss
 
+from kafkapy.client.administration.admin import LATEST
 from kafkapy.client.administration.descriptions import FoundOffset
+from kafkapy.client.cluster import Topic
 from kafkapy.client.original.consuming.streams import Chunk, OwnedPartition, Stream
 from kafkapy.client.original.filters import Whitelist
 from kafkapy.errors import Errors, KafkaError
@@ -228,10 +231,49 @@ def test_how_far_it_is_behind_is_not_told_from_memory_and_not_asked_again_soon(m
     assert len(asked) == 2
 
 
-def test_while_it_has_no_partitions_it_says_who_has_them(member):
+class Brokers:
+    """Topics "t" of two partitions and "other" of one, each partition with the offsets 3 to 13."""
+
+    def __init__(self, cluster):
+        pass
+
+    def list_topics(self):
+        return [Topic(name, bytes(16), False, dict.fromkeys(range(count))) for name, count in (("other", 1), ("t", 2))]
+
+    def offsets_now(self, wanted, *, isolation=0):
+        return {where: FoundOffset(14 if at == LATEST else 3, -1, -1) for where, at in wanted.items()}
+
+
+@pytest.fixture
+def waiting(member, monkeypatch):
+    """A member without partitions, of a group that has committed one offset."""
+    monkeypatch.setattr(zookeeper_member, "Admin", Brokers)
+    monkeypatch.setattr(member, "_brokers", lambda: None)
     member._connector.waits_for = "/consumers/g/owners/t/0 in ZooKeeper is still 'g_one-0'"
-    waiting = member.waiting()
-    assert (waiting.what, waiting.whose) == ("partitions of group g", member._connector.waits_for)
-    assert waiting.lag is None
-    member._connector.waits_for = None
-    assert member.waiting() is None
+    member._connector.committed = lambda partitions, cluster: {("t", 0): 10}
+    return member
+
+
+def test_while_it_has_no_partitions_it_says_who_has_them_and_how_far_the_group_is_behind(waiting):
+    told = waiting.waiting()
+    assert (told.what, told.whose) == ("partitions of group g", waiting._connector.waits_for)
+    assert told.lag == (14 - 10) + (14 - 3)  # the second partition is read from its start
+    waiting._connector.waits_for = None
+    assert waiting.waiting() is None
+
+
+def test_the_lag_of_the_group_is_looked_up_from_time_to_time(waiting, monkeypatch):
+    waiting.waiting()
+    waiting._connector.committed = lambda partitions, cluster: dict.fromkeys(partitions, 14)
+    assert waiting.waiting().lag == 15
+    waiting._ask_group_lag_at = 0.0
+    assert waiting.waiting().lag == 0
+
+
+def test_a_lag_that_cannot_be_looked_up_is_not_known(waiting):
+    def fail(partitions, cluster):
+        raise ConnectionLoss
+
+    waiting._connector.committed = fail
+    assert waiting.waiting().lag is None
+    assert waiting.waiting().whose == waiting._connector.waits_for

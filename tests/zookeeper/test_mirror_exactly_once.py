@@ -18,6 +18,7 @@ from kafkapy.mirror.mirror import Mirror
 from kafkapy.mirror.options import MirrorOptions
 from kafkapy.mirror.source_settings import read_source
 from kafkapy.mirror.target_settings import read_target
+from kafkapy.mirror.zookeeper_member import ZooKeeperMember
 from kafkapy.testing.broker import Broker
 from tests.harness.zookeeper import SESSION_MS
 from tests.zookeeper.conftest import Start
@@ -118,3 +119,34 @@ def end_session(connector: ConsumerConnector, connect: str) -> None:
     other.start()
     other.stop()
     other.close()
+
+
+class Unheard:
+    """A listener of a member that gets no partitions."""
+
+    def on_taken(self, partitions):
+        pass
+
+    before_release = on_lost = on_taken
+
+
+@pytest.mark.parametrize("storage", [{}, {"offsets.storage": "kafka"}], ids=["zookeeper", "kafka"])
+def test_a_member_without_partitions_knows_how_far_its_group_is_behind(source, connect, storage):
+    given = {"zookeeper.connect": connect, "group.id": f"g-{len(storage)}", "auto.offset.reset": "smallest"} | storage
+    with Admin(source) as admin, RecordProducer(source) as producer:
+        admin.create_topic("waits", 1)
+        for number in range(10):
+            producer.send("waits", b"%d" % number)
+    with ConsumerConnector(given | {"consumer.id": "a", "auto.commit.enable": "false"}) as first:
+        stream = first.create_message_streams({"waits": 1})["waits"][0]
+        for _ in range(4):
+            next(stream)
+        first.commit_offsets()
+        member = ZooKeeperMember(read_source(given | {"consumer.id": "b"}), Whitelist("waits"))
+        try:
+            member.open(Unheard())
+            waiting = member.waiting()
+            assert waiting is not None
+            assert waiting.lag == 6
+        finally:
+            member.close()

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kazoo.exceptions import KazooException
@@ -181,6 +181,15 @@ class ConsumerConnector:
         """Return the position after the last returned record of each owned partition; None if not known yet."""
         with self._ownership:
             return {owned.partition: owned.consumed for owned in self._held.values()}
+
+    def committed(self, partitions: Iterable[TopicPartition], cluster: Cluster) -> dict[TopicPartition, int]:
+        """Return the group's committed offsets of partitions, whoever owns them. Those without one are left out.
+
+        `cluster` is asked where offsets are kept in Kafka. Raises ClientError, KafkaError or KazooException.
+        """
+        named = {(topic, str(number)): (topic, number) for topic, number in partitions}
+        found = self._source.offsets_over(cluster).fetch(named)
+        return {named[partition]: offset for partition, offset in found.items() if isinstance(offset, int)}
 
     @property
     def waits_for(self) -> str | None:

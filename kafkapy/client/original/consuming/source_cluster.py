@@ -81,12 +81,22 @@ class SourceCluster:
     def offsets(self) -> OffsetStore:
         """Return the offset store that offsets.storage names. Raises the errors of `open`."""
         if self._store is None:
-            self._store = ZooKeeperOffsets(self.tree)
             if self._settings.offsets_storage == "kafka":
                 self._offsets_cluster = self.open()
-                in_kafka = KafkaOffsets(self._offsets_cluster, self._settings.group_id)
-                self._store = DualOffsets(in_kafka, self._store) if self._settings.dual_commit else in_kafka
+            self._store = self.offsets_over(self._offsets_cluster)
         return self._store
+
+    def offsets_over(self, cluster: Cluster | None) -> OffsetStore:
+        """Return an offset store that uses this connection to the brokers, for the thread that may use it.
+
+        With offsets.storage=zookeeper it needs none.
+        """
+        in_zookeeper = ZooKeeperOffsets(self.tree)
+        if self._settings.offsets_storage != "kafka":
+            return in_zookeeper
+        assert cluster is not None
+        in_kafka = KafkaOffsets(cluster, self._settings.group_id)
+        return DualOffsets(in_kafka, in_zookeeper) if self._settings.dual_commit else in_kafka
 
     def refuse_07(self, what: str) -> None:
         """Raise UnsupportedByBroker for brokers of Kafka 0.7. `what` completes "they cannot ..."."""
