@@ -1,0 +1,296 @@
+"""Connections on which this broker sends requests to other brokers.
+
+A link is one connection, opened with the first request and again after a failure. It lives on a network thread beside
+those of clients, so no thread waits for a response. Requests go out in the order in which they were made, several at a
+time; responses come in the same order. Each new connection asks ApiVersions first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kafkapy.errors import Errors, ProtocolError
+from kafkapy.network.replies import CLOSE, NO_REPLY, Pending, Reply
+from kafkapy.protocol.apis import API_VERSIONS, Api
+from kafkapy.protocol.headers import read_response_header, request_frame
+from kafkapy.runtime.addresses import host_port
+from kafkapy.version import VERSION
+
+if TYPE_CHECKING:
+    from kafkapy.network.connection import Connection
+
+log = logging.getLogger("kafkapy.replica.links")
+
+_API_VERSIONS_VERSION = 3
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+
+Address = tuple[str, int]
+# Called once, on a network thread, with the response, or with the reason why there is none. A call that still reads the
+# response's frame returns a Pending that keeps the receive buffer, see `Link.ask`.
+Done = Callable[[Any, "LinkError | None"], "Pending | None"]
+Decode = Callable[[memoryview, int, int], Any]
+
+
+class LinkError(Exception):
+    """There is no response: the broker cannot be reached, is too slow, or does not serve the request's version."""
+
+
+class Network(Protocol):
+    """Opens connections: see SocketServer.open."""
+
+    def open(self, address: Address, handler: Any, done: Callable[..., object], timeout_s: float) -> None: ...
+
+
+class _Request(NamedTuple):
+    api: Api
+    message: Any  # or a function that makes the message for a version
+    done: Done
+    versions: tuple[int, int]
+    decode: Decode | None
+    timeout_s: float
+
+
+class _Sent(NamedTuple):
+    request: _Request
+    version: int
+    correlation_id: int
+    deadline: float
+
+
+class Link:
+    """A connection to one broker for one purpose. `ask` and `close` may be called on any thread."""
+
+    def __init__(
+        self,
+        name: str,
+        address: Callable[[], Address | None],
+        network: Network,
+        run: Callable[..., object],
+        *,
+        client_id: str,
+        connect_timeout_s: float,
+    ) -> None:
+        """`address()` returns the broker's present address, None if it is not alive. `run(fn, *args)` runs what may
+        block, such as looking up a host name, on a pool. `name` is for log lines and errors, as "broker 3"."""
+        self.name = name
+        self._address = address
+        self._network = network
+        self._run = run
+        self._client_id = client_id
+        self._connect_timeout_s = connect_timeout_s
+        self._lock = threading.Lock()
+        self._queue: deque[_Request] = deque()
+        self._connecting = False
+        self._closed = False
+        self._conn: Connection | None = None  # set when the versions are known
+        # Only the connection's network thread uses these.
+        self._sent: deque[_Sent] = deque()
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._last_id = 0
+
+    def __repr__(self) -> str:
+        return f"Link({self.name}, {self._client_id})"
+
+    # --- for any thread
+
+    def ask(
+        self,
+        api: Api,
+        message: Any,
+        done: Done,
+        *,
+        timeout_s: float,
+        versions: tuple[int, int] | None = None,
+        decode: Decode | None = None,
+    ) -> None:
+        """Send a request and call `done(response, None)`, or `done(None, error)`.
+
+        The version is the highest that both brokers and `versions` (lowest, highest) allow. `message` may be a function
+        that returns the message for that version. `decode(frame, version, start)` replaces the codec of the API; what
+        it returns may refer to the frame if `done` then returns a Pending, which keeps the receive buffer until it is
+        completed (with NO_REPLY). A time-out closes the connection, since later responses would be of other requests.
+        """
+        request = _Request(api, message, done, versions or (api.min_version, api.max_version), decode, timeout_s)
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._queue.append(request)
+            conn = self._conn
+            connect = not closed and conn is None and not self._connecting
+            self._connecting = self._connecting or connect
+        if closed:
+            done(None, LinkError(f"the connection to {self.name} is closed"))
+        elif conn is not None:
+            conn.processor.post(self._send_queued, conn)
+        elif connect:
+            self._connect()
+
+    def close(self) -> None:
+        """Close the connection. Requests without a response fail."""
+        with self._lock:
+            self._closed = True
+            conn = self._conn
+        if conn is not None:
+            conn.processor.post(conn.processor.close, conn)
+
+    # --- connecting
+
+    def _connect(self) -> None:
+        address = self._address()
+        if address is None:
+            self._failed(f"{self.name} is not alive")
+            return
+        try:
+            ipaddress.ip_address(address[0])
+        except ValueError:
+            self._run(self._look_up, address)
+        else:
+            self._open(address, address)
+
+    def _look_up(self, address: Address) -> None:
+        try:
+            found = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+        except OSError as error:
+            self._failed(f"the host name of {self.name} at {host_port(*address)} is not found: {error}")
+        else:
+            self._open((str(found[0][4][0]), int(found[0][4][1])), address)
+
+    def _open(self, address: Address, shown: Address) -> None:
+        def opened(conn: Connection | None, error: Exception | None) -> None:
+            if conn is None:
+                self._failed(f"no connection to {self.name} at {host_port(*shown)}: {error}")
+            else:
+                self._opened(conn)
+
+        self._network.open(address, self, opened, self._connect_timeout_s)
+
+    def _opened(self, conn: Connection) -> None:
+        conn.on_close = lambda: self._lost(conn)
+        self._sent.clear()
+        hello = API_VERSIONS.Request(client_software_name="kafkapy", client_software_version=VERSION)
+        version = _API_VERSIONS_VERSION
+        request = _Request(
+            API_VERSIONS,
+            hello,
+            lambda *it: self._versions(conn, *it),
+            (version, version),
+            None,
+            self._connect_timeout_s,
+        )
+        self._send(conn, request, version)
+
+    def _versions(self, conn: Connection, response: Any, error: LinkError | None) -> None:
+        if error is not None:
+            return  # the connection is lost, and `_lost` is called
+        if response.error_code != Errors.NONE:
+            log.error("%s refuses ApiVersions v%d: error %d", self.name, _API_VERSIONS_VERSION, response.error_code)
+            conn.processor.close(conn)
+            return
+        self._ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+        with self._lock:
+            self._connecting = False
+            self._conn = conn
+            closed = self._closed
+        if closed:
+            conn.processor.close(conn)
+        else:
+            self._send_queued(conn)
+
+    # --- on the connection's network thread
+
+    def handle(self, connection: Connection, frames: list[memoryview]) -> Sequence[Reply]:
+        """Handle responses, see `kafkapy.network.replies.Handler`."""
+        replies: list[Reply] = []
+        for frame in frames:
+            reply: Reply = self._response(frame)
+            replies.append(reply)
+            if reply is CLOSE or isinstance(reply, Pending):
+                break
+        return replies
+
+    def end_turn(self, gathered: Any) -> Any:
+        """Responses are never gathered."""
+        raise AssertionError("a link gathers nothing")
+
+    def _response(self, frame: memoryview) -> Reply:
+        if not self._sent:
+            log.error("%s sent a response without a request", self.name)
+            return CLOSE
+        sent = self._sent[0]
+        api = sent.request.api
+        try:
+            correlation_id, start = read_response_header(frame, api, sent.version)
+            if correlation_id != sent.correlation_id:
+                raise ProtocolError(f"correlation id {correlation_id} instead of {sent.correlation_id}")
+            decode = sent.request.decode
+            if decode is not None:
+                response = decode(frame, sent.version, start)
+            else:
+                response = api.decode_response(frame, sent.version, start)
+        except ProtocolError as error:
+            log.error("the response of %s to %s v%d is invalid: %s", self.name, api.name, sent.version, error)
+            return CLOSE
+        self._sent.popleft()
+        pending = sent.request.done(response, None)
+        return NO_REPLY if pending is None else pending
+
+    def _send_queued(self, conn: Connection) -> None:
+        while not conn.closed:
+            with self._lock:
+                if not self._queue:
+                    return
+                request = self._queue.popleft()
+            api, (lowest, highest) = request.api, request.versions
+            low, high = self._ranges.get(api.key, (0, -1))
+            version = min(highest, high)
+            if version < max(lowest, low):
+                request.done(
+                    None, LinkError(f"{self.name} serves {api.name} v{low} to v{high}, not v{lowest} to v{highest}")
+                )
+            else:
+                self._send(conn, request, version)
+
+    def _send(self, conn: Connection, request: _Request, version: int) -> None:
+        self._last_id = self._last_id % _MAX_CORRELATION_ID + 1
+        message = request.message(version) if callable(request.message) else request.message
+        frame = request_frame(request.api, version, self._last_id, self._client_id, message)
+        deadline = conn.processor.now + request.timeout_s
+        self._sent.append(_Sent(request, version, self._last_id, deadline))
+        if len(self._sent) == 1:
+            conn.processor.call_at(deadline, self._check_deadline, conn)
+        conn.processor.send(conn, [frame])
+
+    def _check_deadline(self, conn: Connection) -> None:
+        """Close the connection if the oldest request is too old, otherwise look again when it will be."""
+        if conn.closed or not self._sent:
+            return
+        oldest = self._sent[0]
+        if oldest.deadline <= conn.processor.now:
+            log.warning(
+                "%s did not respond to %s within %g s", self.name, oldest.request.api.name, oldest.request.timeout_s
+            )
+            conn.processor.close(conn)
+        else:
+            conn.processor.call_at(oldest.deadline, self._check_deadline, conn)
+
+    def _lost(self, conn: Connection) -> None:
+        sent, self._sent = self._sent, deque()
+        error = LinkError(f"the connection to {self.name} was lost")
+        for one in sent:
+            one.request.done(None, error)
+        self._failed(str(error))
+
+    def _failed(self, reason: str) -> None:
+        """Fail all requests that were not sent. The next request connects again."""
+        with self._lock:
+            queue, self._queue = self._queue, deque()
+            self._conn = None
+            self._connecting = False
+        for request in queue:
+            request.done(None, LinkError(reason))
