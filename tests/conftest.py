@@ -56,18 +56,23 @@ def _place(item: pytest.Item) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="leave out the tests that need Java, Go, Node.js or kcat")
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="leave out the tests that need Java, Go, Node.js or kcat, or are marked not_quick",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "other_runtime: needs Java (for Spark, ZooKeeper or Apache Kafka), Go, Node.js or kcat"
     )
+    config.addinivalue_line("markers", "not_quick: takes long, and a test much like it is in the quick run")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("quick"):
-        left_out = {item for item in items if _needs_other_runtime(item)}
+        left_out = {item for item in items if item.get_closest_marker("not_quick") or _needs_other_runtime(item)}
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):

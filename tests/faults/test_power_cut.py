@@ -144,16 +144,18 @@ def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: 
     assert figures.cuts > 150 * LIVES
     assert figures.records > figures.cuts
     assert 0 < figures.after_kills < figures.later_lives
+    assert figures.in_recoveries
 
 
 def test_a_power_cut_at_every_change_of_a_cleaning_loses_no_last_record_of_a_key(scratch: Path) -> None:
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
-        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=1, kind=CompactedLife)
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=2, kind=CompactedLife)
     print(f"\npower cuts beside cleanings: seeds {first} to {first + LIVES - 1}: {figures}")
     assert figures.cuts > 150 * LIVES
     assert figures.records > figures.cuts
+    assert figures.in_recoveries
 
 
 def no_sync_of(kind: str) -> Callable[[pytest.MonkeyPatch], None]:
@@ -219,14 +221,18 @@ def test_the_proof_fails_on_a_broken_log(
 
 
 @pytest.mark.parametrize(
-    "break_it", [no_sync_of(".cleaned"), no_flush_of_rolled_segments], ids=lambda one: one.__qualname__
+    ("break_it", "first"),  # the first life that finds it
+    [
+        pytest.param(no_sync_of(".cleaned"), 0, id="no_sync_of.cleaned"),
+        pytest.param(no_flush_of_rolled_segments, 5, id="no_flush_of_rolled_segments"),
+    ],
 )
 def test_the_proof_fails_on_a_broken_cleaner(
-    scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None]
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], first: int
 ) -> None:
     break_it(monkeypatch)
     with pytest.raises(Violation):
-        _live(range(60), scratch, CompactedLife)
+        _live(range(first, first + 60), scratch, CompactedLife)
 
 
 def _live(seeds: range, scratch: Path, kind: type[Life] | type[CompactedLife] = Life, *, later_lives: int = 0) -> None:

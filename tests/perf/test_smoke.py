@@ -7,9 +7,27 @@ from perf.measurements import ALL
 
 OTHERS = {"java", "rebalance_zookeeper"}  # what needs other programs, or waits for long
 MEASUREMENTS = [each for each in ALL if each.name not in OTHERS and not each.name.startswith("spark-")]
+# One of each family: writing, reading, small requests, processes, coordinators, many topics, files, clients.
+QUICK = {
+    "produce",
+    "consume",
+    "requests",
+    "start",
+    "transactions",
+    "topics",
+    "segments",
+    "columns",
+    "original_producer",
+}
 
 
-@pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
+@pytest.mark.parametrize(
+    "measurement",
+    [
+        pytest.param(each, id=each.name, marks=() if each.name in QUICK else pytest.mark.not_quick)
+        for each in MEASUREMENTS
+    ],
+)
 def test_a_measurement_fills_its_rows(bench: Bench, measurement: Measurement) -> None:
     found = measurement.run(bench, KAFKAPY)
     assert set(found) == {row.key for row in measurement.rows}
