@@ -487,3 +487,11 @@ def test_streams_are_made_once(consumer: Open) -> None:
     connector.create_message_streams({TOPIC: 1})
     with pytest.raises(RuntimeError, match="once"):
         connector.create_message_streams_by_filter(Whitelist(".*"))
+
+
+def test_the_time_out_of_the_session_is_the_one_that_zookeeper_grants(consumer: Open) -> None:
+    connector = consumer(zookeeper_session_timeout_ms="600000")
+    assert connector._source.session_timeout_s() == 60.0  # maxSessionTimeout in tests/harness/zookeeper.py
+    connector.shutdown()
+    connector = consumer()
+    assert connector._source.session_timeout_s() == SESSION_MS / 1000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ log = logging.getLogger("kafkapy.metadata.zookeeper")
 
 # How often to check whether the first connection was refused for good.
 _CHECK_INTERVAL_S = 0.1
+_GRANTED = re.compile(r"negotiated session timeout: (\d+)")
 
 
 class ZooKeeperError(Exception):
@@ -159,13 +161,28 @@ def _readable(path: str | None) -> str | None:
     return path
 
 
+def granted_timeout_ms(client: Any, asked_ms: int) -> int:
+    """Return the session time-out that ZooKeeper has granted, by its minSessionTimeout and maxSessionTimeout.
+
+    Return `asked_ms` if kazoo has not said it.
+    """
+    return client.logger.granted_ms or asked_ms
+
+
 class _LastMessage(logging.Logger):
     """A logger for kazoo that keeps only the last problem: kazoo logs every attempt, the tree logs each outcome
-    once."""
+    once. It also keeps the session time-out that ZooKeeper has granted, which kazoo only logs."""
 
     def __init__(self) -> None:
         super().__init__("kazoo", logging.WARNING)
         self.last = ""
+        self.granted_ms: int | None = None
+
+    def log(self, level: int, msg: object, *args: object, **options: Any) -> None:
+        if args and "negotiated session timeout" in str(msg):
+            found = _GRANTED.search(str(msg) % args)
+            self.granted_ms = int(found[1]) if found else self.granted_ms
+        super().log(level, msg, *args, **options)
 
     def handle(self, record: logging.LogRecord) -> None:
         self.last = record.getMessage().partition(": ")[2] or self.last

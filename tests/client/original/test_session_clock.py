@@ -14,9 +14,10 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = 1000.0
+        self.timeout_s = 6.0
         self.alive = True
         self.asked = 0
-        self.clock = SessionClock("g_one", 6.0, self.ask, clock=lambda: self.now)
+        self.clock = SessionClock("g_one", lambda: self.timeout_s, self.ask, clock=lambda: self.now)
 
     def ask(self) -> bool:
         self.asked += 1
@@ -50,6 +51,16 @@ def test_after_a_stop_it_is_good_again_once_zookeeper_says_that_the_session_goes
     machine.clock.tick()
     assert machine.clock.is_good()
     assert machine.asked == 3
+
+
+def test_a_session_with_a_shorter_time_out_is_in_doubt_sooner(machine: Machine) -> None:
+    machine.timeout_s = 2.0  # what ZooKeeper has granted after the connection was lost
+    machine.pass_time(0.5)
+    machine.clock.tick()
+    machine.pass_time(0.9)
+    assert machine.clock.is_good()
+    machine.pass_time(0.2)
+    assert not machine.clock.is_good()
 
 
 def test_a_stop_while_zookeeper_is_asked_counts(machine: Machine) -> None:

@@ -73,7 +73,7 @@ class ConsumerConnector:
         self._rebalancer: Rebalancer | None = None
         self._source = SourceCluster(settings, self._on_state)
         self._tree = self._source.tree
-        self._clock = SessionClock(self.consumer_id, settings.zookeeper_session_timeout_ms / 1000, self._session_lives)
+        self._clock = SessionClock(self.consumer_id, self._source.session_timeout_s, self._session_lives)
         self._fetchers = Fetchers(settings, self._source.brokers())
         self._stream_of: Callable[[str, int], Stream] = _no_streams
         self._listener: RebalanceListener | None = None

@@ -33,17 +33,23 @@ class SessionClock:
 
     Args:
         name: The member's name, for log lines.
-        timeout_s: The session time-out.
+        timeout_s: Returns the time-out of the present session. ZooKeeper may grant another in each session.
         is_alive: Asks ZooKeeper whether the session still exists. May block.
     """
 
-    def __init__(self, name: str, timeout_s: float, is_alive: Callable[[], bool], clock: Clock = _clock) -> None:
+    def __init__(
+        self, name: str, timeout_s: Callable[[], float], is_alive: Callable[[], bool], clock: Clock = _clock
+    ) -> None:
         self._name = name
-        self._good_for_s = timeout_s / 2
+        self._timeout_s = timeout_s
         self._is_alive = is_alive
         self._clock = clock
         self._good_until = clock() + self._good_for_s
         self._asks = False
+
+    @property
+    def _good_for_s(self) -> float:
+        return self._timeout_s() / 2
 
     def is_good(self) -> bool:
         """Return False if this process was stopped so long that the session may have expired."""

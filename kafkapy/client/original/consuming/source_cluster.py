@@ -18,7 +18,7 @@ from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.kafka_07.brokers import Brokers07
 from kafkapy.client.original.znodes.group_tree import GroupTree
 from kafkapy.client.original.znodes.layouts import Layout
-from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, close, connected
+from kafkapy.metadata.zookeeper.client import ZooKeeperError, ZooKeeperSettings, close, connected, granted_timeout_ms
 from kafkapy.runtime.config_def import ConfigError
 
 
@@ -56,6 +56,11 @@ class SourceCluster:
         close(self.client)
         if self._offsets_cluster is not None:
             self._offsets_cluster.close()
+
+    def session_timeout_s(self) -> float:
+        """Return the time-out of the present session, which ZooKeeper may have made shorter than the setting."""
+        asked_ms = self._settings.zookeeper_session_timeout_ms
+        return min(asked_ms, granted_timeout_ms(self.client, asked_ms)) / 1000
 
     def brokers(self) -> Brokers:
         """Return a new set of connections to the cluster's brokers."""
