@@ -62,7 +62,7 @@ class MarkerSender:
         partitions: Sequence[TopicPartition],
         done: Done,
     ) -> None:
-        """Write a marker to each partition. Call `done` with the codes, of a few partitions at a time, on any thread."""
+        """Write a marker to each partition. Call `done` with codes, of some partitions at a time, on any thread."""
         here: list[TopicPartition] = []
         elsewhere: list[TopicPartition] = []
         for one in partitions:
