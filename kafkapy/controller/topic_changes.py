@@ -63,6 +63,9 @@ class TopicController:
         self._default_partitions = default_partitions
         self._default_replication = default_replication
         self._changing = threading.Lock()
+        # Held while the states of existing partitions are read and sent, so that no state is sent after a later one.
+        # Taken after `_changing`.
+        self._sending = threading.Lock()
 
     def create(
         self,
@@ -126,7 +129,7 @@ class TopicController:
         log.info("topic %s has partitions now: %d", name, count)
 
     def reassign(self, name: str, index: int, target: Sequence[int] | None) -> None:
-        with self._changing:
+        with self._changing, self._sending:
             topic = self._topics.get(name)
             check_target(topic, index, target, [self._broker_id])
             assert topic is not None  # otherwise `check_target` has raised
@@ -192,8 +195,8 @@ class TopicController:
     def start(self, topics: Iterable[Topic], stopping: Callable[[], bool]) -> bool:
         """Finish deletions that a stop has interrupted, and send the roles of the partitions of these topics.
 
-        Returns False, early, if `stopping()` returns True. Takes no lock for the roles, so that a long change of one
-        topic does not delay the other topics. A broker refuses the role of a partition that was deleted meanwhile.
+        Returns False, early, if `stopping()` returns True. The roles do not wait for a long change of one topic, such
+        as the creation of its logs. A broker refuses the role of a partition that was deleted meanwhile.
         """
         for topic in self._topics.marked():
             with self._changing:
@@ -202,12 +205,13 @@ class TopicController:
         for topic in topics:
             indexes = list(topic.assignment)
             for at in range(0, len(indexes), _ROLES_AT_ONCE):
-                now = self._topics.get(topic.name)
-                if now is None or now.id != topic.id:
-                    break
-                if stopping():
-                    return False
-                self._states.lead(now, indexes[at : at + _ROLES_AT_ONCE], is_new=False)
+                with self._sending:
+                    now = self._topics.get(topic.name)
+                    if now is None or now.id != topic.id:
+                        break
+                    if stopping():
+                        return False
+                    self._states.lead(now, indexes[at : at + _ROLES_AT_ONCE], is_new=False)
         return True
 
     def finish_marked(self, name: str) -> None:

@@ -1,5 +1,7 @@
 """Changes of topics when a part of them cannot be done."""
 
+import threading
+
 import pytest
 
 from kafkapy.controller.outside_changes import OutsideChanges
@@ -109,6 +111,31 @@ def test_a_partition_that_is_moved_to_this_broker_alone_takes_acks_all_at_once(t
         assert again.refusal(-1) is None
         assert again.log.high_watermark == 1
         assert partition.gone.code == Errors.NOT_LEADER_OR_FOLLOWER
+    finally:
+        server.stop()
+
+
+def test_a_move_during_the_start_is_not_overwritten_by_the_state_before_it(tmp_path, monkeypatch):
+    """The start has sent the roles, and is about to send the leaders to clients, when the partition is moved."""
+    server = start_broker(tmp_path, broker_id=0)
+    services, controller = server.services, server.services.controller
+    wait(services.topics.create, "t", {0: [0, 7]}, {})
+    update = services.roles.update_metadata
+    moving = threading.Thread(target=controller.reassign, args=("t", 0, [0]), daemon=True)
+
+    def overtaken(*arguments):
+        monkeypatch.undo()
+        moving.start()
+        moving.join(0.2)  # it goes as far as it can meanwhile
+        update(*arguments)
+
+    try:
+        monkeypatch.setattr(services.roles, "update_metadata", overtaken)
+        services.replicas.expect("t", [0])
+        assert controller.start([services.topics.get("t")], lambda: False)
+        moving.join()
+        assert services.cache.leader("t", 0) == Leader(0, 1, (0,))
+        assert services.replicas.leader_epoch("t", 0) == 1
     finally:
         server.stop()
 
