@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -114,6 +115,22 @@ def test_consuming_begins_where_it_is_told_and_ends_where_it_is_told(run, lines,
     assert values("--from", "@1704153600000", "-n", 1) == ["2"]
     assert values("--max", 0) == []
     assert values("--max", 2, "--follow") == ["1", "2"]
+
+
+def test_followed_records_are_printed_as_they_come_until_ctrl_c(run, lines, kafkapy_topic, kafkapy_broker):
+    run("produce", kafkapy_topic, lines("before"))
+    command = [sys.executable, "-m", "kafkapy", "consume", kafkapy_topic, "--follow"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as consuming:
+        try:
+            assert consuming.stdout is not None
+            assert consuming.stdout.readline() == "before\n"
+            run("produce", kafkapy_topic, lines("after"))
+            assert consuming.stdout.readline() == "after\n"
+            consuming.send_signal(signal.SIGINT)
+            assert consuming.communicate(timeout=30) == ("", "")
+            assert consuming.returncode == 130
+        finally:
+            consuming.kill()
 
 
 def test_the_full_format_shows_place_time_and_headers(run, lines, kafkapy_topic):

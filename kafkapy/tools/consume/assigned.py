@@ -1,36 +1,39 @@
-"""`kafkapy consume` without a group: print the records of partitions up to where they end now."""
+"""All or some partitions of topics without a group, for `kafkapy consume`: from --from up to where they end now."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.fetched import ConsumerRecord, Isolation
 from kafkapy.client.fetching.consumer import Consumer
 from kafkapy.tools.common.errors import CallError
 from kafkapy.tools.common.options import timestamp_of
-from kafkapy.tools.common.output import progress
+from kafkapy.tools.common.output import Progress, progress
 
-Start = Callable[[Consumer, dict[tuple[str, int], int]], None]
+AT_ONCE = 1024  # records between two updates of the progress bar
+
+Ends = dict[tuple[str, int], int]
+Start = Callable[[Consumer, Ends], None]
 
 
-def print_assigned(
+@contextmanager
+def assigned_member(
     cluster: Cluster,
     topics: list[str],
     partitions: list[int] | None,
     start: Start,
     *,
     isolation: Isolation,
-    most: int | None,
     follow: bool,
-    show: Callable[[ConsumerRecord], bytes],
-) -> None:
-    """Print records until `most` are printed or, without `follow`, the partitions' current ends are reached.
+) -> Iterator["AssignedMember"]:
+    """Yield a Member that has these partitions. A progress bar is shown unless `follow`.
 
     Args:
         partitions: of each topic; None or empty: all.
         start: of `start_of`.
     """
-    out = sys.stdout.buffer
     consumer = Consumer(cluster, isolation=isolation)
     consumer.assign(
         [
@@ -42,16 +45,38 @@ def print_assigned(
     ends = consumer.end_offsets()
     start(consumer, ends)
     ahead = sum(max(0, end - consumer.positions[where]) for where, end in ends.items())
-    records = _follow(consumer) if follow else consumer.records(until=ends)
     with progress(f"Reading {' '.join(topics)}", None if follow else ahead, unit="records") as advance:
-        if most != 0:
-            for number, record in enumerate(records, 1):
-                out.write(show(record))
-                if number % 1024 == 0:
-                    advance(number)
-                if number == most:
-                    break
-        out.flush()
+        yield AssignedMember(consumer, None if follow else ends, advance)
+
+
+class AssignedMember:
+    """A Member without a group, which commits nothing. Without `ends` it follows new records."""
+
+    def __init__(self, consumer: Consumer, ends: Ends | None, advance: Progress) -> None:
+        self._consumer = consumer
+        self._records = None if ends is None else consumer.records(until=ends)
+        self._at_the_ends = False
+        self._advance = advance
+        self._count = 0
+
+    def poll(self) -> Sequence[ConsumerRecord]:
+        if self._records is None:
+            return self._consumer.poll()
+        records = list(islice(self._records, AT_ONCE))
+        self._at_the_ends = len(records) < AT_ONCE
+        return records
+
+    def printed(self, records: Sequence[ConsumerRecord], count: int) -> None:
+        self._count += count
+        self._advance(self._count)
+        self.commit()
+
+    def is_at_the_ends(self) -> bool:
+        return self._at_the_ends
+
+    def commit(self) -> None:
+        """Only flush standard output, so that printed lines are seen."""
+        sys.stdout.buffer.flush()
 
 
 def start_of(text: str) -> Start:
@@ -74,16 +99,9 @@ def start_of(text: str) -> Start:
             ) from error
         return lambda consumer, ends: consumer.seek_to_timestamp(timestamp)
 
-    def at_offset(consumer: Consumer, ends: dict[tuple[str, int], int]) -> None:
+    def at_offset(consumer: Consumer, ends: Ends) -> None:
         for where, end in ends.items():
             wanted = offset if offset >= 0 else end + offset
             consumer.positions[where] = min(max(wanted, consumer.positions[where]), end)
 
     return at_offset
-
-
-def _follow(consumer: Consumer) -> Iterator[ConsumerRecord]:
-    """Yield records for ever. Standard output is flushed before each wait, so that printed lines are seen at once."""
-    while True:
-        yield from consumer.poll()
-        sys.stdout.buffer.flush()

@@ -1,7 +1,8 @@
 """`kafkapy consume`: the records of a topic as lines."""
 
 import enum
-from contextlib import AbstractContextManager
+import threading
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,9 +11,10 @@ import typer
 from kafkapy.client.cluster import Cluster
 from kafkapy.client.original.filters import TopicFilter
 from kafkapy.tools.common.errors import CallError
+from kafkapy.tools.common.interrupts import until_interrupted
 from kafkapy.tools.common.options import DEFAULT_SERVER, Servers, cluster_of, given, through_zookeeper
 from kafkapy.tools.common.record_formats import Format, line_maker
-from kafkapy.tools.consume.assigned import print_assigned, start_of
+from kafkapy.tools.consume.assigned import assigned_member, start_of
 from kafkapy.tools.consume.member import Member, print_records
 from kafkapy.tools.consume.topic_choice import BlacklistOption, WhitelistOption, matching, pattern_of, wanted_topics
 
@@ -90,39 +92,42 @@ def consume(
     in_zookeeper = through_zookeeper(context, zookeeper, None)
     if consumer_config is not None and not in_zookeeper:
         raise CallError("--consumer-config goes with --zookeeper")
-    if in_zookeeper:
-        from kafkapy.tools.consume.zookeeper_member import consumer_properties, zookeeper_member
+    member: AbstractContextManager[Member]
+    with ExitStack() as opened:
+        if in_zookeeper:
+            from kafkapy.tools.consume.zookeeper_member import consumer_properties, zookeeper_member
 
-        properties = consumer_properties(str(zookeeper), group, consumer_config)
-        if isolation is Isolation.READ_COMMITTED:
-            raise CallError("--isolation read_committed does not go with --zookeeper: such a consumer reads everything")
-        _check_group(properties.get("group.id", "one of its own"), start, partition)
-        if given(context, "start") or "auto.offset.reset" not in properties:
-            properties["auto.offset.reset"] = "largest" if start == "latest" else "smallest"
-        member: AbstractContextManager[Member] = zookeeper_member(properties, consumer_config, wanted, follow=follow)
-        finished = print_records(member, most=most, follow=follow, show=show)
-    elif group is not None:
-        from kafkapy.tools.consume.kafka_member import kafka_member
+            properties = consumer_properties(str(zookeeper), group, consumer_config)
+            if isolation is Isolation.READ_COMMITTED:
+                raise CallError(
+                    "--isolation read_committed does not go with --zookeeper: such a consumer reads everything"
+                )
+            _check_group(properties.get("group.id", "one of its own"), start, partition)
+            if given(context, "start") or "auto.offset.reset" not in properties:
+                properties["auto.offset.reset"] = "largest" if start == "latest" else "smallest"
+            member = zookeeper_member(properties, consumer_config, wanted, follow=follow)
+        elif group is not None:
+            from kafkapy.tools.consume.kafka_member import kafka_member
 
-        _check_group(group, start, partition)
-        with cluster_of(servers) as cluster:
+            _check_group(group, start, partition)
+            cluster = opened.enter_context(cluster_of(servers))
             if isinstance(wanted, TopicFilter) and not follow:
                 matching(wanted, _all_topics(cluster))
             topics = pattern_of(wanted) if isinstance(wanted, TopicFilter) else wanted
             reset: Literal["earliest", "latest"] = "latest" if start == "latest" else "earliest"
             member = kafka_member(cluster, topics, group, reset=reset, isolation=isolation.value)
-            finished = print_records(member, most=most, follow=follow, show=show)
-    else:
-        begin = start_of(start)
-        if by_filter and partition:
-            raise CallError("--partition goes with one TOPIC, not with --whitelist and --blacklist")
-        with cluster_of(servers) as cluster:
+        else:
+            begin = start_of(start)
+            if by_filter and partition:
+                raise CallError("--partition goes with one TOPIC, not with --whitelist and --blacklist")
+            cluster = opened.enter_context(cluster_of(servers))
             names = matching(wanted, _all_topics(cluster)) if isinstance(wanted, TopicFilter) else [wanted]
-            print_assigned(
-                cluster, names, partition, begin, isolation=isolation.value, most=most, follow=follow, show=show
-            )
-        finished = True
-    if not finished:
+            member = assigned_member(cluster, names, partition, begin, isolation=isolation.value, follow=follow)
+        # Without a group there is nothing to commit, so Ctrl-C need not wait for the end of a step.
+        in_group = in_zookeeper or group is not None
+        interrupted = opened.enter_context(until_interrupted()) if in_group else threading.Event()
+        print_records(member, interrupted, most=most, follow=follow, show=show)
+    if interrupted.is_set():
         raise KeyboardInterrupt
 
 

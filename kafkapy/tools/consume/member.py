@@ -1,4 +1,4 @@
-"""`kafkapy consume` as a member of a consumer group: print what the member gets, then commit it.
+"""The loop of `kafkapy consume`: print what a member gets, then commit it.
 
 A record is committed only after its line has left this process. After a crash in between, the member that takes over
 the partition prints the line again; no record is left out.
@@ -7,16 +7,17 @@ the partition prints the line again; no record is left out.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from kafkapy.client.fetched import ConsumerRecord
-from kafkapy.tools.common.interrupts import until_interrupted
 
 
 class Member(Protocol):
-    """A member of a group: `kafka_member` with a group coordinator, `zookeeper_member` with a group in ZooKeeper."""
+    """A member of a group: `kafka_member` with a group coordinator, `zookeeper_member` with a group in ZooKeeper. Or
+    `assigned`, without a group."""
 
     def poll(self) -> Sequence[ConsumerRecord]:
         """Return the next records, or none if none came for a moment. Raises KafkaError."""
@@ -33,14 +34,17 @@ class Member(Protocol):
 
 
 def print_records(
-    joining: AbstractContextManager[Member], *, most: int | None, follow: bool, show: Callable[[ConsumerRecord], bytes]
-) -> bool:
-    """Join the group; print and commit until `most` records are printed or, without `follow`, the ends are reached.
-
-    Returns False if Ctrl-C or SIGTERM ended it before.
-    """
+    joining: AbstractContextManager[Member],
+    interrupted: threading.Event,
+    *,
+    most: int | None,
+    follow: bool,
+    show: Callable[[ConsumerRecord], bytes],
+) -> None:
+    """Join the group; print and commit until `most` records are printed, without `follow` the ends are reached, or
+    `interrupted` is set."""
     out = sys.stdout.buffer
-    with until_interrupted() as interrupted, joining as member:
+    with joining as member:
         count = 0
         while not interrupted.is_set() and count != most:
             records = member.poll()
@@ -52,4 +56,3 @@ def print_records(
             if not follow and member.is_at_the_ends():
                 break
         member.commit()
-    return not interrupted.is_set()
