@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.errors import KafkaError
 from kafkapy.log.cleaner.offsets import CleanerOffsets
-from kafkapy.log.failures import LogDirFailure, is_shortage, shortage
+from kafkapy.log.failures import LogDirFailure, Shortage, is_shortage
 from kafkapy.log.storage.files import Files
 from kafkapy.record.validation import MAX_DECOMPRESSED
 from kafkapy.runtime.clock import Clock
@@ -107,7 +107,7 @@ class Environment:
     def refuse(self, doing: str, error: OSError, count: int = 1) -> KafkaError:
         """Return the error for the clients whose `count` writes met a shortage, and report the shortage."""
         self.shortage.refused(doing, error.strerror or str(error), count)
-        return shortage(doing, error)
+        return Shortage(doing, error)
 
     def check(self) -> None:
         """Raise LogDirFailure if the directory is offline, so that nothing more is read or written in it."""
@@ -131,7 +131,8 @@ class Environment:
                     level = logging.ERROR if isinstance(refusal, LogDirFailure) else logging.DEBUG
                     _log.log(level, "%s", refusal.message)
                 except KafkaError as error:
-                    _log.error("%s: %s", name, error.message)
+                    level = logging.DEBUG if isinstance(error, Shortage) else logging.ERROR
+                    _log.log(level, "%s: %s", name, error.message)
 
         if self._pool is not None and delay_ms == 0:
             try:

@@ -23,6 +23,13 @@ class LogDirFailure(KafkaError):
         self.cause = cause
 
 
+class Shortage(KafkaError):
+    """An operation was refused for lack of space, descriptors or memory. It is already reported (ShortageReport)."""
+
+    def __init__(self, doing: str, error: OSError) -> None:
+        super().__init__(Errors.KAFKA_STORAGE_ERROR, f"{doing}: {error}")
+
+
 def is_shortage(error: OSError) -> bool:
     """Return True if the disk is full, or memory or descriptors are exhausted, rather than the disk being broken."""
     return error.errno in _SHORT
@@ -31,8 +38,3 @@ def is_shortage(error: OSError) -> bool:
 def no_memory() -> OSError:
     """Return the OSError (ENOMEM) that stands for a MemoryError."""
     return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-
-def shortage(doing: str, error: OSError) -> KafkaError:
-    """Return the retriable error for a client whose request met a shortage."""
-    return KafkaError(Errors.KAFKA_STORAGE_ERROR, f"{doing}: {error}")

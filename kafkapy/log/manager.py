@@ -23,7 +23,7 @@ from kafkapy.log.directories.checkpoints import CheckpointError
 from kafkapy.log.directories.log_dir import LogDir, TopicPartition
 from kafkapy.log.directories.log_dirs import LogDirs, NoLogDir
 from kafkapy.log.environment import Environment, PoolLike, SchedulerLike
-from kafkapy.log.failures import LogDirFailure
+from kafkapy.log.failures import LogDirFailure, Shortage
 from kafkapy.log.flushing.timed_flush import TimedFlush
 from kafkapy.log.leader_epochs import UNDEFINED_EPOCH, LeaderEpochCache
 from kafkapy.log.loading.background_load import ConfigOf, IsStray, Loading
@@ -85,12 +85,15 @@ class LogManager:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._refused: dict[TopicPartition, RefusedLog] = {}
         self._tasks: ManagerTasks | None = None
-        self._timed_flush = TimedFlush(self, scheduler, clock, self.settings.flush_check_ms)
+        self._timed_flushes: list[TimedFlush] = []  # one a directory, so that no disk waits for another
         self.dirs = LogDirs(dirs, self._environment)
         self.loading = Loading(self)
         self.compaction = Compaction(self, scheduler, clock)
 
     def _environment(self, path: str) -> Environment:
+        logs = partial(self.logs_in, Path(path))
+        timed_flush = TimedFlush(logs, self.each_log, self._scheduler, self.clock, self.settings.flush_check_ms)
+        self._timed_flushes.append(timed_flush)
         return Environment(
             path,
             self._files,
@@ -101,7 +104,7 @@ class LogManager:
             max_decompressed=self.settings.max_decompressed,
             retention=self.settings.retention,
             on_failure=self._dir_failed,
-            on_flush_ms=self._timed_flush.wanted,
+            on_flush_ms=timed_flush.wanted,
         )
 
     def load(self, config_of: ConfigOf | None = None, is_stray: IsStray | None = None) -> None:
@@ -159,7 +162,7 @@ class LogManager:
         with self._lock:
             self._logs[log.topic, log.partition] = log
             self.dirs.of(log.env).open_logs += 1
-        self._timed_flush.wanted(log.config.flush_ms)
+        log.env.on_flush_ms(log.config.flush_ms)
 
     def refuse(self, key: TopicPartition, log_dir: LogDir, path: str, reason: KafkaError) -> None:
         """Record that a log cannot be served, so that no new log is created in its place."""
@@ -197,7 +200,7 @@ class LogManager:
                 self.dirs.of(log.env).open_logs += 1
             elif topic_id is not None:
                 log.assign_topic_id(topic_id)
-        self._timed_flush.wanted(log.config.flush_ms)
+        log.env.on_flush_ms(log.config.flush_ms)
         return log
 
     def _open_refused(self, key: TopicPartition, config: LogConfig) -> PartitionLog:
@@ -284,18 +287,33 @@ class LogManager:
 
     # --- upkeep
 
-    def each_log(self, act: Callable[[PartitionLog], object], what: str) -> None:
-        """Call `act` with every open log of an online directory. An exception is logged, and the next log follows."""
-        for log in self:
+    def each_log(
+        self,
+        act: Callable[[PartitionLog], object],
+        what: str,
+        logs: Iterable[PartitionLog] | None = None,
+        *,
+        threads: int = 1,
+    ) -> None:
+        """Call `act` with every open log of an online directory, or with those of `logs`, on up to `threads` threads.
+
+        An exception is logged, and the next log follows.
+        """
+
+        def guarded(log: PartitionLog) -> None:
             if log.env.failure is None and not log.closed:
                 try:
                     act(log)
                 except LogDirFailure:
-                    continue  # reported by Environment.failed
+                    return  # reported by Environment.failed
+                except Shortage as error:  # reported for the whole directory
+                    _log.debug("%s of %s: %s", what, log.name, error.message)
                 except KafkaError as error:
                     _log.warning("%s of %s: %s", what, log.name, error.message)
                 except Exception:  # for instance in a retention policy that a user wrote
                     _log.exception("%s of %s", what, log.name)
+
+        run_all([partial(guarded, log) for log in (self if logs is None else logs)], threads, what)
 
     def start(self) -> None:
         """Start the background tasks: retention, checkpoints, producer expiry and log cleaning."""
@@ -331,7 +349,8 @@ class LogManager:
         if self._tasks is not None:
             self._tasks.cancel()
             self._tasks = None
-        self._timed_flush.stop()
+        for timed_flush in self._timed_flushes:
+            timed_flush.stop()
         try:
             for log_dir in self.online_dirs():
                 self._close_dir(log_dir)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkapy.log.environment import Environment
-from kafkapy.log.failures import shortage
+from kafkapy.log.failures import Shortage
 from kafkapy.log.flushing.flushing import Flusher
 from kafkapy.log.storage.files import Buffer, Files
 from kafkapy.record.file_region import FileHandle
@@ -92,7 +92,7 @@ def failed_syncs_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_failure_a_shortage(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Environment, "disk_error", lambda self, doing, error: shortage(doing, error))
+    patch.setattr(Environment, "disk_error", lambda self, doing, error: Shortage(doing, error))
 
 
 def short_writes_taken_for_whole(patch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -360,12 +361,71 @@ def test_retention_and_flushes_by_time_run_in_the_background(dirs):
     broker.manager.close()
 
 
+def test_flushes_by_time_of_one_directory_do_not_wait_for_those_of_another(dirs):
+    config = LogConfig({"flush.ms": 1000})
+    broker = Broker(*dirs, config=config)
+    logs = [broker.manager.create("t", partition, TOPIC_ID, config) for partition in range(2)]
+    for log in logs:
+        log.append([batch("a")], 0)
+    broker.clock.advance(1)
+    _, second = (task for task in broker.scheduler.tasks if task.name == "log-flusher")
+    second.fn()  # and the first, on another thread, waits for its disk
+    assert {log.dir.parent: log.recovery_point for log in logs} == {dirs[0]: 0, dirs[1]: 1}
+    broker.manager.close()
+
+
+def test_flushes_by_time_wait_for_their_disk_together(dirs):
+    both = threading.Barrier(2, timeout=20)
+
+    class Meeting(Files):
+        def sync(self, file):
+            if together:
+                both.wait()  # raises if no other thread comes
+            super().sync(file)
+
+    together = False
+    config = LogConfig({"flush.ms": 1000})
+    broker = Broker(dirs[0], config=config, files=Meeting())
+    logs = [broker.manager.create("t", partition, TOPIC_ID, config) for partition in range(2)]
+    for log in logs:
+        log.append([batch("a")], 0)
+    broker.clock.advance(1)
+    together = True
+    broker.scheduler.run("log-flusher")
+    together = False
+    assert [log.recovery_point for log in logs] == [1, 1]
+    assert broker.failed == []
+    broker.manager.close()
+
+
+def test_flushes_by_time_that_find_no_descriptor_are_reported_once_for_all_logs(dirs, caplog):
+    class Exhausted(Files):
+        def sync(self, file):
+            if exhausted:
+                raise OSError(errno.EMFILE, "Too many open files")
+            super().sync(file)
+
+    exhausted = False
+    config = LogConfig({"flush.ms": 1000})
+    broker = Broker(dirs[0], config=config, files=Exhausted())
+    for partition in range(5):
+        broker.manager.create("t", partition, TOPIC_ID, config).append([batch("a")], 0)
+    exhausted = True
+    for _ in range(3):
+        broker.clock.advance(1)
+        broker.scheduler.run("log-flusher")
+    exhausted = False
+    assert ["cannot be written: Too many open files" in line for line in caplog.messages] == [True]
+    broker.manager.close()
+
+
 def test_a_log_is_among_the_logs_before_the_broker_looks_for_those_to_flush(dirs, monkeypatch):
     """A log that takes longer to create than its flush.ms would be forgotten otherwise."""
     broker = Broker(dirs[0])
     found = []
     manager = broker.manager
-    monkeypatch.setattr(manager._timed_flush, "wanted", lambda flush_ms: found.append((flush_ms, len(list(manager)))))
+    env = manager.dirs.online[0].env
+    monkeypatch.setattr(env, "on_flush_ms", lambda flush_ms: found.append((flush_ms, len(list(manager)))))
     log = manager.create("t", 0, TOPIC_ID, LogConfig({"flush.ms": 10}))
     log.update_config(LogConfig({"flush.ms": 20}))
     assert (10, 1) in found

@@ -51,6 +51,7 @@ class FakeLog:
         self.config = LogConfig({"flush.ms": flush_ms})
         self.flushed_at = clock.monotonic()
         self.waiting_since = None
+        self.has_unsynced = False
         self.longest_wait_ms = 0.0
         self.flushes = 0
 
@@ -74,13 +75,11 @@ class Bench:
     def __init__(self, interval_ms=NEVER_MS):
         self.time = Timeline()
         self.logs = []
-        self.timed = TimedFlush(self, self.time, self.time.clock, interval_ms)
+        self.timed = TimedFlush(lambda: self.logs, self.each_log, self.time, self.time.clock, interval_ms)
 
-    def __iter__(self):
-        return iter(self.logs)
-
-    def each_log(self, act, what):
-        for log in self.logs:
+    @staticmethod
+    def each_log(act, what, logs, *, threads):
+        for log in logs:
             act(log)
 
     def open(self, flush_ms):
@@ -182,7 +181,7 @@ def test_a_look_that_fails_is_followed_by_another(monkeypatch):
     bench = Bench()
     log = bench.open(100)
     with monkeypatch.context() as patched:
-        patched.setattr(Bench, "__iter__", no_memory)
+        patched.setattr(bench.timed, "_logs", no_memory)
         with pytest.raises(MemoryError):
             bench.time.advance_ms(25)
     log.append()

@@ -210,6 +210,11 @@ class Flusher:
             self._names_changed = self._names_changed or taken.names_changed
 
     @property
+    def has_unsynced(self) -> bool:
+        """Return True if there are records that no finished flush has covered."""
+        return self._log.recovery_point < self._log.end[0]
+
+    @property
     def ms_since_flush(self) -> float:
         """Return how many milliseconds ago the last flush of all records began. Every unflushed record is younger."""
         return (self._log.clock.monotonic() - self.flushed_at) * 1000

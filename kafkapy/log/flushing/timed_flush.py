@@ -8,26 +8,43 @@ unless the scheduler interval is shorter. Nothing is scheduled while no log has 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkapy.log.environment import SchedulerLike
 from kafkapy.log.settings import NEVER_MS
 from kafkapy.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from kafkapy.log.manager import LogManager
     from kafkapy.log.partition_log import PartitionLog
 
 LOOKS_PER_INTERVAL = 4  # a log is flushed after three quarters of its flush.ms at the earliest
+THREADS = 4  # syncs that wait at the same time share a commit of the file system's journal
 SHORTEST_MS = 10  # least time between two looks: a flush.ms of 0 must not keep a thread busy
 
 
-class TimedFlush:
-    """The timed flushes of one log manager, until `stop`. Any thread may call `wanted`."""
+class EachLog(Protocol):
+    """The interface of LogManager.each_log."""
 
-    def __init__(self, manager: LogManager, scheduler: SchedulerLike, clock: Clock, interval_ms: int) -> None:
-        """`interval_ms` is log.flush.scheduler.interval.ms."""
-        self._manager = manager
+    def __call__(
+        self, act: Callable[[PartitionLog], object], what: str, logs: Iterable[PartitionLog], *, threads: int
+    ) -> None: ...
+
+
+class TimedFlush:
+    """The timed flushes of the logs in one log directory, until `stop`. Any thread may call `wanted`."""
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[PartitionLog]],
+        each_log: EachLog,
+        scheduler: SchedulerLike,
+        clock: Clock,
+        interval_ms: int,
+    ) -> None:
+        """`logs` returns the open logs; `interval_ms` is log.flush.scheduler.interval.ms."""
+        self._logs = logs
+        self._each_log = each_log
         self._scheduler = scheduler
         self._clock = clock
         self._interval_ms = interval_ms
@@ -41,7 +58,7 @@ class TimedFlush:
     def wanted(self, flush_ms: int) -> None:
         """Look often enough for a log with this flush.ms, which is new or has changed settings.
 
-        The log must be in the manager before this call, because a look that begins after the call asks all logs.
+        `logs` must return the log before this call, because a look that begins after the call asks all logs.
         """
         if flush_ms >= NEVER_MS:
             return
@@ -68,14 +85,18 @@ class TimedFlush:
             self._wanted_ms = NEVER_MS
             period_ms = self._period_ms  # still used if asking the logs fails for lack of memory
 
-        def flush(log: PartitionLog) -> None:
-            flush_ms = log.config.flush_ms
-            if flush_ms < NEVER_MS and log.flusher.ms_since_flush + period_ms + 1 >= flush_ms:  # 1: rounding
+        def is_due(log: PartitionLog) -> bool:
+            return log.flusher.ms_since_flush + period_ms + 1 >= log.config.flush_ms  # 1: rounding
+
+        def flush_if_due(log: PartitionLog) -> None:
+            if is_due(log):
                 log.flush()
 
         try:
-            period_ms = self._period_for(min((log.config.flush_ms for log in self._manager), default=NEVER_MS))
-            self._manager.each_log(flush, "the flush by time")
+            logs = [log for log in self._logs() if log.config.flush_ms < NEVER_MS]
+            period_ms = self._period_for(min((log.config.flush_ms for log in logs), default=NEVER_MS))
+            syncs = sum(log.flusher.has_unsynced for log in logs if is_due(log))
+            self._each_log(flush_if_due, "the flush by time", logs, threads=min(max(syncs, 1), THREADS))
         finally:
             with self._lock:
                 self._looking = False
