@@ -67,8 +67,8 @@ _TOPIC_ROWS: tuple[tuple[str, str, Any, Validator | None, bool, str], ...] = (
     ("flush.messages", T.LONG, LONG_MAX, Range(1), True,
      "Records appended between two fsyncs; 1 makes every acknowledged batch survive a power cut."),
     ("flush.ms", T.LONG, LONG_MAX, Range(0), True,
-     "Longest time a record waits for its fsync to begin, if the disk can sync all topics' logs in that time; less than "
-     "10 is 10."),
+     "Longest time a record waits for its fsync to begin, if the disk can sync all topics' logs in that time; less "
+     "than 10 is 10."),
     ("follower.replication.throttled.replicas", T.LIST, [], THROTTLED_REPLICAS, False,
      "Replicas whose incoming replication traffic is throttled."),
     ("index.interval.bytes", T.INT, 4096, Range(0), True, "Bytes of log between two entries of the offset index."),

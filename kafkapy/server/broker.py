@@ -41,7 +41,7 @@ from kafkapy.server.dispatcher import Dispatcher
 from kafkapy.server.fetching.sessions import FetchSessionCache
 from kafkapy.server.identity import advertise, identify
 from kafkapy.server.log_loading import LogLoading
-from kafkapy.server.metadata_store import StartError, metadata_directory, open_tree
+from kafkapy.server.metadata_store import StartError, check_libraries, metadata_directory, open_tree
 from kafkapy.server.metrics import broker as broker_metrics
 from kafkapy.server.metrics.requests import RequestMeters
 from kafkapy.server.services import Services
@@ -135,6 +135,7 @@ class BrokerServer:
     def _start(self) -> None:
         services = self.services
         check_security(services.config)
+        check_libraries(services.config)  # before anything is created in log.dirs
         raise_descriptor_limit()
         for line in services.config.warnings():
             log.warning(line)

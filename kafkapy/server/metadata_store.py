@@ -24,6 +24,17 @@ class StartError(Exception):
     """The broker cannot start; the message says why, and what to do."""
 
 
+def check_libraries(config: BrokerConfig) -> None:
+    """Raise StartError if the metadata is in ZooKeeper and kazoo is not installed."""
+    if config["zookeeper.connect"]:
+        try:
+            import kafkapy.metadata.zookeeper.client  # noqa: F401
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "kazoo":
+                raise
+            raise StartError(f"zookeeper.connect needs kazoo: {how_to_install('zookeeper')}") from None
+
+
 def open_tree(config: BrokerConfig, logs: LogManager, on_failure: Callable[[Exception], None]) -> Tree:
     """Return the metadata tree. `on_failure` is called when an embedded tree cannot be written any more. Raise
     StartError and the tree's own errors."""
@@ -53,13 +64,9 @@ def _in_zookeeper(config: BrokerConfig, logs: LogManager) -> Tree:
                 f"{directory.absolute()} has its metadata embedded ({FILE_NAME}), and zookeeper.connect names another "
                 "place for it: move it there with `kafkapy zk export`, remove zookeeper.connect, or name other log.dirs"
             )
-    try:
-        from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
-        from kafkapy.server.config.parts import zookeeper_settings
-    except ModuleNotFoundError as error:
-        if error.name != "kazoo":
-            raise
-        raise StartError(f"zookeeper.connect needs kazoo: {how_to_install('zookeeper')}") from None
+    from kafkapy.metadata.zookeeper.tree import ZooKeeperTree
+    from kafkapy.server.config.parts import zookeeper_settings
+
     tree = ZooKeeperTree(zookeeper_settings(config), paths.TOP_LEVEL, paths.NOT_FOLLOWED)
     stored = logs.dirs.stored_cluster_id()
     if stored is not None and not tree.exists(paths.CLUSTER_ID):

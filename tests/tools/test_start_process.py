@@ -220,3 +220,13 @@ def test_a_signal_ends_it_at_whatever_step_it_comes(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout.split()[-1]) > 2
+
+
+def test_a_start_without_the_library_for_zookeeper_is_refused_before_anything_is_made(tmp_path):
+    data = tmp_path / "data"
+    words = ["start", "-o", "zookeeper.connect=127.0.0.1:1", "-o", f"log.dirs={data}"]
+    script = f"import sys; sys.modules['kazoo'] = None\nfrom kafkapy.tools.main import main\nsys.exit(main({words!r}))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1].startswith("kafkapy: zookeeper.connect needs kazoo: run pip install ")
+    assert not data.exists()

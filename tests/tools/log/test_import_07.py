@@ -50,7 +50,7 @@ def old(tmp_path):
 
 @pytest.fixture
 def run(kafkapy, tmp_path, monkeypatch):
-    """Calls `log import`, offset_operations offsets in tmp_path/offsets unless told otherwise."""
+    """Calls `log import` in tmp_path, where its offsets files go unless told otherwise."""
     monkeypatch.chdir(tmp_path)
 
     def call(*words):
