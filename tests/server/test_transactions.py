@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,21 @@ def test_a_transaction_goes_on_over_a_restart(broker: Broker) -> None:
     assert broker.wire.end("tx", producer, True) == Errors.NONE
     broker.wire.wait_for_state("tx", "CompleteCommit")
     assert [broker.wire.end_offset("topic", index) for index in (0, 1)] == [1, 1]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_transaction_leaves_no_line_in_the_log(
+    broker: Broker, commit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def transaction() -> None:
+        broker.wire.add("tx", producer, [("topic", 0), ("topic", 1)])
+        assert broker.wire.end("tx", producer, commit) == Errors.NONE
+        broker.wire.wait_for_state("tx", "CompleteCommit" if commit else "CompleteAbort")
+
+    producer = broker.wire.producer("tx")  # the topic of transactions is created
+    caplog.set_level(logging.INFO)
+    transaction()
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_a_transaction_that_timed_out_while_the_broker_was_down_is_aborted(broker: Broker) -> None:
