@@ -11,6 +11,7 @@ from kafkapy.log.partition_log import AppendResult
 from kafkapy.log.storage.files import Files
 
 from .support import Bench, FailingFiles, batch, idempotent, values_of
+from .test_transactions import mark, marker, transactional
 
 SETTINGS = {"segment_bytes": 300, "index_interval_bytes": 0}
 
@@ -302,19 +303,20 @@ def files_of(base_offset, *suffixes):
     return {f"{base_offset:020d}{suffix}" for suffix in suffixes}
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
 def test_an_index_that_could_not_be_opened_for_its_sync_is_synced_by_the_next_one(tmp_path, suffix):
     files = OneFailure()
     bench = Bench(tmp_path, files=files, index_interval_bytes=0)
     log = bench.load()
-    log.append([batch(value) for value in "abc"], 0)
+    log.append([*(batch(value) for value in "abc"), transactional("d")], 0)
+    mark(log, marker(commit=False))
     log.flush()
     log.end[1].write_behind()  # else this is what opens the file
     files.fail("open", suffix, too_many_files())
     with pytest.raises(OSError, match="made to fail"):
         log.flusher.point_to_note()
     log.flusher.point_to_note()
-    assert files.synced >= files_of(0, ".index", ".timeindex")
+    assert files.synced >= files_of(0, ".index", ".timeindex", ".txnindex")
     assert bench.failures == []
 
 
