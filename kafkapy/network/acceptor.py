@@ -145,7 +145,7 @@ class Acceptor:
             processor.adopt(sock, listener.name, peer)
             # The inter-broker listener may exceed max.connections: then a processor closes a connection of another
             # listener.
-            if self._limits.exceeded():
+            if self._limits.exceeded:
                 for processor in self._processors:
                     processor.wake()
         return True

@@ -30,6 +30,9 @@ class ConnectionLimits:
         self._per_ip = settings.max_connections_per_ip
         self._most = settings.max_connections
         self.total = 0
+        # Whether there are more connections than `max.connections`, so that an idle one has to be closed: after a new
+        # connection to the inter-broker listener, or when the limit was lowered.
+        self.exceeded = False
         self.on_release: Callable[[], None] | None = None
 
     def update(
@@ -49,6 +52,7 @@ class ConnectionLimits:
         with self._lock:
             if max_connections is not None:
                 self._most = max_connections
+                self.exceeded = self.total > self._most
             if max_connections_per_ip is not None:
                 self._per_ip = max_connections_per_ip
             if resolved is not None:
@@ -73,6 +77,7 @@ class ConnectionLimits:
             self._by_address[address] = count + 1
             self._by_listener[listener] += 1
             self.total += 1
+            self.exceeded = self.total > self._most
             return True
 
     def release(self, listener: str, address: str) -> None:
@@ -86,15 +91,9 @@ class ConnectionLimits:
                 del self._by_address[address]
             self._by_listener[listener] -= 1
             self.total -= 1
+            self.exceeded = self.total > self._most
         if was_full and self.on_release is not None:
             self.on_release()
-
-    def exceeded(self) -> bool:
-        """Return whether there are more connections than `max.connections`, so that an idle one has to be closed.
-
-        That is so after a new connection to the inter-broker listener, or when the limit was lowered.
-        """
-        return self.total > self._most
 
     def is_protected(self, listener: str) -> bool:
         return listener == self._protected

@@ -45,6 +45,7 @@ _EVENTS = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 _ENDED = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _BROKEN = select.EPOLLHUP | select.EPOLLERR
 _READABLE = select.EPOLLIN | _ENDED
+_UPKEEP_S = 1.0  # how often idle connections and unused buffers are looked for
 _TRIM_S = 3.0
 _PATIENT_TURNS = 4
 _MOST_TOGETHER = 64  # connections whose requests one call of `end_turn` handles
@@ -100,9 +101,11 @@ class Processor:
         self._timers: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []  # a heap by time
         self._timer_numbers = itertools.count()  # the order of timers of the same time
         self._now = clock.monotonic()
+        self._next_upkeep = 0.0
         self._next_trim = 0.0
         self._opened = 0
-        self._drain_until: float | None = None
+        self.draining = False  # the processor is stopping: it receives no more requests
+        self._drain_until = 0.0
         self._thread = Thread(self._run, f"kafkapy-network-{index}")
         self._thread_id = 0
         self.turns = 0
@@ -213,15 +216,18 @@ class Processor:
 
     def _run(self) -> None:
         self._thread_id = threading.get_ident()
-        while not self._drained():
+        while not (self.draining and self._drained()):
             try:
                 self._poll()
                 self._process_messages()
                 self._serve_ready()
                 self._run_timers()
-                self._close_excess()
-                self._close_idle()
-                self._trim_buffers()
+                if self._limits.exceeded:
+                    self._close_excess()
+                if self._now >= self._next_upkeep:
+                    self._next_upkeep = self._now + _UPKEEP_S
+                    self._close_idle()
+                    self._trim_buffers()
             except Exception:
                 log.exception("network thread %d: an iteration of its loop failed", self.index)
         self._close_all()
@@ -258,7 +264,7 @@ class Processor:
             waits.append(max(0.0, self._timers[0][0] - self._now))
         if self._pool.free_bytes:
             waits.append(_TRIM_S)
-        if self._drain_until is not None:
+        if self.draining:
             waits.append(max(0.001, self._drain_until - time.monotonic()))
         wait = min(waits)
         return -1 if wait == float("inf") else int(wait * 1000) + 1
@@ -297,11 +303,6 @@ class Processor:
 
     # Connections
 
-    @property
-    def draining(self) -> bool:
-        """Return whether the processor is stopping: then it receives no more requests."""
-        return self._drain_until is not None
-
     def queue(self, conn: Connection) -> None:
         """Have the connection served, in this iteration of the loop or the next."""
         if not conn.queued:
@@ -309,7 +310,7 @@ class Processor:
             (self._patient if conn.patient else self._ready).append(conn)
 
     def _add_connection(self, sock: socket.socket, listener: str, peer: tuple[str, int]) -> None:
-        if self._drain_until is not None:
+        if self.draining:
             self._limits.release(listener, peer[0])
             sock.close()
             return
@@ -430,7 +431,7 @@ class Processor:
             fn(*args)
 
     def _close_excess(self) -> None:
-        while self._limits.exceeded():
+        while self._limits.exceeded:
             others = [
                 conn
                 for conn in self._connections.values()
@@ -454,17 +455,14 @@ class Processor:
             self._pool.trim()
 
     def _begin_drain(self, until: float) -> None:
+        self.draining = True
         self._drain_until = until
         self._openings.give_up_all(OSError(errno.ECANCELED, "the network is stopping"))
         for conn in self._connections.values():
             self.queue(conn)
 
     def _drained(self) -> bool:
-        return (
-            self._drain_until is not None
-            and (not self._connections or time.monotonic() >= self._drain_until)
-            and not self._messages
-        )
+        return (not self._connections or time.monotonic() >= self._drain_until) and not self._messages
 
     def _close_all(self) -> None:
         if self._connections:

@@ -11,3 +11,4 @@ def test_the_path_of_a_produce_goes_from_the_poll_to_the_disk_and_back():
     assert places[0] == calls[0].depth == 0
     assert names.count("produce") == names.count("pwritev") == 1
     assert {call.module.partition(".")[0] for call in calls} <= {"kafkapy", "namedtuple_AppendResult"}
+    assert {"_close_idle", "_close_excess", "_trim_buffers"}.isdisjoint(names)  # done only when due
