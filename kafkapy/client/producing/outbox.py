@@ -18,6 +18,7 @@ from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.producing.in_flight import InFlightRequests
 from kafkapy.client.producing.pending_batch import PendingBatch
+from kafkapy.client.producing.requests import produce_request, produced_partitions
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import PRODUCE
 
@@ -217,16 +218,11 @@ class Outbox:
     def _send(self, node: int, batches: list[PendingBatch]) -> None:
         """Send one Produce request with these batches to a broker."""
         self._producer.before_sending(batches)
-        topics: defaultdict[str, list[Any]] = defaultdict(list)
-        for batch in batches:
-            topic, partition = batch.where
-            data = PRODUCE.Request.TopicData.PartitionData(index=partition, records=self._producer.encode(batch))
-            topics[topic].append(data)
-        request = PRODUCE.Request(
-            transactional_id=self._producer.transactional_id,
+        request = produce_request(
+            [(batch.where, self._producer.encode(batch)) for batch in batches],
             acks=self._acks,
-            timeout_ms=int(self._cluster.timeout_s * 1000),
-            topic_data=[PRODUCE.Request.TopicData(name=name, partition_data=data) for name, data in topics.items()],
+            timeout_s=self._cluster.timeout_s,
+            transactional_id=self._producer.transactional_id,
         )
         connection = self._cluster.connection(node)
         waiting = connection.send(PRODUCE, request, answer=self._acks != 0)
@@ -248,9 +244,7 @@ class Outbox:
                 # duplicates by their sequence numbers; a producer without those prefers duplicates to losses.
                 self._retry(batches, answer)
                 continue
-            answers: dict[TopicPartition, Any] = {
-                (topic.name, one.index): one for topic in answer.responses for one in topic.partition_responses
-            }
+            answers = produced_partitions(answer)
             for batch in batches:
                 self._answered(batch, answers.get(batch.where))
 

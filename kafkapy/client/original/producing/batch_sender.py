@@ -14,6 +14,7 @@ from kafkapy.client.original.producing.producer_batch import Item, ProducerBatch
 from kafkapy.client.original.producing.producer_config import ProducerConfig
 from kafkapy.client.producing.outbox import TOO_LARGE
 from kafkapy.client.producing.producer_id import ProducerSequences
+from kafkapy.client.producing.requests import produce_request, produced_partitions
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import PRODUCE
 from kafkapy.record.batch import BatchBuilder
@@ -143,15 +144,10 @@ class KafkaBatchSender(BatchSender):
         version = connection.version_of(PRODUCE)
         if self._config.idempotent:
             self._sequences.acquire(self._cluster)
-        topics: defaultdict[str, list[Any]] = defaultdict(list)
-        for batch in batches:
-            topic, partition = batch.where
-            records = self._encoded(batch, version)
-            topics[topic].append(PRODUCE.Request.TopicData.PartitionData(index=partition, records=records))
-        request = PRODUCE.Request(
+        request = produce_request(
+            [(batch.where, self._encoded(batch, version)) for batch in batches],
             acks=self._config.acks,
-            timeout_ms=int(self._config.request_timeout_s * 1000),
-            topic_data=[PRODUCE.Request.TopicData(name=name, partition_data=data) for name, data in topics.items()],
+            timeout_s=self._config.request_timeout_s,
         )
         connection.send(PRODUCE, request, answer=self._config.acks != 0)
         return connection
@@ -180,14 +176,11 @@ class KafkaBatchSender(BatchSender):
 
     def _set_errors(self, batches: list[ProducerBatch], answer: Any) -> None:
         """Set the batches' errors from a Produce response."""
-        codes = {
-            (topic.name, one.index): (one.error_code, one.error_message)
-            for topic in answer.responses
-            for one in topic.partition_responses
-        }
+        answers = produced_partitions(answer)
         for batch in batches:
-            missing = Errors.UNKNOWN_SERVER_ERROR, "the broker's response leaves this partition out"
-            code, message = codes.get(batch.where, missing)
+            code, message = Errors.UNKNOWN_SERVER_ERROR, "the broker's response leaves this partition out"
+            if (one := answers.get(batch.where)) is not None:
+                code, message = one.error_code, one.error_message
             if code not in (Errors.NONE, Errors.DUPLICATE_SEQUENCE_NUMBER):
                 topic, partition = batch.where
                 batch.error = KafkaError(code, f"{topic}-{partition}: {message or message_of(code)}")

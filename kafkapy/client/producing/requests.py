@@ -1,0 +1,31 @@
+"""Produce requests, and what their responses say, for all producers of Kafka 0.8 and later."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from kafkapy.client.cluster import TopicPartition
+from kafkapy.protocol.apis import PRODUCE
+
+
+def produce_request(
+    records: Iterable[tuple[TopicPartition, Any]], *, acks: int, timeout_s: float, transactional_id: str | None = None
+) -> Any:
+    """Return a Produce request with encoded records, at most once for each partition.
+
+    `timeout_s`: How long the broker waits for other replicas.
+    """
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), data in records:
+        one = PRODUCE.Request.TopicData.PartitionData(index=partition, records=data)
+        topics.setdefault(topic, []).append(one)
+    return PRODUCE.Request(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout_ms=int(timeout_s * 1000),
+        topic_data=[PRODUCE.Request.TopicData(name=name, partition_data=data) for name, data in topics.items()],
+    )
+
+
+def produced_partitions(response: Any) -> dict[TopicPartition, Any]:
+    """Return each partition's part of a Produce response."""
+    return {(topic.name, one.index): one for topic in response.responses for one in topic.partition_responses}
