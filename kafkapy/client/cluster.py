@@ -17,6 +17,7 @@ CAN_FORBID = 4  # Metadata from this version on has allow_auto_topic_creation
 TopicPartition = tuple[str, int]
 
 T = TypeVar("T")
+C = TypeVar("C", bound="ClusterClient")
 
 
 @dataclass(frozen=True)
@@ -262,6 +263,25 @@ class Cluster:
                 if not is_retriable(error.code) or error.code in never or time.monotonic() >= deadline:
                     raise
             time.sleep(BACKOFF_S)
+
+
+class ClusterClient:
+    """The base of clients that take a Cluster, which they leave open, or bootstrap servers."""
+
+    def __init__(self, cluster: Cluster | str | Sequence[str], *, timeout_s: float = 30.0) -> None:
+        self._owns_cluster = not isinstance(cluster, Cluster)
+        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster, timeout_s=timeout_s)
+
+    def __enter__(self: C) -> C:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections, unless they are those of the caller's Cluster."""
+        if self._owns_cluster:
+            self.cluster.close()
 
 
 def _checked_name(name: str) -> str:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kafkapy.client.producing.settings import ProducerSettings, producer_settings
 from kafkapy.client.properties import LONGEST, PRODUCER
 from kafkapy.mirror.properties import mirror_properties
-from kafkapy.record.compression import NAMES as CODECS
 
-ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 # Properties that had another name in Kafka 0.8's producer, the present name first.
 NAMES = (
     ("bootstrap.servers", "metadata.broker.list"),
@@ -48,29 +47,16 @@ WITHOUT_EFFECT = PRODUCER | {  # and those of Kafka 0.8's
 
 
 @dataclass(frozen=True)
-class TargetSettings:
+class TargetSettings(ProducerSettings):
     """The settings of the target's producer.
 
     Attributes:
-        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
-        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        batch_bytes, request_bytes: The largest sizes of a batch before compression and of a request.
         linger_s: How long an incomplete batch waits for more records.
-        delivery_timeout_s: The time limit for a batch with all retries.
         transaction_timeout_s: The time limit for a transaction.
     """
 
     file: str
-    bootstrap_servers: str
-    client_id: str
-    acks: int
-    idempotent: bool
-    codec: int
-    batch_bytes: int
-    request_bytes: int
     linger_s: float
-    request_timeout_s: float
-    delivery_timeout_s: float
     transaction_timeout_s: float
 
 
@@ -79,21 +65,12 @@ def read_target(given: Mapping[str, str], file: str = "the producer's properties
     read = mirror_properties(given, file, NAMES)
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=WITHOUT_EFFECT, client="Kafka's producer")
     read.check_security()
-    acks = read.word("acks", ACKS, "all")
-    idempotent = read.flag("enable.idempotence", acks == -1)
-    if idempotent and acks != -1:
+    settings = producer_settings(read, client_id="kafkapy-mirror", delivery_timeout_ms=LONGEST)
+    if settings.idempotent and settings.acks != -1:
         raise read.bad(f"enable.idempotence needs acks=all, not {read.text('acks')!r}")
     return TargetSettings(
+        **vars(settings),
         file=file,
-        bootstrap_servers=read.servers(),
-        client_id=read.text("client.id", "kafkapy-mirror"),
-        acks=acks,
-        idempotent=idempotent,
-        codec=read.word("compression.type", {name: codec for codec, name in enumerate(CODECS)}, "none"),
-        batch_bytes=read.number("batch.size", 256 * 1024),
-        request_bytes=read.number("max.request.size", 1 << 20),
         linger_s=read.seconds("linger.ms", 100, least=0),
-        request_timeout_s=read.seconds("request.timeout.ms", 30_000),
-        delivery_timeout_s=read.seconds("delivery.timeout.ms", LONGEST),
         transaction_timeout_s=read.seconds("transaction.timeout.ms", 60_000),
     )

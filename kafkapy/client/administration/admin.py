@@ -11,7 +11,7 @@ from kafkapy.client.administration.descriptions import (
     LogDir,
     NewTopic,
 )
-from kafkapy.client.cluster import Broker, Cluster, Topic, TopicPartition
+from kafkapy.client.cluster import Broker, ClusterClient, Topic, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.responses import check, grouped
 from kafkapy.errors import Errors, KafkaError
@@ -23,25 +23,11 @@ EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3  # special values of the timestamp 
 EARLIEST_LOCAL = -4  # the first offset on the leader's own disk (KIP-405); needs ListOffsets version 8
 
 
-class Admin:
+class Admin(ClusterClient):
     """Blocking administration.
 
     Every method raises KafkaError for the first error in the broker's response, and ClientError if no response comes.
     """
-
-    def __init__(self, cluster: Cluster | str | Sequence[str], *, timeout_s: float = 30.0) -> None:
-        self._owns_cluster = not isinstance(cluster, Cluster)
-        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster, timeout_s=timeout_s)
-
-    def __enter__(self) -> "Admin":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._owns_cluster:
-            self.cluster.close()
 
     # Topics
 

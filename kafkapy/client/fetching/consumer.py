@@ -7,7 +7,7 @@ from typing import Literal
 
 from kafkapy.client.administration.admin import EARLIEST, LATEST, Admin
 from kafkapy.client.administration.descriptions import FoundOffset
-from kafkapy.client.cluster import BACKOFF_S, Cluster, TopicPartition
+from kafkapy.client.cluster import BACKOFF_S, Cluster, ClusterClient, TopicPartition
 from kafkapy.client.errors import ClientError
 from kafkapy.client.fetched import ConsumerRecord, Isolation, isolation_level
 from kafkapy.client.fetching.assigned import AssignedPartitions, Positions
@@ -17,7 +17,7 @@ from kafkapy.errors import Errors, KafkaError
 __all__ = ["Consumer", "ConsumerRecord"]
 
 
-class Consumer:
+class Consumer(ClusterClient):
     """A blocking consumer for use in one thread. Partitions without a leader do not delay the others.
 
     Args:
@@ -40,8 +40,7 @@ class Consumer:
         out_of_range: Literal["raise", "earliest", "latest"] = "raise",
         isolation: Isolation = "read_uncommitted",
     ) -> None:
-        self._owns_cluster = not isinstance(cluster, Cluster)
-        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+        super().__init__(cluster)
         self._assigned = AssignedPartitions()
         self._positions = Positions(self._assigned)
         self._admin = Admin(self.cluster)
@@ -58,16 +57,6 @@ class Consumer:
             partition_bytes=partition_bytes,
             rack=None,
         )
-
-    def __enter__(self) -> "Consumer":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._owns_cluster:
-            self.cluster.close()
 
     @property
     def positions(self) -> MutableMapping[TopicPartition, int]:

@@ -6,9 +6,8 @@ broker detects the duplicate by its sequence numbers (KIP-98).
 
 import time
 from collections.abc import Sequence
-from typing import TypeVar
 
-from kafkapy.client.cluster import BACKOFF_S, Cluster, Topic, TopicPartition
+from kafkapy.client.cluster import BACKOFF_S, Cluster, ClusterClient, Topic, TopicPartition
 from kafkapy.client.errors import ClientError, ConnectionFailed, ProduceFailed
 from kafkapy.client.producing.outbox import Outbox
 from kafkapy.client.producing.partitioner import StickyChoice, partition_of_key
@@ -22,11 +21,11 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 ACKS_ALL = -1
 
-P = TypeVar("P", bound="RecordProducer")
 
-
-class RecordProducer:
+class RecordProducer(ClusterClient):
     """A blocking producer for use in one thread. Errors of earlier batches are raised by later calls.
+
+    `close` drops the records that were not flushed.
 
     Args:
         cluster: A Cluster, or bootstrap servers.
@@ -53,8 +52,7 @@ class RecordProducer:
             raise ValueError(f"acks is {acks}; it can be -1 (all), 0 or 1")
         if idempotent and acks != ACKS_ALL:
             raise ValueError(f"an idempotent producer needs acks=-1 (all), not {acks}")
-        self._owns_cluster = not isinstance(cluster, Cluster)
-        self.cluster = cluster if isinstance(cluster, Cluster) else Cluster(cluster)
+        super().__init__(cluster)
         self.transactional_id: str | None = None
         self.acknowledged = 0
         self._codec = codec
@@ -78,9 +76,6 @@ class RecordProducer:
         self._failed: ProduceFailed | None = None
         self._failure_raised = False
         self._sequences = ProducerSequences()
-
-    def __enter__(self: P) -> P:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Flush and close. After an exception in the block, drop the records that are not sent yet."""
@@ -191,11 +186,6 @@ class RecordProducer:
         while not self._outbox.is_empty:
             self._outbox.step(wait=True)
         self._raise_failure()
-
-    def close(self) -> None:
-        """Close the connections. Records that were not flushed are dropped."""
-        if self._owns_cluster:
-            self.cluster.close()
 
     def _raise_failure(self) -> None:
         """Raise the ProduceFailed of an earlier batch, if there is one."""

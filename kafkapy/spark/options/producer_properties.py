@@ -6,12 +6,10 @@ Source: ProducerConfig of Apache Kafka 3.9, KafkaSourceProvider of Spark.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kafkapy.client.producing.settings import ProducerSettings, producer_settings
 from kafkapy.client.properties import PRODUCER
-from kafkapy.record.compression import NAMES as CODECS
 from kafkapy.spark.options.broker_properties import NO_SECURITY, KafkaOptions
 from kafkapy.spark.options.given import BadOption
-
-ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 HONOURED = frozenset(
     """
@@ -29,28 +27,14 @@ REFUSED = {
 
 
 @dataclass(frozen=True)
-class ProducerProperties:
+class ProducerProperties(ProducerSettings):
     """The sink's producer properties.
 
     Attributes:
-        acks: -1: all in-sync replicas; 1: the leader; 0: no response.
-        codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
-        batch_bytes, request_bytes: The largest sizes of a batch before compression and of a request.
-        request_timeout_s: The time limit for one response.
-        delivery_timeout_s: The time limit for a batch, and for ending a transaction, with all retries.
         block_s: How long to retry a broker that cannot be reached.
         transaction_timeout_s: The broker aborts a transaction that takes longer. None: the broker's maximum.
     """
 
-    bootstrap_servers: str
-    client_id: str
-    acks: int
-    idempotent: bool
-    codec: int
-    batch_bytes: int
-    request_bytes: int
-    request_timeout_s: float
-    delivery_timeout_s: float
     block_s: float
     transaction_timeout_s: float | None
 
@@ -59,23 +43,12 @@ def producer_properties(given: Mapping[str, str]) -> ProducerProperties:
     """Return the properties in the options `kafka.*`, given without that prefix. Raises BadOption."""
     read = KafkaOptions(given, "producer", "sink")
     read.check_names(honoured=HONOURED, refused=REFUSED, without_effect=PRODUCER, client="Kafka's producer")
-    servers = read.servers()
     read.check_security(NO_SECURITY)
-    acks = read.word("acks", ACKS, "all")
-    idempotent = read.flag("enable.idempotence", acks == -1)
-    if idempotent and acks != -1:
+    settings = producer_settings(read, client_id="kafkapy-spark", delivery_timeout_ms=120_000)
+    if settings.idempotent and settings.acks != -1:
         raise BadOption(f"kafka.enable.idempotence is true, which needs kafka.acks=all, not {read.text('acks')}")
-    # Kafka's defaults, except for a larger batch.size, as rows come in large Arrow batches, and client.id.
     return ProducerProperties(
-        bootstrap_servers=servers,
-        client_id=read.text("client.id", "kafkapy-spark"),
-        acks=acks,
-        idempotent=idempotent,
-        codec=read.word("compression.type", {name: codec for codec, name in enumerate(CODECS)}, "none"),
-        batch_bytes=read.number("batch.size", 256 * 1024, least=1),
-        request_bytes=read.number("max.request.size", 1 << 20, least=1),
-        request_timeout_s=read.seconds("request.timeout.ms", 30_000),
-        delivery_timeout_s=read.seconds("delivery.timeout.ms", 120_000),
+        **vars(settings),
         block_s=read.seconds("max.block.ms", 60_000, least=0),
         transaction_timeout_s=read.seconds("transaction.timeout.ms", 0) or None,
     )
