@@ -14,20 +14,21 @@ if TYPE_CHECKING:
 
 Handler = Callable[..., Any]
 ChoosePool = Callable[["Services", Any], "DiskPool"]  # the pool for a request
-Authorizes = Callable[[Any], "list[Action]"]
+Authorizes = Callable[["Services", "Call"], "list[Action]"]
 Decode = Callable[[memoryview | bytearray], Any]
 
 
 class Joins(NamedTuple):
     """Decides which requests of an API are joined, which means handled by one call of the handler.
 
-    same_connection(first, call)    True if `call` may be joined with `first`, an earlier call on its connection
+    same_connection(first, call)    True if `call` may be joined with `first`, an earlier call on its connection. None:
+                                    never
     other_connections(calls)        True if `calls`, everything that a connection has sent, may be joined with calls of
                                     other connections. They wait until the other connections of the turn are read. Not
                                     asked if the frames are larger than a few KiB together
     """
 
-    same_connection: Callable[[Call, Call], bool]
+    same_connection: Callable[[Call, Call], bool] | None
     other_connections: Callable[[list[Call]], bool]
 
 
@@ -95,8 +96,9 @@ class ApiTable:
                         `pooled(broker, request)` returns; meanwhile its connection is not read. All other handlers run
                         on the network thread and must not block.
         any_version     a version without a schema is also handled: as version 0, with the request None.
-        authorizes      returns the actions that the principal of a request must be allowed to do. The handler finds the
-                        denied actions in `call.denied`.
+        authorizes      `authorizes(broker, call)` returns the actions that the principal of a call must be allowed to
+                        do, as far as the request says them. The handler finds the denied ones in `call.denied`, and
+                        asks for others itself: see `kafkapy.server.admission`. Not called without an authorizer.
         quota           the quota that requests count against: "produce", "fetch", "controller_mutation" or "request".
         """
         first = api.min_version if low is None else low

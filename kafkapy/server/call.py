@@ -25,8 +25,9 @@ log = logging.getLogger("kafkapy.server.call")
 class Call:
     """One decoded request, with the fields of its header and its connection.
 
-    `denied` are the actions of the request that its principal is not allowed to do; the handler answers them with an
-    error. `throttle_time_ms` goes into the response. A handler that encodes its response itself must include it.
+    `denied` are those of the API's registered actions that the principal is not allowed to do; the handler answers
+    them with an error. `throttle_time_ms` goes into the response. A handler that encodes its response itself must
+    include it.
     """
 
     __slots__ = (

@@ -5,6 +5,7 @@ A separate module because the handlers are imported when the broker starts; this
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.coordinator.offset_records import NO_TIMESTAMP, CommittedOffset
@@ -22,8 +23,9 @@ __all__ = ["Answers", "Commit", "Producer"]
 class Answers:
     """The result of each partition of a commit request, in the order of the request.
 
-    `offsets` are the offsets to commit: those of existing partitions. own_times: use the commit timestamps of the
-    request (version 1). expire_ms: the time at which the offsets expire, -1 for the broker's retention.
+    `offsets` are the offsets to commit: those of existing partitions whose topics are not in `refused`, which has the
+    error codes of topics whose offsets are not committed. own_times: use the commit timestamps of the request (version
+    1). expire_ms: the time at which the offsets expire, -1 for the broker's retention.
     """
 
     __slots__ = ("_open", "_response", "_topics", "offsets")
@@ -37,6 +39,7 @@ class Answers:
         expire_ms: int = NO_TIMESTAMP,
         *,
         own_times: bool = False,
+        refused: Mapping[str, int] | None = None,
     ) -> None:
         self._response = response
         self._topics = []
@@ -46,7 +49,10 @@ class Answers:
         for topic in topics:
             name = topic.name
             known = known_topics.get(name)
-            indexes = () if known is None else known.assignment
+            indexes: Container[int] = () if known is None else known.assignment
+            missing: int = Errors.UNKNOWN_TOPIC_OR_PARTITION
+            if refused is not None and name in refused:
+                indexes, missing = (), refused[name]
             answers = []
             for one in topic.partitions:
                 index = one.partition_index
@@ -59,7 +65,7 @@ class Answers:
                     answer = make_answer(partition_index=index, error_code=Errors.NONE)
                     self._open.append(answer)
                 else:
-                    answer = make_answer(partition_index=index, error_code=Errors.UNKNOWN_TOPIC_OR_PARTITION)
+                    answer = make_answer(partition_index=index, error_code=missing)
                 answers.append(answer)
             self._topics.append(make_topic(name=name, partitions=answers))
 

@@ -8,6 +8,7 @@ is no response.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import ProtocolError
@@ -17,11 +18,11 @@ from kafkapy.protocol.headers import UnsupportedApi, read_request_header
 from kafkapy.protocol.message import Message
 from kafkapy.record.file_region import FileRegion
 from kafkapy.server import handlers
-from kafkapy.server.api_table import TABLE
+from kafkapy.server.api_table import TABLE, Served
 from kafkapy.server.call import Call, Later, as_reply
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkapy.network.connection import Connection
     from kafkapy.server.services import Services
@@ -45,8 +46,8 @@ class Dispatcher:
         self._meters = broker.meters
 
     def handle(self, connection: Connection, frames: list[memoryview]) -> list[Reply] | Word:
-        """Return one reply per frame, in order. Stop early after a reply that closes the connection or is pending, or
-        when the responses reach MAX_ANSWERED bytes.
+        """Return one reply per frame, in order. Stop early after a reply that closes the connection or is pending,
+        after a request that is throttled, or when the responses reach MAX_ANSWERED bytes.
 
         Return GATHERED if all frames are requests that are joined with those of the other connections of this turn:
         `end_turn` then handles them.
@@ -58,24 +59,36 @@ class Dispatcher:
         replies: list[Reply] = []
         in_memory = 0
         calls: list[Call] = []  # the calls that will be handled together
-        for frame in frames:
+        joined: Served | None = None  # the API of these calls
+        joins_with: Callable[[Call, Call], bool] | None = None
+        left = iter(frames)
+        for frame in left:
+            served = TABLE.find(frame[0] << 8 | frame[1]) if len(frame) >= 2 else None
+            if calls and (served is not joined or joins_with is None):
+                # Before this frame is decoded: if the reply is pending, the frame is passed again.
+                if not self._handle_joined(calls, replies, since):
+                    return replies
+                calls = []
             try:
-                call = _decode(connection, frame, others)
+                call = _decode(connection, served, frame, others)
             except ProtocolError as error:
                 if not calls or self._handle_joined(calls, replies, since):
                     log.warning("closing the connection of %s: %s", connection.name, error)
                     replies.append(CLOSE)
                 return replies
-            joins = call.served.joins
-            if calls and not (
-                joins is not None and call.served is calls[0].served and joins.same_connection(calls[0], call)
-            ):
+            if calls and joins_with is not None and not joins_with(calls[0], call):
+                # A pending reply lets this frame be decoded twice. That has no effect but its time.
                 if not self._handle_joined(calls, replies, since):
                     return replies
                 calls = []
             if admits:  # not earlier: a frame that stays unhandled comes again and would be counted twice
                 self._admit(call, len(frame))
+                if call.throttle_time_ms:
+                    deque(left, 0)  # skip the other frames: they are passed again when the mute is over
+            joins = call.served.joins
             if joins is not None:
+                if not calls:
+                    joined, joins_with = served, joins.same_connection
                 calls.append(call)
                 continue
             reply = self._handle(call, since)
@@ -99,7 +112,7 @@ class Dispatcher:
         """
         served, authorizer, quotas = call.served, self._broker.authorizer, self._broker.quotas
         if authorizer is not None and served.authorizes is not None:
-            call.denied = authorizer.denied(call, served.authorizes(call.request))
+            call.denied = authorizer.denied(call, served.authorizes(self._broker, call))
         if quotas is not None:
             call.throttle_time_ms = quotas.throttle_time_ms(call, served.quota, size)
             if call.throttle_time_ms:
@@ -157,13 +170,13 @@ class Dispatcher:
         return self._meters.handled(served.api.name, 1, since, started, reply)
 
 
-def _decode(connection: Connection, frame: memoryview, others: bool) -> Call:
+def _decode(connection: Connection, served: Served | None, frame: memoryview, others: bool) -> Call:
     """Decode the header and the request of a frame. Raise ProtocolError, which names the API and the version.
 
+    served: the frame's API, None if the broker does not serve it.
     others: the call may be joined with calls of other connections. Their frames are received into the same buffer, so
     the request's views must refer to a copy of this frame.
     """
-    served = TABLE.find(frame[0] << 8 | frame[1]) if len(frame) >= 2 else None
     if served is not None and served.decode is not None:
         request = served.decode(bytearray(frame) if others and served.joins is not None else frame)
         if request is not None:

@@ -7,7 +7,7 @@ at partitions that it names or that have changed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +113,8 @@ class FetchSession:
 
     A partition becomes due when it is added, when a request names it, and when its log changes, which adds it to
     `marked`. It stays due as long as a response leaves something to send: an error, or records below the end offset
-    that the consumer may read. The first incremental fetch, and a change of the isolation level, make all partitions
-    due.
+    that the consumer may read. The first incremental fetch, and a change of the isolation level or of the
+    reader's rights, make all partitions due.
 
     Several races must not lose a change of a log.
 
@@ -151,6 +151,7 @@ class FetchSession:
         "lock",
         "marked",
         "partitions",
+        "rights",
         "uses_topic_ids",
         "wake",
     )
@@ -168,6 +169,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.epoch = INITIAL_EPOCH + 1
         self.isolation = -1
+        self.rights: Hashable = None
         self.lock = threading.Lock()  # protects all but `marked`; acquired after the cache's lock, never before
         self.due: set[FetchPartition] = set()
         self.marked: set[FetchPartition] = set()

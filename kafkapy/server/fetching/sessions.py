@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from kafkapy.errors import Errors
@@ -146,11 +146,13 @@ class FetchSessionCache:
         uses_topic_ids: bool,
         now: float,
         isolation: int = READ_UNCOMMITTED,
+        rights: Hashable = None,
         everything: bool = False,
     ) -> FetchContext:
         """Return the context of a full fetch, an incremental fetch, or a session error (an empty context).
 
-        `everything`: an incremental fetch reads all partitions of its session, not only the due ones.
+        `everything`: an incremental fetch reads all partitions of its session, not only the due ones. It does so also
+        if `rights`, what the rights of the reader depend on, differ from those of the fetch before.
         """
         with self._lock:
             if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -165,7 +167,7 @@ class FetchSessionCache:
                     return FetchContext([], error_code=Errors.INVALID_FETCH_SESSION_EPOCH)
                 if session.uses_topic_ids != uses_topic_ids:
                     return FetchContext([], error_code=Errors.FETCH_SESSION_TOPIC_ID_ERROR)
-                context = self._go_on(session, asked, forgotten, now, isolation, everything)
+                context = self._go_on(session, asked, forgotten, now, isolation, rights, everything)
         if self._ended:
             self._wake_ended()
         return context
@@ -177,6 +179,7 @@ class FetchSessionCache:
         forgotten: list[Key],
         now: float,
         isolation: int,
+        rights: Hashable,
         everything: bool,
     ) -> FetchContext:
         with session.lock:
@@ -191,8 +194,8 @@ class FetchSessionCache:
                 session.last_used = now
                 session.epoch = 1 if session.epoch == MAX_INT32 else session.epoch + 1
                 self._sessions.move_to_end(session.id)
-                if everything or isolation != session.isolation:
-                    session.isolation = isolation
+                if everything or isolation != session.isolation or rights != session.rights:
+                    session.isolation, session.rights = isolation, rights
                     session.due.update(partitions.values())
                 return FetchContext(session.take(), session=session)
         self._drop(session.id)

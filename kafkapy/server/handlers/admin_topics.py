@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.protocol.apis import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from kafkapy.server.admission import denied_names, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call
 from kafkapy.server.config import describe as config_describe
@@ -39,11 +41,12 @@ IDS_SINCE = 6
 DISABLED_SINCE = 3
 
 
-@serves(CREATE_TOPICS, pooled=True)
+@serves(CREATE_TOPICS, pooled=True, quota="controller_mutation")
 def create_topics(broker: Services, call: Call, request: Any) -> Any:
     """Create topics on the disk pool. Return one result per topic of the request, in its order."""
     make = CREATE_TOPICS.Response
     count = Counter(topic.name for topic in request.topics)
+    rights = _rights(broker, call, count)
     results = []
     for topic in request.topics:  # a topic that is named twice gets two results, as in Kafka
         result = make.Topics(name=topic.name, error_message=None, configs=[])
@@ -53,16 +56,35 @@ def create_topics(broker: Services, call: Call, request: Any) -> Any:
                 raise KafkaError(Errors.INVALID_REQUEST, f"{topic.name} is named more than once")
             if broker.stopping:  # the stop waits for the disk pool, so the remaining topics must not be created
                 raise KafkaError(Errors.NOT_CONTROLLER, "this broker is stopping")
-            _create(broker, call, topic, request.validate_only, result)
+            _create(broker, call, topic, request.validate_only, rights, result)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
             result.num_partitions, result.replication_factor, result.configs = -1, -1, []
     return make(topics=results)
 
 
-def _create(broker: Services, call: Call, topic: Any, validate_only: bool, result: Any) -> None:
+class _Rights(NamedTuple):
+    """The topics that the principal may not create, and those whose configuration it may not see."""
+
+    not_created: Collection[str]
+    not_described: Collection[str]
+
+
+def _rights(broker: Services, call: Call, names: Collection[str]) -> _Rights:
+    if broker.authorizer is None:
+        return _Rights((), ())
+    not_created: Collection[str] = ()
+    if is_denied(broker, call, "CREATE", logged=False):
+        not_created = denied_names(broker, call, "CREATE", "TOPIC", names)
+    return _Rights(not_created, denied_names(broker, call, "DESCRIBE_CONFIGS", "TOPIC", names, logged=False))
+
+
+def _create(broker: Services, call: Call, topic: Any, validate_only: bool, rights: _Rights, result: Any) -> None:
     if topic.name == METADATA_TOPIC:
         raise KafkaError(Errors.INVALID_REQUEST, f"{METADATA_TOPIC} is internal and cannot be made")
+    if topic.name in rights.not_created:
+        result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
+        raise KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
     empty = [config.name for config in topic.configs if config.value is None]
     if empty:
         raise KafkaError(Errors.INVALID_CONFIG, f"these settings have no value: {', '.join(empty)}")
@@ -75,7 +97,10 @@ def _create(broker: Services, call: Call, topic: Any, validate_only: bool, resul
         validate_only=validate_only,
     )
     result.topic_id = made.id
-    if call.version >= DETAILS_SINCE:
+    if topic.name in rights.not_described:
+        result.topic_config_error_code = Errors.TOPIC_AUTHORIZATION_FAILED
+        result.num_partitions, result.replication_factor, result.configs = -1, -1, []
+    elif call.version >= DETAILS_SINCE:
         _details(broker, made, {config.name: config.value for config in topic.configs}, result)
 
 
@@ -96,7 +121,7 @@ def _details(broker: Services, topic: Topic, overrides: dict[str, str], result: 
     ]
 
 
-@serves(DELETE_TOPICS, pooled=True)
+@serves(DELETE_TOPICS, pooled=True, quota="controller_mutation")
 def delete_topics(broker: Services, call: Call, request: Any) -> Any:
     """Delete topics, which version 6 may name by id, on the disk pool. Return one response per topic."""
     make = DELETE_TOPICS.Response
@@ -131,7 +156,7 @@ def _delete(broker: Services, response: Any) -> None:
     broker.meters.forget(response.name)
 
 
-@serves(CREATE_PARTITIONS, pooled=True)
+@serves(CREATE_PARTITIONS, pooled=True, quota="controller_mutation")
 def create_partitions(broker: Services, call: Call, request: Any) -> Any:
     """Add partitions to topics on the disk pool. Return one result per topic name."""
     make = CREATE_PARTITIONS.Response

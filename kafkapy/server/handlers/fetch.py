@@ -30,6 +30,7 @@ from kafkapy.replica.fetch import DelayedFetch, FetchPlan, FetchRead, Wanted
 from kafkapy.replica.partition import Partition
 from kafkapy.runtime.disk_pool import PoolStopped
 from kafkapy.runtime.threads import NoThread
+from kafkapy.server.admission import denied_names, is_denied, rights_of
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later, as_reply
 from kafkapy.server.fetching.read_pool import pool_of, pool_of_first
@@ -80,8 +81,11 @@ def handle(broker: Services, call: Call, request: FetchRequest) -> Any:
 
 
 def _plan(broker: Services, call: Call, request: FetchRequest, context: FetchContext) -> FetchPlan:
+    wanted = _wanted(broker, call, context.session, context.partitions)
+    if broker.authorizer is not None:  # asked once: as in Kafka, a fetch that waits keeps the rights that it began with
+        wanted = _readable(broker, call, request, wanted)
     return FetchPlan(
-        _wanted(broker, call, context.session, context.partitions),
+        wanted,
         look=None if context.session is None else partial(_look_again, broker, call, context),
         min_bytes=min(request.min_bytes, request.max_bytes),
         max_bytes=min(request.max_bytes, broker.config.fetch_max_bytes),
@@ -266,6 +270,7 @@ def _context(broker: Services, call: Call, request: FetchRequest) -> FetchContex
         forgotten,
         uses_topic_ids=ids,
         isolation=request.isolation_level,
+        rights=rights_of(broker, call) if broker.authorizer is not None else None,
         everything=call.version < ZSTD_SINCE,  # a change of compression.type marks no partition in the session
         now=broker.clock.monotonic(),
     )
@@ -278,6 +283,16 @@ def _wanted(broker: Services, call: Call, session: FetchSession | None, due: lis
             if isinstance(partition, Partition) and asked.watched is not partition.log:
                 session.watch(asked, partition.log)  # before the read, so that no later change is missed
     return wanted
+
+
+def _readable(broker: Services, call: Call, request: FetchRequest, wanted: Wanted) -> Wanted:
+    """Replace the partitions that the principal may not read by errors."""
+    error = KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, f"{call.connection.principal} may not read this topic")
+    if request.replica_id >= 0:  # a follower
+        return [(error, asked) for _, asked in wanted] if is_denied(broker, call, "CLUSTER_ACTION") else wanted
+    topics = {asked.topic for _, asked in wanted if asked.topic is not None}  # None: no topic has this id
+    denied = denied_names(broker, call, "READ", "TOPIC", topics)
+    return [(error if asked.topic in denied else partition, asked) for partition, asked in wanted]
 
 
 def _look_again(broker: Services, call: Call, context: FetchContext) -> Wanted | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkapy.protocol.apis import DELETE_GROUPS, DESCRIBE_GROUPS, LIST_GROUPS
+from kafkapy.server.admission import denied_names, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
@@ -38,7 +39,12 @@ def describe_groups(broker: Services, call: Call, request: Any) -> Any:
 @serves(LIST_GROUPS, pooled=True)
 def list_groups(broker: Services, call: Call, request: Any) -> Any:
     """Return the groups with the states and types that the request filters by. Runs on the disk pool."""
-    return broker.groups.list(request.states_filter, request.types_filter)
+    response = broker.groups.list(request.states_filter, request.types_filter)
+    if is_denied(broker, call, "DESCRIBE", logged=False):
+        names = [group.group_id for group in response.groups]
+        denied = denied_names(broker, call, "DESCRIBE", "GROUP", names, logged=False)
+        response.groups = [group for group in response.groups if group.group_id not in denied]
+    return response
 
 
 @serves(DELETE_GROUPS)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkapy.errors import Errors
 from kafkapy.protocol.apis import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from kafkapy.server.admission import Action
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, answered
 
@@ -33,10 +34,15 @@ BATCHED_SINCE = 3  # LeaveGroup requests hold several members
 MOST_INLINE = 1500
 
 
-@serves(JOIN_GROUP)
+def _reads_group(broker: Services, call: Call) -> list[Action]:
+    return [Action("READ", "GROUP", call.request.group_id)]
+
+
+@serves(JOIN_GROUP, authorizes=_reads_group)
 def join_group(broker: Services, call: Call, request: Any) -> Any:
     """Add a member to a group, or let a member rejoin. The response may wait until all members have joined."""
     from kafkapy.coordinator.groups.joining import Join
+    from kafkapy.coordinator.groups.responses import join_error
 
     # In a rebalance all members of a group send JoinGroup at once. `patient` lets other connections be served first.
     call.connection.patient = True
@@ -47,6 +53,9 @@ def join_group(broker: Services, call: Call, request: Any) -> Any:
                 response.protocol_name = ""
             reply(response)
 
+        if call.denied:
+            in_version(join_error(Errors.GROUP_AUTHORIZATION_FAILED))
+            return
         broker.groups.join(
             request.group_id,
             Join(

@@ -18,6 +18,7 @@ from kafkapy.metadata.roles import NO_LEADER
 from kafkapy.metadata.topics import is_internal, validate_name
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import METADATA
+from kafkapy.server.admission import denied_names, is_denied
 from kafkapy.server.api_table import serves
 from kafkapy.server.call import Call, Later
 from kafkapy.server.handlers.cluster import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS
@@ -43,8 +44,7 @@ def handle(broker: Services, call: Call, request: Any) -> Any:
         later = Later(call)
         broker.disk_pool.submit(_answer_later, broker, call, request, later)
         return later
-    asked = _asked(broker, call, request)
-    create = _to_create(broker, request, asked)
+    asked, create = _look_up(broker, call, request)
     if not create:
         return _response(broker, call, request, asked)
     later = Later(call)
@@ -70,11 +70,41 @@ def _is_long(broker: Services, request: Any) -> bool:
 def _answer_later(broker: Services, call: Call, request: Any, later: Later) -> None:
     """Make the response on the disk pool. Unlike `handle`, this may take long and may block."""
     try:
-        asked = _asked(broker, call, request)
-        _create_and_answer(broker, call, request, asked, _to_create(broker, request, asked), later)
+        _create_and_answer(broker, call, request, *_look_up(broker, call, request), later)
     except Exception:
         log.exception("%s failed", call)
         later.complete(CLOSE)
+
+
+def _look_up(broker: Services, call: Call, request: Any) -> tuple[list[Asked], list[str]]:
+    """Return the requested topics, and the names of those that have to be created."""
+    asked = _asked(broker, call, request)
+    if broker.authorizer is None:
+        return asked, _to_create(broker, request, asked)
+    asked = _described(broker, call, request, asked)
+    create = _to_create(broker, request, asked)
+    if create and is_denied(broker, call, "CREATE", logged=False):
+        denied = denied_names(broker, call, "CREATE", "TOPIC", create)
+        asked = [(name, topic_id, _refusal(name) if name in denied else error) for name, topic_id, error in asked]
+        create = [name for name in create if name not in denied]
+    return asked, create
+
+
+def _described(broker: Services, call: Call, request: Any, asked: list[Asked]) -> list[Asked]:
+    """Replace the topics that the principal may not see by errors, or leave them out if all topics are requested."""
+    every = _all_topics(call, request)
+    names = [name for name, _, _ in asked if name is not None]
+    denied = denied_names(broker, call, "DESCRIBE", "TOPIC", names, logged=not every)
+    if every:
+        return [one for one in asked if one[0] not in denied]
+    return [
+        (name if topic_id == ZERO_ID else None, topic_id, _refusal(name)) if name in denied else (name, topic_id, error)
+        for name, topic_id, error in asked
+    ]
+
+
+def _refusal(name: str | None) -> KafkaError:
+    return KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, f"not allowed on {name}")
 
 
 def _to_create(broker: Services, request: Any, asked: list[Asked]) -> list[str]:
@@ -106,7 +136,7 @@ def _create_and_answer(
 
 def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
     """Return the requested topics without repetitions, or all topics, as (name, id, error)."""
-    if request.topics is None or (call.version == 0 and not request.topics):
+    if _all_topics(call, request):
         return [(name, ZERO_ID, None) for name in broker.topics.names()]
     answers: dict[Any, Asked] = {}
     for topic in request.topics:
@@ -120,6 +150,10 @@ def _asked(broker: Services, call: Call, request: Any) -> list[Asked]:
         elif topic.name not in answers:
             answers[topic.name] = (topic.name, ZERO_ID, _missing(broker, topic.name))
     return list(answers.values())
+
+
+def _all_topics(call: Call, request: Any) -> bool:
+    return request.topics is None or (call.version == 0 and not request.topics)
 
 
 def _missing(broker: Services, name: str) -> KafkaError | None:

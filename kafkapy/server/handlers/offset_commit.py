@@ -19,6 +19,7 @@ from kafkapy.errors import Errors, KafkaError
 from kafkapy.network.replies import CLOSE
 from kafkapy.protocol.apis import OFFSET_COMMIT, TXN_OFFSET_COMMIT
 from kafkapy.protocol.message import Message
+from kafkapy.server.admission import Action
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import Call, Soon, answered, as_reply
 
@@ -44,7 +45,12 @@ def _is_large(call: Call) -> bool:
     return sum(len(topic.partitions) for topic in call.request.topics) >= LARGE
 
 
-@serves(OFFSET_COMMIT, joins=Joins(lambda first, call: False, lambda calls: True))
+def _reads(broker: Services, call: Call) -> list[Action]:
+    request = call.request
+    return [Action("READ", "GROUP", request.group_id), *(Action("READ", "TOPIC", one.name) for one in request.topics)]
+
+
+@serves(OFFSET_COMMIT, joins=Joins(None, lambda calls: True), authorizes=_reads)
 def commit(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[NetworkReply]]:
     """Commit the offsets of the calls, one call per connection, with one append per partition."""
     calls = [call for (call,) in lists]
@@ -88,7 +94,13 @@ def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] |
     if request.retention_time_ms != NOT_SAID:
         expire_ms = max(0, min(now_ms + request.retention_time_ms, _INT64_MAX))
     answers = Answers(
-        broker.topics, OFFSET_COMMIT.Response, request.topics, now_ms, expire_ms, own_times=call.version == 1
+        broker.topics,
+        OFFSET_COMMIT.Response,
+        request.topics,
+        now_ms,
+        expire_ms,
+        own_times=call.version == 1,
+        refused=_refused(call) if call.denied else None,
     )
     if not answers.offsets:
         reply(answers.message([]))
@@ -104,6 +116,13 @@ def _begin(broker: Services, call: Call, reply: Reply) -> tuple[Commit, Codes] |
         answers.offsets,
     )
     return what, lambda codes: reply(answers.message(codes))
+
+
+def _refused(call: Call) -> dict[str, int]:
+    """Return the error codes of the topics whose offsets the principal may not commit."""
+    if any(action.resource_type == "GROUP" for action in call.denied):
+        return {topic.name: Errors.GROUP_AUTHORIZATION_FAILED for topic in call.request.topics}
+    return {action.name: Errors.TOPIC_AUTHORIZATION_FAILED for action in call.denied}
 
 
 def _keep_in_metadata(broker: Services, group_id: str, answers: Answers, reply: Reply) -> None:

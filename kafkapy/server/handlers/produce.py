@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from kafkapy._ext.hotpath import ProduceRequest, decode_produce_frame
 from kafkapy.network.replies import CLOSE, Reply
 from kafkapy.protocol.apis import PRODUCE
+from kafkapy.server.admission import Action
 from kafkapy.server.api_table import Joins, serves
 from kafkapy.server.call import MeteredPending
-from kafkapy.server.producing.gather import Asked, Gather, pending_of, write_to
+from kafkapy.server.producing.gather import Asked, Gather, pending_of
 from kafkapy.server.producing.transactions import TransactionalSets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkapy.server.admission import Action
     from kafkapy.server.call import Call
     from kafkapy.server.producing.transactions import Refusals
     from kafkapy.server.services import Services
@@ -63,8 +63,12 @@ def _count(calls: Sequence[Call]) -> tuple[int, bool]:
     return count, in_transaction
 
 
-def _writes(request: ProduceRequest) -> list[Action]:
-    return [write_to(topic) for topic, _ in request.topics]
+def _writes(broker: Services, call: Call) -> list[Action]:
+    request: ProduceRequest = call.request
+    actions = [Action("WRITE", "TOPIC", topic) for topic, _ in request.topics]
+    if request.in_transaction and request.transactional_id is not None:
+        actions.append(Action("WRITE", "TRANSACTIONAL_ID", request.transactional_id))
+    return actions
 
 
 @serves(PRODUCE, decode=decode_produce_frame, joins=Joins(_same_acks, _few), authorizes=_writes, quota="produce")
@@ -101,7 +105,7 @@ def produce(broker: Services, lists: Sequence[Sequence[Call]]) -> list[list[Repl
 
 def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPending:
     """Return the record sets that must not be appended, or a Pending if a transaction coordinator has to be asked."""
-    sets = TransactionalSets(broker, [call.request for call in calls])
+    sets = TransactionalSets(broker, calls)
     refused = sets.begin()
     if refused is not None:
         return refused
@@ -113,7 +117,7 @@ def _verify(broker: Services, calls: Sequence[Call]) -> Refusals | MeteredPendin
 def _verify_and_append(broker: Services, calls: Sequence[Call], pending: MeteredPending) -> None:
     """Verify and append the record sets of a large request, on the conversion pool."""
     try:
-        sets = TransactionalSets(broker, [call.request for call in calls])
+        sets = TransactionalSets(broker, calls)
         refused = sets.begin()
     except Exception:
         log.exception("%s failed", calls[0])

@@ -16,10 +16,10 @@ from kafkapy.log.results import AppendResult
 from kafkapy.metadata.topic_rules import INTERNAL_TOPICS
 from kafkapy.network.replies import CLOSE, NO_REPLY, Reply, Send
 from kafkapy.replica.partition import Partition, Verdict
-from kafkapy.server.admission import Action
 from kafkapy.server.call import Call, MeteredPending
 from kafkapy.server.producing import form as produced_form
 from kafkapy.server.producing.form import AT_MAGIC, ZSTD_SINCE
+from kafkapy.server.producing.transactions import is_id_denied
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +44,6 @@ FAILURES_SHOWN = 10
 LONGEST_NAME = 249
 
 
-def write_to(topic: str) -> Action:
-    """Return the action that the principal must be allowed to do to write records to this topic."""
-    return Action("WRITE", "TOPIC", topic)
-
-
 class Gather:
     """The record sets of the requests that are handled together, by partition. `add` requests, then `append`."""
 
@@ -61,19 +56,17 @@ class Gather:
         """Add the requests of a connection. The record sets in `refused` are not appended; they get these errors."""
         for number, call in enumerate(asked.calls):
             frame: ProduceRequest = call.request
+            denied = _denials(call) if call.denied else None
             topics: list[tuple[str, list[Answer | None]]] = []
             for topic, partitions in frame.topics:
                 answers: list[Answer | None] = [None] * len(partitions)
                 topics.append((topic, answers))
-                denied = call.denied and write_to(topic) in call.denied
                 for place, (index, records) in enumerate(partitions):
                     slot = (asked, answers, place, index, frame)
+                    if denied is not None and topic in denied:
+                        asked.fill(slot, denied[topic])
+                        continue
                     try:
-                        if denied:
-                            raise KafkaError(
-                                Errors.TOPIC_AUTHORIZATION_FAILED,
-                                f"{call.connection.principal} may not write to {topic}",
-                            )
                         if refused and (number, topic, index) in refused:
                             raise refused[number, topic, index]
                         self._take(frame, topic, index, records, slot)
@@ -130,6 +123,19 @@ class Gather:
             verdicts = [KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error))] * len(of.sets)
         if verdicts is not None:
             of.answered(verdicts)
+
+
+def _denials(call: Call) -> dict[str, KafkaError]:
+    """Return the errors of the topics that the principal may not write to."""
+    principal = call.connection.principal
+    if is_id_denied(call):
+        why = f"{principal} may not write in the transactions of {call.request.transactional_id}"
+        error = KafkaError(Errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+        return {topic: error for topic, _ in call.request.topics}
+    return {
+        action.name: KafkaError(Errors.TOPIC_AUTHORIZATION_FAILED, f"{principal} may not write to {action.name}")
+        for action in call.denied
+    }
 
 
 class _Sets:

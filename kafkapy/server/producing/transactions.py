@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from kafkapy.errors import Errors, KafkaError
 
 if TYPE_CHECKING:
     from kafkapy.replica.verification import Refused
+    from kafkapy.server.call import Call
     from kafkapy.server.services import Services
 
 # The errors by (number of the request, topic, partition).
@@ -48,15 +49,15 @@ class TransactionalSets:
     Call `begin` once; if it returns None, call `then`.
     """
 
-    def __init__(self, broker: Services, frames: list[ProduceRequest]) -> None:
+    def __init__(self, broker: Services, calls: Sequence[Call]) -> None:
         self._broker = broker
         self._refused: Refusals = {}
         self._lock = threading.Lock()
         self._then: Callable[[Refusals], None] | None = None
         self._asked: dict[_Key, _Batches] = {}
-        for number, frame in enumerate(frames):
-            if frame.in_transaction:
-                self._take(number, frame)
+        for number, call in enumerate(calls):
+            if call.request.in_transaction and not (call.denied and is_id_denied(call)):
+                self._take(number, call.request)
         self._left = len(self._asked)
 
     def _take(self, number: int, frame: ProduceRequest) -> None:
@@ -115,6 +116,11 @@ class TransactionalSets:
             act = self._then if not self._left else None
         if act is not None:
             act(self._refused)
+
+
+def is_id_denied(call: Call) -> bool:
+    """Return True if the principal may not write in the transactions of the request's transactional id."""
+    return any(action.resource_type == "TRANSACTIONAL_ID" for action in call.denied)
 
 
 def _transactional(frame: ProduceRequest) -> Iterator[tuple[str, int, int, int, int]]:
