@@ -13,6 +13,7 @@ from kafkapy.log.append.rules import OwnBatch
 from kafkapy.log.config import LogConfig
 from kafkapy.log.partition_log import BUSY, AppendResult
 from kafkapy.log.storage.files import Files
+from kafkapy.record.compression import GZIP
 
 from .support import NOW, Bench, FailingFiles, batch, idempotent, values_of
 
@@ -433,6 +434,18 @@ def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(bench):
     assert codes(log.append([idempotent("b", epoch=0, sequence=6)], 0)) == [Errors.INVALID_PRODUCER_EPOCH]
     assert codes(log.append([idempotent("b", epoch=2, sequence=6)], 0)) == [Errors.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert codes(log.append([idempotent("b", epoch=2, sequence=0)], 0)) == [0]
+
+
+def test_a_compressed_batch_of_the_broker_is_appended_as_it_was_built(bench, monkeypatch):
+    def unpacked(*_):
+        raise AssertionError("the broker has built this batch itself")
+
+    log = bench.load()
+    built = bytes(batch("a" * 100, codec=GZIP))
+    monkeypatch.setattr(append_rules.Validator, "__call__", unpacked)
+    assert codes(log.append([OwnBatch(built)], 0)) == [0]
+    segment = log.segments.active
+    assert segment.files.pread(segment.handle(), segment.size, 0)[16:] == built[16:]  # behind offset and leader epoch
 
 
 def test_a_coordinators_batches_need_no_sequence(bench):
