@@ -42,7 +42,7 @@ def isolation_level(isolation: Isolation) -> int:
 
 
 def read_records(
-    where: TopicPartition, data: memoryview, position: int, aborted: Iterable[Any] = ()
+    where: TopicPartition, data: memoryview, position: int, aborted: Iterable[tuple[int, int]] = ()
 ) -> tuple[list[ConsumerRecord], int]:
     """Return the records with offsets from `position` on, and the offset after everything that was read.
 
@@ -50,16 +50,16 @@ def read_records(
     have, and control records.
 
     Args:
-        aborted: The response's aborted transactions, each with `producer_id` and `first_offset`. Records of a producer
-            from its first offset up to its abort marker are skipped.
+        aborted: (producer id, first offset) of the response's aborted transactions. Records of a producer from its
+            first offset up to its abort marker are skipped.
     """
     found: list[ConsumerRecord] = []
-    coming = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+    coming = sorted(aborted, key=lambda one: one[1], reverse=True)
     aborting: set[int] = set()
     start = position
     for header in iter_entries(data):
-        while coming and coming[-1].first_offset <= header.last_offset:
-            aborting.add(coming.pop().producer_id)
+        while coming and coming[-1][1] <= header.last_offset:
+            aborting.add(coming.pop()[0])
         if header.is_control:
             if header.producer_id in aborting and _is_abort(data, header):
                 aborting.discard(header.producer_id)

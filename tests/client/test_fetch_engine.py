@@ -2,10 +2,9 @@
 
 import pytest
 
-from kafkapy.client.fetching.engine import Turns, Wanted, fetch_request, fetched_partitions
+from kafkapy.client.fetching.engine import Turns, fetch_request, fetched_partitions
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.protocol import apis
-from kafkapy.record.batch import build
 
 RESPONSE = apis.FETCH.Response
 PARTITION = RESPONSE.Responses.Partitions
@@ -15,12 +14,8 @@ def response_of(*partitions, **more):
     return RESPONSE(responses=[RESPONSE.Responses(topic="t", partitions=list(partitions))], **more)
 
 
-def batch(*values):
-    return build([(5, None, value, ()) for value in values])
-
-
 def test_a_request_keeps_the_order_of_partitions_within_a_topic():
-    wanted = [Wanted(("a", 1), 10, 100), Wanted(("b", 0), 20, 200), Wanted(("a", 0), 30, 300)]
+    wanted = [(("a", 1), 10, 100), (("b", 0), 20, 200), (("a", 0), 30, 300)]
     request = fetch_request(wanted, max_wait_ms=7, min_bytes=2, max_bytes=1000, isolation=1, rack="r")
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (7, 2, 1000)
     assert (request.isolation_level, request.rack_id) == (1, "r")
@@ -55,18 +50,3 @@ def test_an_error_of_the_whole_response_is_raised():
     with pytest.raises(KafkaError) as raised:
         fetched_partitions(response_of(error_code=Errors.UNKNOWN_SERVER_ERROR))
     assert raised.value.code == Errors.UNKNOWN_SERVER_ERROR
-
-
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        (batch(b"a", b"b"), (len(batch(b"a", b"b")), 0, 2, False, False)),
-        (batch(b"a") + batch(b"b")[:30], (len(batch(b"a")), len(batch(b"b")), 1, False, False)),
-        (batch(b"a")[:-1], (0, len(batch(b"a")), -1, False, True)),
-        (bytes(30), (0, -1, -1, True, False)),
-    ],
-)
-def test_data_is_whole_up_to_the_first_entry_that_is_cut_off_or_malformed(data, expected):
-    (fetched,) = fetched_partitions(response_of(PARTITION(records=data)))
-    whole = fetched.whole()
-    assert (*whole, whole.malformed, whole.none) == expected

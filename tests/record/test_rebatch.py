@@ -3,7 +3,6 @@
 import random
 from collections import defaultdict
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -76,7 +75,7 @@ class Partition:
     def records(self, start):
         """What a consumer with read_committed gets from `start` on."""
         data, _ = self.fetch(0, len(self._entries), 0)
-        aborted = [SimpleNamespace(producer_id=producer, first_offset=first) for producer, first, _ in self._aborted]
+        aborted = [(producer, first) for producer, first, _ in self._aborted]
         return [contents(record) for record in read_records(("t", 3), data, start, aborted)[0]]
 
 

@@ -16,20 +16,13 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.administration.admin import EARLIEST, EARLIEST_LOCAL, LATEST, Admin
 from kafkapy.client.cluster import BACKOFF_S, Cluster
 from kafkapy.client.connection import Connection, FrameMemory
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.fetched import Isolation, isolation_level
-from kafkapy.client.fetching.engine import (
-    MOST_BYTES,
-    NAMES_UNTIL,
-    AbortedTransaction,
-    FetchedPartition,
-    Wanted,
-    fetch_request,
-    fetched_partitions,
-)
+from kafkapy.client.fetching.engine import MOST_BYTES, NAMES_UNTIL, FetchedPartition, fetch_request, fetched_partitions
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS
 
@@ -80,11 +73,11 @@ class Fetched(NamedTuple):
     """Batches of any format from one Fetch. The first one may begin before the fetched offset.
 
     data: Valid until the next Fetched is returned, which reuses the memory.
-    aborted: The aborted transactions among them, for read_committed.
+    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
     """
 
     data: memoryview
-    aborted: list[AbortedTransaction]
+    aborted: list[tuple[int, int]]
 
 
 class BatchFetcher:
@@ -197,13 +190,13 @@ class BatchFetcher:
 
     def _take(self, answer: FetchedPartition) -> Fetched | None:
         """Move the position past a response's batches and send the next Fetch. None: no batch is complete."""
-        whole = answer.whole()
-        if whole.malformed:
+        _, size, after = entries_end(answer.data)
+        if size < 0:
             self.position = self.end  # the caller refuses the data; nothing after it can be read
-        elif whole.after > self.position:
-            self.position = whole.after
+        elif after > self.position:
+            self.position = after
         else:  # brokers before Kafka 0.10.1 also truncate the first batch
-            self._fetch_bytes = min(max(whole.rest, self._fetch_bytes), MOST_BYTES)
+            self._fetch_bytes = min(max(size, self._fetch_bytes), MOST_BYTES)
             self._raise_if_overdue("the broker sends no complete batch of it.")
             return None
         if self.position < self.end:
@@ -241,7 +234,7 @@ class BatchFetcher:
             self._leader = self._find_leader()
             self._connection = self._cluster.borrow(self._leader)
         request = fetch_request(
-            [Wanted((self.topic, self.partition), self.position, self._fetch_bytes)],
+            [((self.topic, self.partition), self.position, self._fetch_bytes)],
             max_wait_ms=MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=self._fetch_bytes,

@@ -6,7 +6,6 @@ Source: Kafka's FetchRequest, FetchResponse and AbstractFetch.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.cluster import TopicPartition
 from kafkapy.errors import KafkaError
 from kafkapy.protocol.apis import FETCH
@@ -17,45 +16,6 @@ MOST_BYTES = 0x7FFFFFFF
 T = TypeVar("T")
 
 
-class Wanted(NamedTuple):
-    """A partition to fetch from `offset` on, and the largest size of its records in the response."""
-
-    where: TopicPartition
-    offset: int
-    bytes: int
-
-
-class AbortedTransaction(NamedTuple):
-    """A producer's aborted transaction: its records from `first_offset` up to its abort marker."""
-
-    producer_id: int
-    first_offset: int
-
-
-class Whole(NamedTuple):
-    """How far fetched data has whole entries, which are batches and messages of any format.
-
-    Attributes:
-        size: The bytes of the whole entries.
-        rest: The size of the entry after them, of which only the beginning was fetched. 0: too little to tell, or
-            there is none. -1: malformed.
-        after: The offset after the whole entries, -1 if there are none.
-    """
-
-    size: int
-    rest: int
-    after: int
-
-    @property
-    def malformed(self) -> bool:
-        return self.rest < 0
-
-    @property
-    def none(self) -> bool:
-        """True if not even the first entry is whole, as it is larger than the fetch. For data that is not empty."""
-        return self.size == 0 and self.rest >= 0
-
-
 class FetchedPartition(NamedTuple):
     """One partition's part of a Fetch response.
 
@@ -63,6 +23,7 @@ class FetchedPartition(NamedTuple):
         data: Batches or message sets. The first may begin before the fetched offset, the last may be incomplete. Valid
             until the memory of the response is reused (see FrameMemory).
         last_stable_offset: -1 if the broker does not tell it.
+        aborted: (producer id, first offset) of the aborted transactions among the data, for read_committed.
     """
 
     where: TopicPartition
@@ -70,11 +31,7 @@ class FetchedPartition(NamedTuple):
     data: memoryview
     high_watermark: int
     last_stable_offset: int
-    aborted: list[AbortedTransaction]
-
-    def whole(self) -> Whole:
-        """Return how far `data` has whole entries, after a walk over their sizes."""
-        return Whole(*entries_end(self.data))
+    aborted: list[tuple[int, int]]
 
 
 class Turns:
@@ -90,7 +47,7 @@ class Turns:
 
 
 def fetch_request(
-    wanted: Iterable[Wanted],
+    wanted: Iterable[tuple[TopicPartition, int, int]],
     *,
     max_wait_ms: int,
     min_bytes: int,
@@ -101,6 +58,7 @@ def fetch_request(
     """Return a Fetch request, to be sent in a version up to NAMES_UNTIL.
 
     Args:
+        wanted: Each partition with the offset to fetch from, and the largest size of its records.
         max_wait_ms, min_bytes: How long the broker waits for at least `min_bytes` before it responds.
         max_bytes: The largest size of the response.
         isolation: The isolation level's number.
@@ -131,7 +89,7 @@ def fetched_partitions(response: Any) -> list[FetchedPartition]:
             memoryview(one.records or b""),
             one.high_watermark,
             one.last_stable_offset,
-            [AbortedTransaction(each.producer_id, each.first_offset) for each in one.aborted_transactions or ()],
+            [(each.producer_id, each.first_offset) for each in one.aborted_transactions or ()],
         )
         for topic in response.responses
         for one in topic.partitions

@@ -14,14 +14,7 @@ from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError, ConnectionFailed
 from kafkapy.client.fetched import read_records
 from kafkapy.client.fetching.assigned import AssignedPartitions
-from kafkapy.client.fetching.engine import (
-    NAMES_UNTIL,
-    FetchedPartition,
-    Turns,
-    Wanted,
-    fetch_request,
-    fetched_partitions,
-)
+from kafkapy.client.fetching.engine import NAMES_UNTIL, FetchedPartition, Turns, fetch_request, fetched_partitions
 from kafkapy.errors import Errors, KafkaError, is_retriable, message_of
 from kafkapy.protocol.apis import FETCH
 
@@ -147,7 +140,7 @@ class Fetcher:
     def _request(self, partitions: list[TopicPartition], max_wait_ms: int) -> Any:
         """Return a Fetch request for the partitions."""
         wanted = [
-            Wanted(where, self._assigned.states[where].fetch_from, self._partition_bytes)
+            (where, self._assigned.states[where].fetch_from, self._partition_bytes)
             for where in self._turns.next(partitions)
         ]
         return fetch_request(

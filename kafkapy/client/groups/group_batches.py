@@ -10,8 +10,9 @@ with GroupBatches("127.0.0.1:9092", "copy", isolation="read_committed") as consu
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.cluster import TopicPartition
-from kafkapy.client.fetching.engine import AbortedTransaction, FetchedPartition
+from kafkapy.client.fetching.engine import FetchedPartition
 from kafkapy.client.fetching.fetcher import Fetcher
 from kafkapy.client.groups.group_consumer import GroupConsumer
 from kafkapy.errors import Errors, KafkaError
@@ -23,28 +24,28 @@ class FetchedBatches(NamedTuple):
     The first batch may begin before `start`, the fetched offset. The last one may be incomplete.
 
     after: The offset after the last complete batch.
-    aborted: The aborted transactions among them, for read_committed.
+    aborted: (producer id, first offset) of the aborted transactions among them, for read_committed.
     """
 
     where: TopicPartition
     data: memoryview
     start: int
     after: int
-    aborted: list[AbortedTransaction]
+    aborted: list[tuple[int, int]]
 
 
 class _BatchFetcher(Fetcher):
     """Fetches raw batches instead of records."""
 
     def _read(self, fetched: FetchedPartition, position: int) -> tuple[Sequence[Any], int]:
-        whole = fetched.whole()
+        whole, size, after = entries_end(fetched.data)
         named = f"{fetched.where[0]}-{fetched.where[1]} at offset {position}"
-        if whole.malformed and not whole.size:
+        if size < 0 and not whole:
             raise KafkaError(Errors.CORRUPT_MESSAGE, f"{named}: the broker sends malformed batches")
-        if whole.none:  # brokers before Kafka 0.10.1 also truncate the first batch
-            text = f"{named} has a batch of {whole.rest} bytes, more than one fetch of a partition may bring"
-            raise KafkaError(Errors.RECORD_LIST_TOO_LARGE, f"{text}; allow more")
-        after = max(whole.after, position)
+        if not whole:  # brokers before Kafka 0.10.1 also truncate the first batch
+            text = f"{named} has a batch of {size} bytes, more than one fetch of a partition may bring; allow more"
+            raise KafkaError(Errors.RECORD_LIST_TOO_LARGE, text)
+        after = max(after, position)
         return [FetchedBatches(fetched.where, fetched.data, position, after, fetched.aborted)], after
 
 

@@ -8,18 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from kafkapy._ext.entry_walk import entries_end
 from kafkapy.client.administration.admin import Admin
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import ClientError
-from kafkapy.client.fetching.engine import (
-    NAMES_UNTIL,
-    FetchedPartition,
-    Turns,
-    Wanted,
-    fetch_request,
-    fetched_partitions,
-)
+from kafkapy.client.fetching.engine import NAMES_UNTIL, FetchedPartition, Turns, fetch_request, fetched_partitions
 from kafkapy.client.original.consuming.settings import ConsumerSettings
 from kafkapy.client.original.consuming.streams import OwnedPartition
 from kafkapy.errors import KafkaError
@@ -133,7 +127,7 @@ class KafkaWire:
         wanted = []
         for owned in self._turns.next(partitions):
             assert owned.fetch_from is not None
-            wanted.append(Wanted(owned.where, owned.fetch_from, settings.fetch_message_max_bytes))
+            wanted.append((owned.where, owned.fetch_from, settings.fetch_message_max_bytes))
         request = fetch_request(wanted, max_wait_ms=max_wait_ms, min_bytes=settings.fetch_min_bytes)
         self._connection.send(FETCH, request, at_most=NAMES_UNTIL)
         _, response = self._connection.receive(self._connection.timeout_s + max_wait_ms / 1000)
@@ -147,6 +141,6 @@ class KafkaWire:
 
 def _fetched(one: FetchedPartition) -> Fetched:
     """Return the Fetched for a partition's part of a Fetch response."""
-    whole = one.whole()
+    whole, size, after = entries_end(one.data)
     # Malformed data passes: the stream refuses it after the chunks before it.
-    return Fetched(one.where, one.error_code, one.data, None if whole.none else whole.after, max(whole.rest, 0))
+    return Fetched(one.where, one.error_code, one.data, None if not whole and size >= 0 else after, max(size, 0))

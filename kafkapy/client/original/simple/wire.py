@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from kafkapy.client.connection import Connection
 from kafkapy.client.errors import BrokerTimedOut, ConnectionFailed
-from kafkapy.client.fetching.engine import NAMES_UNTIL, FetchedPartition, Wanted, fetch_request, fetched_partitions
+from kafkapy.client.fetching.engine import NAMES_UNTIL, FetchedPartition, fetch_request, fetched_partitions
 from kafkapy.client.original.simple.messages import FetchRequest, MessageSet
 from kafkapy.errors import Errors, KafkaError, message_of
 from kafkapy.protocol.apis import FETCH, LIST_OFFSETS, Api
@@ -44,7 +44,7 @@ class KafkaSimpleWire:
             self._connection = None
 
     def fetch(self, requests: Sequence[FetchRequest]) -> list[MessageSet]:
-        wanted = [Wanted((one.topic, one.partition), one.offset, one.max_bytes) for one in requests]
+        wanted = [((one.topic, one.partition), one.offset, one.max_bytes) for one in requests]
         request = fetch_request(wanted, max_wait_ms=self._max_wait_ms, min_bytes=self._min_bytes)
         response = self._call(FETCH, request, at_most=NAMES_UNTIL)
         answers = {one.where: one for one in fetched_partitions(response)}
