@@ -43,6 +43,10 @@ class Flushed(NamedTuple):
 
 
 class CompactedLife:
+    """`is_later`: it began with a recovery, which has ended at the moment `began`."""
+
+    is_later = False
+
     def __init__(self, directory: Path, rng: random.Random) -> None:
         self.rng = rng
         self.files = RecordingFiles(directory)
@@ -68,6 +72,7 @@ class CompactedLife:
     def after(cls, before: CompactedLife, moment: int, directory: Path, killed: Platter) -> CompactedLife:
         """A life on what a process has left in `directory` that was killed then: it begins with the recovery."""
         life = cls.__new__(cls)
+        life.is_later = True
         life.rng, life.config, life.told = before.rng, before.config, []
         life.files = RecordingFiles(directory, killed)
         life.events = {at: (event, since) for at, (event, since) in before.events.items() if since <= moment}

@@ -46,7 +46,12 @@ class Stored(NamedTuple):
 
 
 class Life:
-    """`act` does something at random; `told` says what, with the moments at which it began and ended."""
+    """`act` does something at random; `told` says what, with the moments at which it began and ended.
+
+    `is_later`: it began with a recovery, which has ended at the moment `began`.
+    """
+
+    is_later = False
 
     def __init__(self, directory: Path, rng: random.Random, files: RecordingFiles | None = None) -> None:
         self._begin(directory, rng, [Topic(f"t{number}", _config(rng)) for number in range(3)], files)
@@ -72,6 +77,7 @@ class Life:
         """
         life = cls.__new__(cls)
         topics = [topic.after(moment) for topic in before.topics]
+        life.is_later = True
         life._begin(directory, before.rng, topics, type(before.files)(directory, killed))
         life._number = before._number
         life._clock.advance((before._clock.time_ms() - BEGIN_MS) / 1000)

@@ -139,7 +139,7 @@ def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: 
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
-        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=2)
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=(2, 1))
     print(f"\npower cuts: seeds {first} to {first + LIVES - 1}: {figures}")
     assert figures.cuts > 150 * LIVES
     assert figures.records > figures.cuts
@@ -147,11 +147,18 @@ def test_what_a_flush_had_covered_survives_a_power_cut_at_every_change(scratch: 
     assert figures.in_recoveries
 
 
+def test_kills_while_a_log_directory_is_made_take_nothing_from_later_flushes(scratch: Path) -> None:
+    figures = Figures()
+    for seed in range(3):
+        live_and_cut(seed, scratch, figures, actions=0, later_lives=(10, 1))
+    assert 0 < figures.after_kills < figures.later_lives
+
+
 def test_a_power_cut_at_every_change_of_a_cleaning_loses_no_last_record_of_a_key(scratch: Path) -> None:
     figures = Figures()
     first = random.randrange(1 << 32) if LIVES > 2 else 0
     for seed in range(first, first + LIVES):
-        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=2, kind=CompactedLife)
+        live_and_cut(seed, scratch, figures, actions=ACTIONS, later_lives=(2, 1), kind=CompactedLife)
     print(f"\npower cuts beside cleanings: seeds {first} to {first + LIVES - 1}: {figures}")
     assert figures.cuts > 150 * LIVES
     assert figures.records > figures.cuts
@@ -199,7 +206,7 @@ def test_the_proof_fails_on_a_log_that_takes_what_it_finds_after_a_kill_as_synce
 ) -> None:
     no_sync_of_what_a_kill_left(monkeypatch)
     with pytest.raises(Violation, match="a kill after change"):
-        _live(range(14, 74), scratch, later_lives=6)  # 14 is the first one that finds it
+        _live(range(78, 138), scratch, later_lives=(6,))  # 78 is the first one that finds it
 
 
 @pytest.mark.parametrize(
@@ -235,6 +242,8 @@ def test_the_proof_fails_on_a_broken_cleaner(
         _live(range(first, first + 60), scratch, CompactedLife)
 
 
-def _live(seeds: range, scratch: Path, kind: type[Life] | type[CompactedLife] = Life, *, later_lives: int = 0) -> None:
+def _live(
+    seeds: range, scratch: Path, kind: type[Life] | type[CompactedLife] = Life, *, later_lives: Sequence[int] = ()
+) -> None:
     for seed in seeds:
         live_and_cut(seed, scratch, Figures(), actions=ACTIONS, later_lives=later_lives, kind=kind)

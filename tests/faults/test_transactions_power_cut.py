@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkapy.metadata.local.tree import FILE_NAME
 from tests.faults.power_cuts import BLOCKS
 from tests.faults.rounds import rounds
 from tests.faults.transactional_life import TransactionalLife
@@ -40,11 +39,35 @@ def test_a_power_cut_leaves_whole_transactions(scratch: Path) -> None:
         rng, platter, committed = random.Random(seed), Platter(life.files.journal), 0
         for moment in sorted(rng.sample(range(life.first_moment, life.last_moment + 1), CUTS)):
             platter.play(moment)
-            target = scratch / f"cut-{moment}"
-            platter.cut(target, rng.choice(list(Loss)), rng.choice(BLOCKS), random.Random(rng.random()))
-            # The tree is a database of its own, which syncs every change: it is there, and knows all topics.
-            shutil.copy(life.directory / FILE_NAME, target / FILE_NAME)
-            committed += life.check(target, moment)
-            shutil.rmtree(target)
+            committed += cut_and_check(life, platter, moment, scratch / f"cut-{moment}", rng)
         assert committed
         shutil.rmtree(life.directory)
+
+
+def test_a_power_cut_after_a_kill_leaves_whole_transactions(scratch: Path) -> None:
+    """The cut comes while the next broker recovers and ends the transactions that the killed one has left open."""
+    first = random.randrange(1 << 32) if LIVES > 1 else 0
+    for seed in range(first, first + LIVES):
+        print("seed", seed)
+        life = TransactionalLife(scratch / f"life-{seed}", seed)
+        life.live(workers=3, transactions=15)
+        rng, platter = random.Random(seed), Platter(life.files.journal)
+        killed_at = rng.randint(life.first_moment, life.last_moment)
+        platter.play(killed_at)
+        platter.cut(scratch / "killed", Loss.NOTHING, BLOCKS[0], rng)
+        journal = life.recover(scratch / "killed", platter)
+        later = Platter(journal)
+        for moment in sorted(rng.sample(range(killed_at, len(journal) + 1), CUTS)):
+            later.play(moment)
+            cut_and_check(life, later, killed_at, scratch / f"cut-{moment}", rng)
+        shutil.rmtree(life.directory)
+        shutil.rmtree(scratch / "killed")
+
+
+def cut_and_check(life: TransactionalLife, platter: Platter, moment: int, target: Path, rng: random.Random) -> int:
+    """Cut the power and check what is left of what was there after `moment` changes of the life. Return the number of
+    transactions that were committed by then."""
+    platter.cut(target, rng.choice(list(Loss)), rng.choice(BLOCKS), random.Random(rng.random()))
+    committed = life.check(target, moment)
+    shutil.rmtree(target)
+    return committed

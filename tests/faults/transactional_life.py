@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import threading
 import time
 from collections import Counter, defaultdict
@@ -19,12 +20,13 @@ from kafkapy.coordinator.offsets.store import GroupOffset
 from kafkapy.coordinator.shard import Producer
 from kafkapy.errors import KafkaError
 from kafkapy.log.storage.files import Files
+from kafkapy.metadata.local.tree import FILE_NAME
 from kafkapy.record.batch import BatchBuilder, records_of
 from kafkapy.record.control import COMMIT, control_record_of
 from kafkapy.server.broker import BrokerServer
 from kafkapy.server.config.broker_config import BrokerConfig
 from tests.harness.appends import append_to
-from tests.harness.power_cut import RecordingFiles
+from tests.harness.power_cut import Change, Platter, RecordingFiles
 
 OUT, SOURCE, GROUP = "out", "source", "copiers"
 PARTITIONS = 3
@@ -158,8 +160,28 @@ class TransactionalLife:
 
     # --- what a broker finds
 
+    def recover(self, directory: Path, killed: Platter) -> Sequence[Change]:
+        """Start a broker on what a killed one has left in `directory`, and wait until no transaction is open.
+
+        Return the changes of the disk until then, from the first life's on.
+        """
+        files = RecordingFiles(directory, killed)
+        self._add_tree(directory)
+        server = start(directory, files)
+        try:
+            _wait_until_nothing_is_open(server)
+            end = len(files.journal)
+        finally:
+            server.stop()
+        return files.journal[:end]
+
+    def _add_tree(self, directory: Path) -> None:
+        """Copy the tree. It is a database of its own, which syncs every change: it is there, and knows all topics."""
+        shutil.copy(self.directory / FILE_NAME, directory / FILE_NAME)
+
     def check(self, directory: Path, moment: int) -> int:
         """Of what the disk had after `moment` changes; the number of transactions that were committed by then."""
+        self._add_tree(directory)
         server = start(directory)
         try:
             _wait_until_nothing_is_open(server)

@@ -154,7 +154,8 @@ class RecordingFiles(Files):
 
     def sync_dir(self, path: str) -> None:
         with self._lock:
-            self.journal.append(Sync(self._node(path)))
+            if path != os.path.dirname(self.root):  # the root's own name is never lost
+                self.journal.append(Sync(self._node(path)))
 
     def open(self, path: str, *, create: bool = False) -> FileHandle:
         with self._lock:

@@ -29,10 +29,18 @@ class LogDir:
         """Create the directory if necessary, and lock it. Raises OSError, DirLocked."""
         path = env.log_dir
         files = env.files
-        if not files.exists(path):
+        is_new = not files.exists(path)
+        if is_new:
             _log.info("log directory %s is made", path)
             files.make_dir(path)
-            files.sync_dir(os.path.dirname(path))
+        if is_new or not files.entries(path):
+            # An empty directory may be that of a start that was killed before this sync. Without its name, a power cut
+            # would take all that is in it.
+            try:
+                files.sync_dir(os.path.dirname(path))
+            except PermissionError:
+                if is_new:
+                    raise
         self.path = Path(path)
         self.env = env
         self._lock = DirLock(path)
