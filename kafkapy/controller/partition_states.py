@@ -88,10 +88,6 @@ class PartitionStates:
             wait(self._topics.set_states, elected)
         return self._send([self._role(topic, index, state, is_new) for index, state in states.items()])
 
-    def check_can_lead(self, topic: Topic, index: int) -> None:
-        """Raise KafkaError LEADER_NOT_AVAILABLE if no live replica leads the partition or could be elected."""
-        elect(topic.assignment[index], self._topics.state(topic.name, index), self._live, self._topics.controller_epoch)
-
     def moved(self, topic: Topic, index: int) -> None:
         """Send the role of a partition whose replicas have changed, and with them its leader epoch, to the brokers."""
         for error in self._send([self._role(topic, index, self._topics.state(topic.name, index), is_new=False)]):

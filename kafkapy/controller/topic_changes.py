@@ -12,12 +12,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkapy.controller.interface import Assignment
-from kafkapy.controller.partition_states import Brokers, PartitionStates
+from kafkapy.controller.partition_states import Brokers, PartitionStates, elect
 from kafkapy.controller.reassignment import check_target, moved
 from kafkapy.errors import Errors, KafkaError
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.producer_ids import ProducerIdBlocks
 from kafkapy.metadata.topics import (
+    PartitionState,
     Topic,
     TopicRegistry,
     plan_more_partitions,
@@ -133,11 +134,7 @@ class TopicController:
             topic = self._topics.get(name)
             check_target(topic, index, target, [self._broker_id])
             assert topic is not None  # otherwise `check_target` has raised
-            try:
-                before = self._topics.state(name, index)
-                changed, state = moved(topic, index, target, before, self._topics.controller_epoch)
-            except ValueError as error:
-                raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)) from error
+            changed, state = moved(topic, index, target, self._state(name, index), self._topics.controller_epoch)
             if changed != topic:
                 wait(self._topics.reassign, topic, changed, {} if state is None else {index: state})
                 self._states.moved(changed, index)
@@ -154,8 +151,15 @@ class TopicController:
         topic = self._topics.get(name)
         if topic is None or index not in topic.assignment:
             raise KafkaError(Errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
-        self._states.check_can_lead(topic, index)
+        elect(topic.assignment[index], self._state(name, index), [self._broker_id], self._topics.controller_epoch)
         raise KafkaError(Errors.ELECTION_NOT_NEEDED, "the leader is the preferred replica already")
+
+    def _state(self, name: str, index: int) -> PartitionState | None:
+        """Return the state of a partition, None if it has none. Raises KafkaError if its node is invalid."""
+        try:
+            return self._topics.state(name, index)
+        except ValueError as error:
+            raise KafkaError(Errors.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def allocate_producer_ids(self, broker_id: int, done: Callable[[range | Exception], object]) -> None:
         self._producer_ids.allocate(broker_id, done)

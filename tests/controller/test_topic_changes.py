@@ -12,7 +12,7 @@ from kafkapy.metadata.controller_fence import ControllerFence
 from kafkapy.metadata.ids import ZERO_ID
 from kafkapy.metadata.roles import PartitionRole
 from kafkapy.metadata.topic_nodes import Move, PartitionState, Topic
-from kafkapy.metadata.tree import wait
+from kafkapy.metadata.tree import Set, wait
 from kafkapy.tools.topics.zookeeper import ZooKeeperTopics
 from tests.harness.wire import eventually
 from tests.server.conftest import start_broker
@@ -153,6 +153,10 @@ def test_an_election_is_answered_by_the_state_of_the_partition(tmp_path, isr, co
         with pytest.raises(KafkaError) as raised:
             controller.elect_leader("t", 1)
         assert raised.value.code == Errors.UNKNOWN_TOPIC_OR_PARTITION
+        server._tree.commit([Set("/brokers/topics/t/partitions/0/state", b"{}")])
+        with pytest.raises(KafkaError, match="not a valid partition state") as raised:
+            controller.elect_leader("t", 0)
+        assert raised.value.code == Errors.UNKNOWN_SERVER_ERROR
     finally:
         server.stop()
 
