@@ -33,7 +33,7 @@ class LogDir:
         if is_new:
             _log.info("log directory %s is made", path)
             files.make_dir(path)
-        if is_new or not files.entries(path):
+        if is_new or _is_empty(path):
             # An empty directory may be that of a start that was killed before this sync. Without its name, a power cut
             # would take all that is in it.
             try:
@@ -194,3 +194,9 @@ class LogDir:
 
     def release(self) -> None:
         self._lock.release()
+
+
+def _is_empty(path: str) -> bool:
+    """Return True if the directory has no entry. Reads only the first of perhaps many."""
+    with os.scandir(path) as entries:
+        return next(entries, None) is None
