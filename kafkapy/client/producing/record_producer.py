@@ -105,7 +105,7 @@ class RecordProducer(ClusterClient):
             KafkaError: The topic or partition does not exist.
             ProduceFailed: An earlier batch failed. The waiting records are dropped.
         """
-        self._raise_failure()
+        self._may_send("send")
         count = self.partition_count(topic)
         if partition is not None and not 0 <= partition < count:
             self.cluster.leader_of(topic, partition)  # raises the error with the number of partitions
@@ -134,7 +134,7 @@ class RecordProducer(ClusterClient):
 
         Blocks while too much data waits to be sent. Raises the same errors as `send`.
         """
-        self._raise_failure()
+        self._may_send("send_batch")
         where = batch.topic, batch.partition
         if not 0 <= batch.partition < self.partition_count(batch.topic):
             self.cluster.leader_of(*where)  # raises the error with the number of partitions
@@ -185,6 +185,10 @@ class RecordProducer(ClusterClient):
             self._close_batch(batch)
         while not self._outbox.is_empty:
             self._outbox.step(wait=True)
+        self._raise_failure()
+
+    def _may_send(self, what: str) -> None:
+        """Raise the failure of an earlier call. `what` is the present call, for messages."""
         self._raise_failure()
 
     def _raise_failure(self) -> None:

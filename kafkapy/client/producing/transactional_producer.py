@@ -16,18 +16,16 @@ from enum import Enum
 from kafkapy.client.cluster import Cluster, TopicPartition
 from kafkapy.client.errors import (
     ClientError,
-    ProduceFailed,
     ProducerFailed,
     TransactionAborted,
     TransactionFailed,
 )
 from kafkapy.client.groups.group_types import GroupMetadata, Offsets, with_metadata
-from kafkapy.client.producing.pending_batch import Delivery, PendingBatch
-from kafkapy.client.producing.record_producer import Headers, RecordProducer
+from kafkapy.client.producing.pending_batch import PendingBatch
+from kafkapy.client.producing.record_producer import RecordProducer
 from kafkapy.client.producing.transaction_ends import TransactionIdentity
 from kafkapy.client.producing.transaction_link import TransactionLink, error_for
 from kafkapy.errors import Errors, KafkaError
-from kafkapy.record.encoded import EncodedBatch
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +43,9 @@ class State(Enum):
 
 class TransactionalProducer(RecordProducer):
     """A blocking transactional producer for use in one thread, with one transaction at a time.
+
+    `send` and `send_batch` add records to the transaction. After a call has failed, they raise its error again, such as
+    TransactionAborted, until `abort`.
 
     Args:
         cluster: A Cluster, or bootstrap servers.
@@ -108,37 +109,11 @@ class TransactionalProducer(RecordProducer):
         self._expect(State.READY, "begin")
         self._state = State.OPEN
 
-    def send(
-        self,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
-        *,
-        headers: Headers = (),
-        partition: int | None = None,
-        timestamp: int | None = None,
-    ) -> Delivery:
-        """Add one record to the transaction; see RecordProducer.send.
-
-        Raises:
-            TransactionAborted: An earlier call has failed; abort.
-        """
-        self._expect(State.OPEN, "send")
-        with self._recording_failures():
-            return super().send(topic, value, key, headers=headers, partition=partition, timestamp=timestamp)
-
-    def send_batch(self, batch: EncodedBatch) -> Delivery:
-        """Add encoded records to the transaction; see RecordProducer.send_batch."""
-        self._expect(State.OPEN, "send_batch")
-        with self._recording_failures():
-            return super().send_batch(batch)
-
     def flush(self) -> None:
         """Wait until every record is stored. With read_committed they are visible only after `commit`."""
         if self._state is not State.READY:
             self._expect(State.OPEN, "flush")
-        with self._recording_failures():
-            super().flush()
+        super().flush()
 
     def send_offsets(self, offsets: Offsets, group: GroupMetadata | str) -> None:
         """Add offsets of a group (those of the next records to read) to the transaction.
@@ -260,6 +235,15 @@ class TransactionalProducer(RecordProducer):
                 raise
             # INVALID_TXN_STATE while `_begun` is None: the coordinator never learned of the transaction.
 
+    def _may_send(self, what: str) -> None:
+        """Raise the failure of an earlier call, or ValueError outside a transaction."""
+        self._expect(State.OPEN, what)
+
+    def _raise_failure(self) -> None:
+        """Raise the failure of the transaction, if there is one."""
+        if self._failure is not None:
+            raise self._failure
+
     def _expect(self, state: State, what: str) -> None:
         """Raise the failure that prevents this call, or ValueError if the call is not allowed in the current state."""
         if self._failure is not None and (self._failure.fatal or what != "abort"):
@@ -284,9 +268,6 @@ class TransactionalProducer(RecordProducer):
         except TransactionFailed as error:
             self._record_failure(error)
             raise
-        except ProduceFailed:
-            assert self._failure is not None
-            raise self._failure from None
 
     def _record_failure(self, failure: TransactionFailed) -> None:
         """Set the producer's failure. A fatal failure replaces one that is not."""
