@@ -177,6 +177,9 @@ class Stalled:
 
     stalled = True
 
+    def lasts(self) -> bool:
+        return True
+
     def observe(self, seconds: float, size: int) -> None:
         pass
 
