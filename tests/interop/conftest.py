@@ -13,6 +13,7 @@ from tests.harness import brokers
 from tests.harness.clients.base import Client
 from tests.harness.clients.registry import KINDS, Clients
 from tests.harness.members import Hosts
+from tests.harness.wire import Wire
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,6 +85,26 @@ def hosts(coordinator: brokers.Broker) -> Iterator[Hosts]:
     running = Hosts(coordinator.bootstrap)
     yield running
     running.close()
+
+
+@pytest.fixture
+def wire(coordinator: brokers.Broker) -> Iterator[Wire]:
+    """A connection to that broker for requests made by hand."""
+    with Wire(coordinator.bootstrap) as connection:
+        yield connection
+
+
+@pytest.fixture
+def topic(wire: Wire, topic_name: str) -> str:
+    """A topic of two partitions on that broker."""
+    wire.create_topic(topic_name, 2)
+    return topic_name
+
+
+@pytest.fixture
+def name(topic_name: str) -> str:
+    """A transactional id that no other test has."""
+    return f"tx-{topic_name}"
 
 
 _numbers = count(1)

@@ -347,6 +347,7 @@ def test_delete_in_every_version(group: Clients, version: int) -> None:
 def test_a_session_timeout_out_of_bounds(group: Clients, session_ms: int) -> None:
     answer = group.member(session_ms=session_ms).join()
     assert (answer.error_code, answer.generation_id, answer.member_id) == (Errors.INVALID_SESSION_TIMEOUT, -1, "")
+    assert group.describe().group_state == "Dead"
 
 
 def test_a_member_that_nobody_knows(group: Clients) -> None:
@@ -354,6 +355,8 @@ def test_a_member_that_nobody_knows(group: Clients) -> None:
     member.id, member.generation = "nobody", 1
     answer = member.join()
     assert (answer.error_code, answer.member_id, answer.leader) == (Errors.UNKNOWN_MEMBER_ID, "nobody", "")
+    assert answer.generation_id == -1
+    assert group.describe().group_state == "Dead"
     assert member.sync().error_code == Errors.UNKNOWN_MEMBER_ID
     assert member.heartbeat() == Errors.UNKNOWN_MEMBER_ID
     group.stable([None])
@@ -404,6 +407,8 @@ def test_an_id_for_a_dynamic_member_is_none_for_a_static_one(group: Clients) -> 
     member = group.member()
     member.take_an_id()
     assert member.join(group_instance_id="i1").error_code == Errors.UNKNOWN_SERVER_ERROR
+    found = group.describe()
+    assert (found.group_state, found.members) == ("Empty", [])
     assert member.join().error_code == Errors.NONE
 
 
@@ -471,6 +476,7 @@ def test_a_leader_that_is_late_is_followed_by_another(group: Clients) -> None:
     leader, other = group.stable([None, None], rebalance_ms=1000)
     answer = other.join(protocols=(("range", b"new"),))
     assert answer.leader == other.id
+    assert [one.member_id for one in answer.members] == [other.id]
     assert leader.heartbeat() == Errors.UNKNOWN_MEMBER_ID
 
 
@@ -586,11 +592,14 @@ def test_a_static_member_that_comes_back_keeps_its_assignment(group: Clients) ->
     assert (answer.error_code, answer.generation_id, answer.leader) == (Errors.NONE, leader.generation, leader.id)
     assert (answer.members, answer.skip_assignment) == ([], False)
     assert back.id != follower.id
+    assert back.id.startswith("i2-")
+    assert group.describe().group_state == "Stable"
     assert back.sync().assignment == b"1"
     assert follower.heartbeat() == Errors.FENCED_INSTANCE_ID
     assert follower.sync().error_code == Errors.FENCED_INSTANCE_ID
     assert follower.join().error_code == Errors.FENCED_INSTANCE_ID
     assert [one.error_code for one in group.leave((follower.id, "i2")).members] == [Errors.FENCED_INSTANCE_ID]
+    assert [one.error_code for one in group.leave((follower.id, None)).members] == [Errors.UNKNOWN_MEMBER_ID]
     assert follower.heartbeat(group_instance_id=None) == Errors.UNKNOWN_MEMBER_ID
     assert leader.heartbeat() == back.heartbeat() == Errors.NONE
 
@@ -616,7 +625,9 @@ def test_a_static_member_that_comes_back_during_a_rebalance_fences_the_one_that_
     answer = leader.answer()
     assert (answer.error_code, answer.member_id) == (Errors.FENCED_INSTANCE_ID, leader.id)
     follower.send_join()
-    assert back.joined().generation_id == follower.joined().generation_id
+    answer = back.joined()
+    assert answer.generation_id == follower.joined().generation_id
+    assert answer.leader == back.id
 
 
 def test_a_static_member_that_comes_back_before_the_assignment_begins_the_rebalance_again(group: Clients) -> None:

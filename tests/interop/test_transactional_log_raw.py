@@ -5,7 +5,6 @@ Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,38 +13,10 @@ from kafkapy._ext.batch import iter_batches
 from kafkapy.errors import Errors
 from kafkapy.protocol import apis
 from kafkapy.record.batch import build
-from tests.harness import brokers
 from tests.harness.wire import Producer, Wire
 
-SETTINGS = {"transaction.state.log.num.partitions": "5", "offsets.topic.num.partitions": "5"}
 READ_COMMITTED = 1
 NOBODY = Producer(123_456_789, 0)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    broker = brokers.start(tmp_path_factory.mktemp("transactional-log"), SETTINGS)
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def wire(running: brokers.Broker) -> Iterator[Wire]:
-    with Wire(running.bootstrap) as connection:
-        yield connection
-
-
-@pytest.fixture
-def topic(wire: Wire, topic_name: str) -> str:
-    """With two partitions."""
-    wire.create_topic(topic_name, 2)
-    return topic_name
-
-
-@pytest.fixture
-def name(topic_name: str) -> str:
-    """A transactional id that no other test has."""
-    return f"tx-{topic_name}"
 
 
 def batch(producer: Producer, sequence: int = 0, count: int = 1, *, transactional: bool = True) -> bytes:

@@ -4,7 +4,6 @@ Run against Apache Kafka itself with KAFKAPY_INTEROP_BROKER=kafka.
 """
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,38 +17,7 @@ from tests.harness import brokers
 from tests.harness.raw import Connection
 from tests.harness.wire import Producer, Wire
 
-SETTINGS = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    "transaction.state.log.num.partitions": "5",
-    "offsets.topic.num.partitions": "5",
-}
 NOBODY = Producer(123_456_789, 0)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
-    broker = brokers.start(tmp_path_factory.mktemp("transactions"), SETTINGS)
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture
-def wire(running: brokers.Broker) -> Iterator[Wire]:
-    with Wire(running.bootstrap) as connection:
-        yield connection
-
-
-@pytest.fixture
-def topic(wire: Wire, topic_name: str) -> str:
-    """With two partitions."""
-    wire.create_topic(topic_name, 2)
-    return topic_name
-
-
-@pytest.fixture
-def name(topic_name: str) -> str:
-    """A transactional id that no other test has."""
-    return f"tx-{topic_name}"
 
 
 def versions(api: Api, last: int | None = None) -> pytest.MarkDecorator:
@@ -69,6 +37,7 @@ def test_each_client_of_an_id_gets_the_next_epoch(wire: Wire, name: str, version
     first = wire.producer(name)
     assert first.epoch == 0
     assert wire.init(name, version=version) == Producer(first.id, 1)
+    assert wire.producer(f"{name}-another").id != first.id
 
 
 @versions(apis.INIT_PRODUCER_ID)
@@ -272,10 +241,10 @@ def test_a_topic_that_is_deleted_does_not_hold_the_transaction_up(wire: Wire, to
 # --- the log
 
 
-def recorded(running: brokers.Broker, name: str) -> list[tuple[BatchHeader, Record]]:
+def recorded(coordinator: brokers.Broker, name: str) -> list[tuple[BatchHeader, Record]]:
     """The records of a transactional id, each with the header of its batch."""
     partition = abs(java_hash(name)) % 5
-    with Connection(running.bootstrap) as connection:
+    with Connection(coordinator.bootstrap) as connection:
         code, _, data = connection.fetch("__transaction_state", partition, 0)
     assert code == Errors.NONE
     key = struct.pack(">hh", 0, len(name)) + name.encode()
@@ -283,7 +252,7 @@ def recorded(running: brokers.Broker, name: str) -> list[tuple[BatchHeader, Reco
     return [(header, record) for header, record in batches if record.key == key]
 
 
-def test_every_state_is_recorded_byte_for_byte(running: brokers.Broker, wire: Wire, topic: str, name: str) -> None:
+def test_every_state_is_recorded_byte_for_byte(coordinator: brokers.Broker, wire: Wire, topic: str, name: str) -> None:
     producer = wire.producer(name, timeout_ms=54_321)
     wire.add(name, producer, [(topic, 0)])
     wire.add(name, producer, [(topic, 1)])
@@ -312,7 +281,7 @@ def test_every_state_is_recorded_byte_for_byte(running: brokers.Broker, wire: Wi
         (1, 3, partitions(1), began_again),  # the epoch that fences is nobody's
         (1, 5, partitions(), began_again),
     ]
-    found = recorded(running, name)
+    found = recorded(coordinator, name)
     values = [record.value for _, record in found]
     assert [value and value[:17] for value in values] == [
         struct.pack(">hqhib", 0, producer.id, epoch, 54_321, state) for epoch, state, _, _ in expected

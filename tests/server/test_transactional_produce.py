@@ -229,15 +229,6 @@ def test_verification_can_be_turned_off(transacting, wire, topic, coordinator):
     assert not coordinator.asked
 
 
-def test_a_marker_tells_what_stands_in_its_way(wire, topic, coordinator):
-    assert produce(wire, topic, {0: batch(b"a", epoch=3)}) == {0: Errors.NONE}
-    assert mark(wire, topic, epoch=2) == Errors.INVALID_PRODUCER_EPOCH
-    assert mark(wire, topic, epoch=3, coordinator_epoch=4) == Errors.NONE
-    assert mark(wire, topic, epoch=3, coordinator_epoch=3) == Errors.TRANSACTION_COORDINATOR_FENCED
-    assert mark(wire, topic, index=9) == Errors.UNKNOWN_TOPIC_OR_PARTITION
-    assert mark(wire, "no-such-topic") == Errors.UNKNOWN_TOPIC_OR_PARTITION
-
-
 def test_many_markers_in_one_request_are_answered_by_producer(wire, topic, coordinator):
     make = WRITE_TXN_MARKERS.Request
     markers = [

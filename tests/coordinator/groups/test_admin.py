@@ -23,34 +23,6 @@ def emptied(world: World) -> None:
     world.leave(member)
 
 
-def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
-    world = World()
-    (member,) = world.stable(1, instances=["i1"])
-    group = world.describe()
-    assert (group.error_code, group.group_state) == (Errors.NONE, "Stable")
-    assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
-    (one,) = group.members
-    assert (one.member_id, one.group_instance_id, one.client_id, one.client_host) == (member, "i1", "c", "/127.0.0.1")
-    assert (one.member_metadata, one.member_assignment) == (b"r", member.encode())
-
-
-def test_a_group_in_a_rebalance_is_described_with_its_members_only() -> None:
-    world = World()
-    leader, _ = world.stable(2)
-    world.join(leader)
-    group = world.describe()
-    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
-    assert [(one.member_metadata, one.member_assignment) for one in group.members] == [(b"", b"")] * 2
-
-
-def test_an_unknown_group_is_described_as_dead() -> None:
-    world = World()
-    group = world.describe("nobody")
-    assert (group.error_code, group.group_state, group.members) == (Errors.NONE, "Dead", [])
-    world.shard.end()
-    assert world.describe("nobody").error_code == Errors.NOT_COORDINATOR
-
-
 def test_groups_are_listed_by_state_and_type() -> None:
     world = World()
     world.stable(1)

@@ -10,20 +10,6 @@ from kafkapy.protocol.apis import LEAVE_GROUP
 from tests.coordinator.groups.world import GROUP, RANGE, Asked, World
 
 
-def test_a_first_member_leads_the_first_generation() -> None:
-    world = World()
-    asked = world.join()
-    assert not asked.is_answered
-    world.timer.advance(0)
-    answer = asked.answer
-    assert (answer.error_code, answer.generation_id, answer.protocol_name) == (Errors.NONE, 1, "range")
-    assert answer.protocol_type == "consumer"
-    assert answer.leader == answer.member_id
-    assert [(one.member_id, one.metadata) for one in answer.members] == [(answer.member_id, b"r")]
-    assert world.group.state == COMPLETING
-    assert answer.member_id.startswith("c-")
-
-
 def test_only_the_leader_gets_the_members() -> None:
     world = World()
     one, other = world.join(), world.join()
@@ -31,18 +17,6 @@ def test_only_the_leader_gets_the_members() -> None:
     assert one.answer.leader == other.answer.leader == one.answer.member_id
     assert [member.member_id for member in one.answer.members] == [one.answer.member_id, other.answer.member_id]
     assert other.answer.members == []
-
-
-def test_a_new_dynamic_member_gets_an_id_first_and_joins_with_it() -> None:
-    world = World()
-    refused = world.join(needs_id=True)
-    assert refused.code == Errors.MEMBER_ID_REQUIRED
-    assert world.group.state == EMPTY
-    assert not world.group.members
-    joined = world.join(refused.answer.member_id, needs_id=True)
-    world.timer.advance(0)
-    assert joined.code == Errors.NONE
-    assert joined.answer.member_id == refused.answer.member_id
 
 
 def test_a_static_member_needs_no_id() -> None:
@@ -73,38 +47,6 @@ def test_a_rebalance_waits_for_pending_ids() -> None:
     assert again.answer.generation_id == late.answer.generation_id == 2
 
 
-def test_an_id_given_to_a_dynamic_member_is_none_for_a_static_one() -> None:
-    world = World()
-    given = world.join(needs_id=True).answer.member_id
-    assert world.join(given, instance="i1").code == Errors.UNKNOWN_SERVER_ERROR
-    assert world.group.state == EMPTY
-
-
-@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, -1])
-def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
-    world = World()
-    assert world.join(session_ms=session_ms).code == Errors.INVALID_SESSION_TIMEOUT
-    assert not world.shard.machine.groups
-
-
-def test_an_unknown_member_is_refused() -> None:
-    world = World()
-    assert world.join("nobody").code == Errors.UNKNOWN_MEMBER_ID
-    assert not world.shard.machine.groups
-    world.stable(1)
-    answer = world.join("nobody").answer
-    assert (answer.error_code, answer.member_id, answer.generation_id) == (Errors.UNKNOWN_MEMBER_ID, "nobody", -1)
-    assert world.group.state == STABLE
-
-
-def test_a_group_needs_a_name() -> None:
-    world = World()
-    assert world.join(group="").code == Errors.INVALID_GROUP_ID
-    assert world.sync("m", 1, group="").code == Errors.INVALID_GROUP_ID
-    assert world.heartbeat("m", 1, group="") == Errors.INVALID_GROUP_ID
-    assert world.leave("m", group="") == Errors.INVALID_GROUP_ID
-
-
 @pytest.mark.parametrize(
     ("protocol_type", "protocols"),
     [("connect", RANGE), ("consumer", (("sticky", b""),)), ("consumer", ()), ("", RANGE)],
@@ -131,28 +73,6 @@ def test_the_protocol_is_the_one_most_members_prefer_of_those_that_all_support()
     asked = [world.join(protocols=protocols) for protocols in (a, b, c)]
     world.timer.advance(0)
     assert [one.answer.protocol_name for one in asked] == ["b", "b", "b"]
-
-
-def test_a_leader_that_rejoins_starts_a_rebalance_and_an_unchanged_follower_does_not() -> None:
-    world = World()
-    leader, follower = world.stable(2)
-    same = world.join(follower).answer
-    assert (same.error_code, same.generation_id, same.members) == (Errors.NONE, 1, [])
-    assert world.group.state == STABLE
-    asked = world.join(leader)
-    assert not asked.is_answered
-    assert world.group.state == PREPARING
-    assert world.heartbeat(follower, 1) == Errors.REBALANCE_IN_PROGRESS
-    world.join(follower)
-    assert asked.answer.generation_id == 2
-
-
-def test_a_follower_with_changed_metadata_starts_a_rebalance() -> None:
-    world = World()
-    _, follower = world.stable(2)
-    asked = world.join(follower, protocols=(("range", b"other topics"),))
-    assert not asked.is_answered
-    assert world.group.state == PREPARING
 
 
 def test_a_member_that_missed_its_response_gets_it_again() -> None:
@@ -224,16 +144,6 @@ def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
     assert world.heartbeat(lost, 1) == Errors.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_rejoin_in_time_is_replaced() -> None:
-    world = World()
-    leader, other = world.stable(2, rebalance_ms=7000, session_ms=20_000)
-    asked = world.join(other, protocols=(("range", b"new"),), rebalance_ms=7000, session_ms=20_000)
-    world.timer.advance(7.1)
-    assert asked.answer.leader == other
-    assert [one.member_id for one in asked.answer.members] == [other]
-    assert leader not in world.group.members
-
-
 def test_group_max_size_limits_the_members() -> None:
     world = World(group_max_size=2)
     asked = [world.join() for _ in range(3)]
@@ -276,6 +186,7 @@ def test_a_shard_that_ends_answers_all_waiting_members() -> None:
     assert waits.code == Errors.NOT_COORDINATOR
     assert world.join(first).code == Errors.NOT_COORDINATOR
     assert world.heartbeat(first, 1) == Errors.NOT_COORDINATOR
+    assert world.describe("nobody").error_code == Errors.NOT_COORDINATOR
     assert len(world.timer) == 0
 
 

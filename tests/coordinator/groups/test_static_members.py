@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kafkapy.coordinator.groups.group import COMPLETING, EMPTY, PREPARING, STABLE
+from kafkapy.coordinator.groups.group import EMPTY, PREPARING
 from kafkapy.errors import Errors, KafkaError
 from tests.coordinator.groups.world import World
 
@@ -13,20 +11,6 @@ BOTH = (("range", b"r"), ("sticky", b"s"))
 
 def static(world: World, *instances: str) -> list[str]:
     return world.stable(len(instances), instances=list(instances))
-
-
-def test_a_static_member_that_comes_back_has_its_assignment_without_a_rebalance() -> None:
-    world = World()
-    leader, follower = static(world, "i1", "i2")
-    back = world.join(instance="i2").answer
-    assert (back.error_code, back.generation_id) == (Errors.NONE, 1)
-    assert back.member_id != follower
-    assert back.member_id.startswith("i2-")
-    assert back.leader == leader
-    assert back.members == []
-    assert not back.skip_assignment
-    assert world.group.state == STABLE
-    assert world.sync(back.member_id, 1, instance="i2").answer.assignment == follower.encode()
 
 
 def test_the_new_id_is_written_before_the_member_gets_it() -> None:
@@ -51,60 +35,6 @@ def test_a_new_id_that_cannot_be_written_changes_nothing() -> None:
     assert (refused.error_code, refused.member_id) == (Errors.COORDINATOR_NOT_AVAILABLE, "")
     assert world.heartbeat(member, 1, instance="i1") == Errors.NONE
     assert world.group.static == {"i1": member}
-
-
-def test_the_old_id_is_fenced() -> None:
-    world = World()
-    old, _ = static(world, "i1", "i2")
-    world.join(instance="i1")
-    assert world.heartbeat(old, 1, instance="i1") == Errors.FENCED_INSTANCE_ID
-    assert world.join(old, instance="i1").code == Errors.FENCED_INSTANCE_ID
-    assert world.sync(old, 1, instance="i1").code == Errors.FENCED_INSTANCE_ID
-    assert world.leave(old) == [Errors.UNKNOWN_MEMBER_ID]
-    assert world.heartbeat(old, 1) == Errors.UNKNOWN_MEMBER_ID
-    assert world.heartbeat(old, 1, instance="i9") == Errors.UNKNOWN_MEMBER_ID
-    with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
-        world.group.check_commit(old, "i1", 1, transactional=False)
-
-
-def test_a_leader_that_rejoins_is_told_to_skip_the_assignment() -> None:
-    world = World()
-    leader, _ = static(world, "i1", "i2")
-    back = world.join(instance="i1", may_skip=True).answer
-    assert back.skip_assignment
-    assert back.leader == back.member_id
-    assert len(back.members) == 2
-    older = world.join(instance="i1", may_skip=False).answer
-    assert not older.skip_assignment
-    assert older.members == []
-    assert older.leader == back.member_id != older.member_id, "it is told that another leads: its former self"
-    assert world.group.leader == older.member_id != leader
-
-
-def test_a_static_member_that_rejoins_before_the_assignment_restarts_the_rebalance() -> None:
-    world = World()
-    asked = [world.join(instance="i1"), world.join(instance="i2")]
-    world.timer.advance(0.01)
-    assert world.group.state == COMPLETING
-    waits = world.sync(asked[1].answer.member_id, 1, instance="i2")
-    back = world.join(instance="i2")
-    assert waits.code == Errors.FENCED_INSTANCE_ID
-    assert not back.is_answered
-    assert world.group.state == PREPARING
-    world.join(asked[0].answer.member_id, instance="i1")
-    assert back.answer.generation_id == 2
-
-
-def test_a_static_member_that_rejoins_during_a_rebalance_replaces_its_waiting_join() -> None:
-    world = World()
-    leader, _ = static(world, "i1", "i2")
-    waits = world.join(leader, instance="i1")
-    back = world.join(instance="i1")
-    assert (waits.code, waits.answer.member_id) == (Errors.FENCED_INSTANCE_ID, leader)
-    assert not back.is_answered
-    other = world.join(instance="i2")
-    assert back.answer.generation_id == other.answer.generation_id == 2
-    assert back.answer.leader == back.answer.member_id
 
 
 def test_a_static_member_that_rejoins_with_other_protocols_rebalances_only_if_the_choice_changes() -> None:

@@ -204,26 +204,6 @@ def test_the_last_member_that_leaves_leaves_an_empty_group() -> None:
     assert record.protocol_type == "consumer"
 
 
-def test_each_member_of_a_leave_request_gets_a_code() -> None:
-    world = World()
-    world.stable(2, instances=["i1", "i2"])
-    assert world.leave("nobody", instances=["i1", "i3"]) == [
-        Errors.UNKNOWN_MEMBER_ID,
-        Errors.NONE,
-        Errors.UNKNOWN_MEMBER_ID,
-    ]
-    assert list(world.group.static) == ["i2"]
-
-
-def test_a_pending_id_may_leave_without_a_rebalance() -> None:
-    world = World()
-    world.stable(1)
-    given = world.join(needs_id=True).answer.member_id
-    assert world.leave(given) == [Errors.NONE]
-    assert world.group.state == STABLE
-    assert not world.group.pending
-
-
 def test_leaving_an_unknown_group_is_refused() -> None:
     assert World().leave("m") == [Errors.UNKNOWN_MEMBER_ID]
 

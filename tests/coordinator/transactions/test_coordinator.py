@@ -30,12 +30,6 @@ def exhausted(world: World, transactional_id: str = "tx") -> Producer:
 # --- InitProducerId
 
 
-def test_a_new_id_gets_a_new_producer_and_the_next_client_its_next_epoch(world: World) -> None:
-    assert world.init("tx") == Producer(1000, 0)
-    assert world.init("tx") == Producer(1000, 1)
-    assert world.init("another") == Producer(1001, 0)
-
-
 def test_a_new_client_is_not_logged_at_info(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "kafkapy"):  # Spark begins with each task of each epoch
         world.init("tx")
@@ -49,36 +43,11 @@ def test_a_timeout_that_is_not_allowed_is_refused(world: World, timeout_ms: int)
     assert not world.log.batches
 
 
-def test_an_empty_id_is_an_invalid_request(world: World) -> None:
-    producer = Producer(1, 0)
-    assert world.init("") == Errors.INVALID_REQUEST
-    assert world.add("", producer, P) == Errors.INVALID_REQUEST
-    assert world.commit("", producer) == Errors.INVALID_REQUEST
-    assert world.verify("", producer, P) == [Errors.INVALID_REQUEST]
-    with pytest.raises(KafkaError, match="INVALID_REQUEST"):
-        world.coordinator.describe("")
-
-
 def test_an_id_that_no_record_can_hold_is_an_invalid_request(world: World) -> None:
     for longest in ("x" * 32767, "é" * 16383):
         assert isinstance(world.init(longest), Producer)
         assert world.init(longest + "x" * 2) == Errors.INVALID_REQUEST
     assert len(world.machine.entries) == 2
-
-
-def test_a_continuing_client_that_retries_is_bumped_once(world: World) -> None:
-    first = world.producer("tx")
-    bumped = world.init("tx", expected=first)
-    assert bumped == Producer(first.id, 1)
-    assert world.init("tx", expected=first) == bumped
-    assert world.init("tx", expected=first) == bumped
-
-
-def test_a_continuing_client_is_fenced_after_another_took_over(world: World) -> None:
-    first = world.producer("tx")
-    assert world.init("tx") == Producer(first.id, 1)
-    assert world.init("tx", expected=first) == Errors.PRODUCER_FENCED
-    assert world.init("tx", expected=Producer(77, 0)) == Errors.PRODUCER_FENCED
 
 
 def test_an_unknown_producer_gets_a_new_producer_id(world: World) -> None:
@@ -170,21 +139,6 @@ def test_partitions_that_are_in_the_transaction_are_not_recorded_again(world: Wo
     recorded = len(world.log.batches)
     assert world.add("tx", producer, Q) == Errors.NONE
     assert len(world.log.batches) == recorded
-
-
-def test_the_end_of_a_transaction_can_be_asked_for_again_but_not_changed(world: World) -> None:
-    producer = world.producer("tx")
-    for commit in (True, False):
-        world.add("tx", producer, P)
-        assert world.end("tx", producer, commit) == Errors.NONE
-        assert world.end("tx", producer, commit) == Errors.NONE
-        assert world.end("tx", producer, not commit) == Errors.INVALID_TXN_STATE
-
-
-def test_a_transaction_without_partitions_cannot_end(world: World) -> None:
-    producer = world.producer("tx")
-    assert world.commit("tx", producer) == Errors.INVALID_TXN_STATE
-    assert world.abort("tx", producer) == Errors.INVALID_TXN_STATE
 
 
 def test_requests_of_another_producer_are_refused(world: World) -> None:
