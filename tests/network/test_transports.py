@@ -105,7 +105,8 @@ def test_every_part_of_a_reply_goes_through_the_transport(
         until(lambda: len(handler.sent) == 4)
     principals = {connection.principal for connection in handler.connections.values()}
     assert principals == {ANONYMOUS, "User:records"}
-    assert (running.count("network_cold_reads") > 0) == cold
+    if cold:
+        assert running.count("network_cold_reads") > 0
 
 
 def test_bytes_of_transports_are_in_the_totals_also_when_they_are_closed(serve_records: ServeRecords) -> None:
@@ -208,6 +209,7 @@ def test_the_end_of_the_stream_is_said_when_the_server_closes(serve_records: Ser
     clock = ManualClock()
     running = serve_records(Closes(), clock=clock, connections_max_idle_ms=10_000)
     client, idle, last = connect(running), connect(running), connect(running)
+    assert idle.is_open()  # its handshake is over
     client.send(b"x" * 100_000, b"close")
     assert client.frame() == b"x" * 100_000
     assert client.is_closed()
