@@ -18,7 +18,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 # kafkapy on the package index is an unrelated project, and kafkapy-broker is not published yet.
 NOT_OURS = re.compile(
-    r"\bkafkapy\[\w|\bpip3?\s+install\s+(?:-\S+\s+|['\"\w][^\s`&|;#]*[^\s`&|;#,.:)]\s+)*?['\"]?kafkapy"
+    r"\bkafkapy\[\w|\bpip3?\s+install\s+(?:-\S+\s+|['\"\w][^\s`&|;#]*[^\s`&|;#,.:)][ \t]+)*?['\"]?kafkapy"
 )
 KINDS = {"", ".md", ".py", ".pyx", ".sh", ".toml"}
 
