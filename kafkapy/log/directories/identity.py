@@ -21,10 +21,10 @@ def stored(log_dirs: Iterable[LogDir]) -> MetaProperties | None:
     """
     found = {meta.identity: (log_dir, meta) for log_dir, meta in _read(log_dirs).items() if meta is not None}
     if len(found) > 1:
-        found = "; ".join(
+        identities = "; ".join(
             f"{log_dir.path}: broker {meta.broker_id} of {meta.cluster_id}" for log_dir, meta in found.values()
         )
-        raise MetaPropertiesError(f"the directories in log.dirs do not belong together ({found})")
+        raise MetaPropertiesError(f"the directories in log.dirs do not belong together ({identities})")
     return next((meta for _, meta in found.values()), None)
 
 
